@@ -1,0 +1,32 @@
+"""Learn the loss together with the classifier.
+
+Rooms of the library, each importing only from those before it:
+
+- :mod:`legendretron.simplex`, :mod:`legendretron.projected_categorical`: probabilities and softmax+
+- :mod:`legendretron.potentials`: strictly convex functions
+- :mod:`legendretron.links`: maps between predictors and probabilities
+- :mod:`legendretron.losses`: proper losses, the learned one among them
+- :mod:`legendretron.diagnostics`: measurements of links and losses
+"""
+
+from legendretron.diagnostics import canonicality, properness
+from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
+from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
+from legendretron.projected_categorical import ProjectedCategorical
+
+__all__ = [
+    "CanonicalLink",
+    "CanonicalLoss",
+    "CompositeLink",
+    "Link",
+    "LogLoss",
+    "NotCanonicalError",
+    "ProjectedCategorical",
+    "ProperLoss",
+    "SoftmaxLink",
+    "__version__",
+    "canonicality",
+    "properness",
+]
+
+__version__ = "0.1.0.dev0"

@@ -1,0 +1,116 @@
+r"""How far a link is from being canonical, measured on data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.validation import check_integer, check_last_axis
+
+__all__ = ["CanonicalityReport", "canonicality"]
+
+
+@dataclass(frozen=True)
+class CanonicalityReport:
+    r"""What :func:`canonicality` found.
+
+    Attributes
+    ----------
+    n_points, n_pairs : int
+        Points and pairs looked at.
+    median_asymmetry, max_asymmetry : float
+        Of :math:`|J - J^T| / |J|` (Frobenius norms) over the points.
+    indefinite_share : float
+        Share of points where the symmetric part of the Jacobian has a negative eigenvalue.
+    least_eigenvalue_ratio : float
+        Smallest eigenvalue of a symmetric part over its largest in size; negative when one is indefinite.
+    nonmonotone_share : float
+        Share of pairs with :math:`\langle \tilde p(z) - \tilde p(z'), z - z' \rangle < 0`.
+    """
+
+    n_points: int
+    n_pairs: int
+    median_asymmetry: float
+    max_asymmetry: float
+    indefinite_share: float
+    least_eigenvalue_ratio: float
+    nonmonotone_share: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+@torch.no_grad()
+def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int = 0) -> CanonicalityReport:
+    r"""Measure symmetry, definiteness and monotonicity of a link at predictors ``z``.
+
+    A canonical link has a symmetric positive definite Jacobian everywhere, and is monotone. Thresholds are at rounding
+    level, relative to each point's own Jacobian, so that saturated points count like any other.
+
+    Parameters
+    ----------
+    link : Link
+        Without run axes.
+    z : Tensor of shape (..., C - 1)
+        Points to look at, for instance the predictors of a test set.
+    max_pairs : int
+        All pairs of points are compared if they are no more than this, else this many drawn at random.
+    seed : int
+        Of that draw.
+
+    Examples
+    --------
+    >>> from legendretron.links import CanonicalLink
+    >>> report = canonicality(CanonicalLink(n_classes=3, init="random"), torch.randn(50, 2))
+    >>> report.indefinite_share, report.nonmonotone_share
+    (0.0, 0.0)
+    """
+    if link.run_shape:
+        raise ValueError(f"link must have no run axes, got run_shape={link.run_shape}.")
+    check_integer("max_pairs", max_pairs, 1)
+    k = link.n_classes - 1
+    points = check_last_axis("z", z, k).reshape(-1, k)
+    if points.shape[0] == 0:
+        raise ValueError("z must hold at least one point, got none.")
+    if not bool(torch.isfinite(points).all()):
+        raise ValueError("z must be finite, got NaN or infinite entries.")
+    eps = torch.finfo(points.dtype).eps
+
+    jacobian = link.jacobian(points)
+    norm = torch.linalg.matrix_norm(jacobian)
+    safe = torch.where(norm > 0, norm, torch.ones_like(norm))
+    asymmetry = torch.linalg.matrix_norm(jacobian - jacobian.mT) / safe
+    # scaled first, so that a nearly saturated Jacobian does not underflow inside the eigenvalue routine
+    eigenvalues = torch.linalg.eigvalsh((jacobian + jacobian.mT) / (2 * safe[:, None, None]))
+    largest = eigenvalues.abs().amax(-1).clamp(min=torch.finfo(points.dtype).tiny)
+    ratio = eigenvalues[:, 0] / largest
+
+    first, second = _pairs(points.shape[0], max_pairs, seed, points.device)
+    p = link.inverse(points)[:, :-1]
+    dp, dz = p[first] - p[second], points[first] - points[second]
+    product = (dp * dz).sum(-1)
+    # rounding of a difference of probabilities is absolute: about eps, in each of the K terms
+    noise = 4 * eps * dz.abs().sum(-1)
+    return CanonicalityReport(
+        n_points=points.shape[0],
+        n_pairs=first.shape[0],
+        median_asymmetry=float(asymmetry.median()),
+        max_asymmetry=float(asymmetry.max()),
+        indefinite_share=float((ratio < -32 * eps * k).double().mean()),
+        least_eigenvalue_ratio=float(ratio.min()),
+        nonmonotone_share=float((product < -noise).double().mean()) if first.numel() else 0.0,
+    )
+
+
+def _pairs(n: int, most: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    if n * (n - 1) // 2 <= most:
+        first, second = torch.triu_indices(n, n, offset=1, device=device)
+        return first, second
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.randint(n, (most,), generator=generator)
+    second = (first + torch.randint(1, n, (most,), generator=generator)) % n
+    return first.to(device), second.to(device)

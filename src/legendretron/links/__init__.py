@@ -1,0 +1,8 @@
+"""Links between predictors and probabilities: softmax+, the paper's composite link, the canonical link."""
+
+from legendretron.links.base import Link, NotCanonicalError
+from legendretron.links.canonical import CanonicalLink
+from legendretron.links.composite import CompositeLink
+from legendretron.links.softmax import SoftmaxLink
+
+__all__ = ["CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink"]

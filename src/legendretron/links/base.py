@@ -1,0 +1,130 @@
+r"""The interface of a link: the map between predictors and probabilities."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.simplex import log_softmax_plus_inverse
+from legendretron.validation import check_integer, check_last_axis, check_proba, check_run_shape
+
+__all__ = ["Link", "NotCanonicalError"]
+
+
+class NotCanonicalError(ValueError):
+    """A potential, or the loss made from it, was asked of a link that is not the gradient of one."""
+
+
+class Link(nn.Module, ABC):
+    r"""An invertible map between predictors ``z`` in :math:`\mathbb{R}^{C-1}` and probabilities of ``C`` classes.
+
+    Calling the module gives log-probabilities, for ``torch.nn.NLLLoss``. The log-loss of any link is strictly proper
+    composite. A link is **canonical** when its inverse is the gradient of a convex potential :math:`F`; then it is
+    monotone, and :math:`F(z) - z_y` is a proper loss that is convex in ``z``.
+
+    Subclasses write the underscored methods, which see rows: tensors of shape ``(*run_shape, n, K)``.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``, at least 2.
+    run_shape : tuple of int
+        Run axes: with ``(R,)`` one module holds ``R`` independent links, and inputs have shape ``(R, ..., K)``.
+    """
+
+    def __init__(self, n_classes: int, run_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.n_classes = check_integer("n_classes", n_classes, 2)
+        self.run_shape = check_run_shape(run_shape)
+
+    # --- what subclasses write, on rows ---
+
+    @property
+    @abstractmethod
+    def is_canonical(self) -> bool:
+        """Whether the inverse is the gradient of a convex function, by construction."""
+
+    @abstractmethod
+    def _log_proba(self, z: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _jacobian(self, z: Tensor) -> Tensor: ...
+
+    def _potential(self, z: Tensor) -> Tensor:
+        self._refuse_potential()
+
+    def _refuse_potential(self) -> NoReturn:
+        raise NotCanonicalError(
+            f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential: its Jacobian "
+            "is a product of symmetric matrices and need not be symmetric when n_classes > 2. Its log-loss is strictly "
+            "proper and can be used as it is; for a canonical loss to export or transfer, use CanonicalLink."
+        )
+
+    # --- what users call, on any leading axes ---
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        check_last_axis(name, value, size, self.run_shape)
+        return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Log-probabilities: ``(..., C - 1) -> (..., C)``."""
+        rows = self._rows("z", z, self.n_classes - 1)
+        return self._log_proba(rows).reshape(*z.shape[:-1], self.n_classes)
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Probabilities: ``(..., C - 1) -> (..., C)``."""
+        return self.forward(z).exp()
+
+    def link(self, p: Tensor) -> Tensor:
+        """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""
+        check_proba("p", p, self.n_classes, interior=True, run_shape=self.run_shape)
+        return self.link_from_log(torch.log(p))
+
+    def link_from_log(self, log_p: Tensor) -> Tensor:
+        """As :meth:`link`, from log-probabilities: exact also where probabilities underflow. Values are not checked."""
+        rows = self._rows("log_p", log_p, self.n_classes)
+        z = self._from_log_odds(log_softmax_plus_inverse(rows))
+        return z.reshape(*log_p.shape[:-1], self.n_classes - 1)
+
+    def jacobian(self, z: Tensor) -> Tensor:
+        r"""Jacobian :math:`\partial \tilde p_i / \partial z_j`: ``(..., K) -> (..., K, K)``."""
+        k = self.n_classes - 1
+        return self._jacobian(self._rows("z", z, k)).reshape(*z.shape, k)
+
+    def potential(self, z: Tensor) -> Tensor:
+        r"""Return the convex function whose gradient is the inverse link: ``(..., C - 1) -> (...)``.
+
+        Raises
+        ------
+        NotCanonicalError
+            If there is none.
+        """
+        return self._potential(self._rows("z", z, self.n_classes - 1)).reshape(z.shape[:-1])
+
+    def conjugate(self, p: Tensor) -> Tensor:
+        r"""Conjugate potential, :math:`F^*(\tilde p) = \langle z, \tilde p\rangle - F(z)`: ``(..., C) -> (...)``.
+
+        Its negative is the Bayes risk of the link's canonical loss. Entries of zero are replaced by the smallest
+        positive number, which gives the limit.
+        """
+        if not self.is_canonical:
+            self._refuse_potential()
+        check_proba("p", p, self.n_classes, run_shape=self.run_shape)
+        p = p.clamp(min=torch.finfo(p.dtype).tiny)
+        z = self.link_from_log(torch.log(p))
+        return (z * p[..., :-1]).sum(-1) - self.potential(z)
+
+    @torch.no_grad()
+    def initialize(self, z: Tensor) -> None:
+        """Set what depends on a first batch ``(..., C - 1)`` of predictors; nothing for most links."""
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        runs = f", run_shape={self.run_shape}" if self.run_shape else ""
+        return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"

@@ -1,0 +1,135 @@
+r"""The paper's link: gradients of input-convex networks, one after the other, then softmax+."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.links.base import Link
+from legendretron.links.binary_potential import binary_potential
+from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
+from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
+from legendretron.validation import check_choice, check_integer
+
+__all__ = ["CompositeLink"]
+
+_NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
+
+
+class CompositeLink(Link):
+    r"""LegendreTron's link, :math:`\tilde p(z) = \mathrm{softmax}^+(\nabla g_B \circ \dots \circ \nabla g_1 (z))`.
+
+    Each :math:`g_i` is an input-convex network plus a quadratic, so each block is monotone and invertible, and the
+    log-loss of the whole is strictly proper composite. Blocks act in list order: ``blocks[0]`` first.
+
+    **Canonical only for two classes.** The Jacobian is a product of symmetric positive definite matrices, and in two
+    dimensions and up such a product need not be symmetric nor have a positive symmetric part; then there is no
+    potential, and the link need not be monotone. That is also why it is the more accurate link for a linear
+    predictor. ``legendretron.diagnostics.canonicality`` measures it; :class:`~legendretron.links.CanonicalLink` is the
+    link without the flaw.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    n_blocks : int
+        ``B``, networks in the chain.
+    hidden : int
+        ``H``, units a layer.
+    depth : int
+        ``M``, hidden layers a network.
+    network : {"ficnn", "cpflow"}
+        The network of the paper's text, or the one behind its tables.
+    init : {"identity", "paper"}
+        Start near softmax+, or with the paper's random scales.
+    run_shape : tuple of int
+        The run axes.
+    generator : torch.Generator, optional
+        Source of the random start.
+    device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> link = CompositeLink(n_classes=3)
+    >>> link(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+    >>> link.is_canonical, CompositeLink(n_classes=2).is_canonical
+    (False, True)
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        n_blocks: int = 2,
+        hidden: int = 2,
+        depth: int = 4,
+        network: str = "ficnn",
+        *,
+        init: str = "identity",
+        run_shape: tuple[int, ...] = (),
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(n_classes, run_shape)
+        check_integer("n_blocks", n_blocks, 1)
+        self.network = check_choice("network", network, tuple(_NETWORKS))
+        self.blocks = nn.ModuleList(
+            _NETWORKS[network](
+                self.n_classes - 1,
+                hidden,
+                depth,
+                init=init,
+                run_shape=self.run_shape,
+                generator=generator,
+                device=device,
+                dtype=dtype,
+            )
+            for _ in range(n_blocks)
+        )
+
+    @property
+    def is_canonical(self) -> bool:
+        """Only for two classes, where every increasing function is a gradient."""
+        return self.n_classes == 2
+
+    def _chain(self) -> list[RidgePotential]:
+        return [cast(RidgePotential, block) for block in self.blocks]
+
+    def _log_odds(self, z: Tensor) -> Tensor:
+        for block in self._chain():
+            z = block._gradient(z)
+        return z
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return log_softmax_plus(self._log_odds(z))
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        for block in reversed(self._chain()):
+            log_odds = block._inverse_gradient(log_odds)
+        return log_odds
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        jacobian: Tensor | None = None
+        for block in self._chain():
+            step = block._hessian(z)
+            jacobian = step if jacobian is None else step @ jacobian
+            z = block._gradient(z)
+        assert jacobian is not None
+        return softmax_plus_jacobian(log_softmax_plus(z).exp()) @ jacobian
+
+    def _potential(self, z: Tensor) -> Tensor:
+        if not self.is_canonical:
+            self._refuse_potential()
+        return binary_potential(self._log_odds, self._from_log_odds, z.squeeze(-1))
+
+    @torch.no_grad()
+    def initialize(self, z: Tensor) -> None:
+        """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""
+        rows = self._rows("z", z, self.n_classes - 1)
+        for block in self._chain():
+            block.initialize(rows)
+            rows = block._gradient(rows)

@@ -1,0 +1,46 @@
+r"""The softmax+ link: multinomial logistic regression, nothing to learn."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from legendretron.links.base import Link
+from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_plus_jacobian
+
+__all__ = ["SoftmaxLink"]
+
+
+class SoftmaxLink(Link):
+    r""":math:`\tilde p = \mathrm{softmax}^+(z)`, the canonical link of the log-loss.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    run_shape : tuple of int
+        Run axes of the inputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> link = SoftmaxLink(n_classes=3)
+    >>> link.link(link.inverse(torch.tensor([2.0, -1.0])))
+    tensor([ 2., -1.])
+    """
+
+    @property
+    def is_canonical(self) -> bool:
+        """Always: softmax+ is the gradient of LogSumExp+."""
+        return True
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return log_softmax_plus(z)
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        return log_odds
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        return softmax_plus_jacobian(log_softmax_plus(z).exp())
+
+    def _potential(self, z: Tensor) -> Tensor:
+        return logsumexp_plus(z)

@@ -1,0 +1,21 @@
+"""Proper losses: the named ones, and the learned loss of a canonical link."""
+
+from legendretron.losses.base import ProperLoss
+from legendretron.losses.canonical import CanonicalLoss
+from legendretron.losses.cost import AsymmetricBinaryLoss, CostLoss, ZeroOneLoss
+from legendretron.losses.log import LogLoss
+from legendretron.losses.matsushita import MatsushitaLoss
+from legendretron.losses.spherical import SphericalLoss
+from legendretron.losses.square import SquareLoss
+
+__all__ = [
+    "AsymmetricBinaryLoss",
+    "CanonicalLoss",
+    "CostLoss",
+    "LogLoss",
+    "MatsushitaLoss",
+    "ProperLoss",
+    "SphericalLoss",
+    "SquareLoss",
+    "ZeroOneLoss",
+]

@@ -1,0 +1,116 @@
+r"""The interface of a potential: a strictly convex function with everything Legendre duality asks of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.potentials.newton import damped_newton
+from legendretron.validation import check_integer, check_last_axis, check_run_shape
+
+__all__ = ["Potential"]
+
+
+class Potential(nn.Module, ABC):
+    r"""A strictly convex, differentiable function on :math:`\mathbb{R}^K`.
+
+    Parameters may carry leading **run axes**: with ``run_shape = (R,)`` one module holds ``R`` independent functions
+    and every input has shape ``(R, ..., K)``; run ``r`` of the output depends on run ``r`` of the input alone. With the
+    default ``run_shape = ()`` an input is simply ``(..., K)``.
+
+    Subclasses write the underscored methods, which see rows: tensors of shape ``(*run_shape, n, K)``.
+
+    Parameters
+    ----------
+    dim : int
+        ``K``, the dimension of the space.
+    run_shape : tuple of int
+        The run axes.
+    """
+
+    def __init__(self, dim: int, run_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.dim = check_integer("dim", dim, 1)
+        self.run_shape = check_run_shape(run_shape)
+
+    # --- what subclasses write, on rows (*run_shape, n, K) ---
+
+    @abstractmethod
+    def _value(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _gradient(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _hessian(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _hessian_product(self, x: Tensor, v: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor: ...
+
+    def _inverse_gradient(self, y: Tensor) -> Tensor:
+        root = damped_newton(
+            residual=lambda x: self._gradient(x) - y,
+            solve=self._hessian_solve,
+            start=torch.zeros_like(y),
+            scale=torch.linalg.vector_norm(y.detach(), dim=-1),
+        )
+        # Two more Newton steps polish the digits and, being part of the graph, carry the derivatives: each step doubles
+        # the number of orders that are exact, so first, second and third derivatives of the inverse are right.
+        for _ in range(2):
+            root = root - self._hessian_solve(root, self._gradient(root) - y)
+        return root
+
+    # --- what users call, on any leading axes ---
+
+    def _rows(self, name: str, x: Tensor) -> Tensor:
+        check_last_axis(name, x, self.dim, self.run_shape)
+        return x if x.dim() == len(self.run_shape) + 2 else x.reshape(*self.run_shape, -1, self.dim)
+
+    def value(self, x: Tensor) -> Tensor:
+        """Value of the function: ``(..., K) -> (...)``."""
+        return self._value(self._rows("x", x)).reshape(x.shape[:-1])
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Gradient: ``(..., K) -> (..., K)``."""
+        return self._gradient(self._rows("x", x)).reshape(x.shape)
+
+    def hessian(self, x: Tensor) -> Tensor:
+        """Hessian, symmetric and positive definite: ``(..., K) -> (..., K, K)``."""
+        return self._hessian(self._rows("x", x)).reshape(*x.shape, self.dim)
+
+    def hessian_product(self, x: Tensor, v: Tensor) -> Tensor:
+        """Hessian at ``x`` times ``v``, without forming it: ``(..., K), (..., K) -> (..., K)``."""
+        self._check_pair(x, v)
+        return self._hessian_product(self._rows("x", x), self._rows("v", v)).reshape(x.shape)
+
+    def hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
+        """Inverse Hessian at ``x`` times ``v``, without forming either: ``(..., K), (..., K) -> (..., K)``."""
+        self._check_pair(x, v)
+        return self._hessian_solve(self._rows("x", x), self._rows("v", v)).reshape(x.shape)
+
+    def inverse_gradient(self, y: Tensor) -> Tensor:
+        """Return the point where the gradient is ``y``: ``(..., K) -> (..., K)``. Differentiable up to third order."""
+        return self._inverse_gradient(self._rows("y", y)).reshape(y.shape)
+
+    def conjugate(self, y: Tensor) -> Tensor:
+        r"""Legendre-Fenchel conjugate :math:`\sup_x \langle x, y\rangle - g(x)`: ``(..., K) -> (...)``."""
+        rows = self._rows("y", y)
+        x = self._inverse_gradient(rows)
+        return ((x * rows).sum(-1) - self._value(x)).reshape(y.shape[:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Value of the function, as :meth:`value`."""
+        return self.value(x)
+
+    def _check_pair(self, x: Tensor, v: Tensor) -> None:
+        if x.shape != v.shape:
+            raise ValueError(f"v must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}.")
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        return f"dim={self.dim}" + (f", run_shape={self.run_shape}" if self.run_shape else "")

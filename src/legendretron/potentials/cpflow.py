@@ -1,0 +1,144 @@
+r"""The network behind the paper's tables: CP-Flow's input-convex network with activation normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.potentials.ridge import Ridge, RidgePotential
+from legendretron.potentials.softplus import softplus
+
+__all__ = ["CPFlowNetwork"]
+
+_SCALE_FLOOR = 1e-3
+_STD_FLOOR = 1e-6
+
+
+class CPFlowNetwork(RidgePotential):
+    r"""Input-convex network of CP-Flow plus a quadratic.
+
+    Of the :math:`H` units of a middle layer, the first :math:`\lceil H/2 \rceil` continue the network and are
+    normalised, the others are new units that see the input alone:
+
+    .. math::
+
+        u_k = \mathrm{actnorm}(A_k x + b_k + P_k s_{k-1}), \qquad
+        s_k = \bigl(\mathrm{softplus}(u_k),\; \mathrm{softplus}(A'_k x + b'_k)\bigr), \qquad
+        h = \mathrm{actnorm}(a^\top x + P_{M+1} s_M),
+
+    with :math:`\mathrm{actnorm}(t) = (t + \mathtt{shift})(e^{\mathtt{log\_scale}} + 0.001)`. A positive scale and a
+    shift fold into :math:`A, b, P`, so this too has ridge form. The last shift and bias would only add a constant to
+    :math:`h`, which no gradient sees, and are left out.
+
+    The normalisation is set on the first batch seen in training mode, or by :meth:`initialize`, so that each normalised
+    unit has zero mean and unit variance on it; from then on it is trained like everything else. Until then it is
+    (nearly) the identity. The buffer ``initialized`` in the state dict tells which.
+
+    Parameters are those of :class:`~legendretron.potentials.RidgePotential`.
+
+    References
+    ----------
+    Huang, Chen, Tsirigotis, Courville (2021), Convex Potential Flows, ICLR.
+
+    Examples
+    --------
+    >>> g = CPFlowNetwork(dim=3, hidden=2, depth=4)
+    >>> g.initialize(torch.randn(64, 3))
+    >>> bool(g.initialized)
+    True
+    """
+
+    final_softplus = False
+    initialized: Tensor
+    _layout: Tensor
+
+    def __init__(self, dim: int, hidden: int = 2, depth: int = 4, **settings: Any) -> None:
+        super().__init__(dim, hidden, depth, **settings)
+        like = self.weight.detach()
+        self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
+        self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
+        self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
+        # For each of the r units, which normalisation it uses; the last index stands for none. A buffer, so that it
+        # moves with the module instead of being copied to the device in every pass.
+        index = torch.full((self.rank,), self.mixing_rows)
+        index[torch.cat([torch.arange(s.start, s.stop) for s in self._chain_positions()])] = torch.arange(
+            self.mixing_rows
+        )
+        self.register_buffer("_layout", index.to(like.device), persistent=False)
+        # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
+        self._needs_batch = True
+
+    @property
+    def chain(self) -> int:
+        """The first half of the units, rounded up, see the layer before."""
+        return self.hidden - self.hidden // 2
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw a new random start; the normalisation waits for a first batch again."""
+        super().reset_parameters(generator)
+        with torch.no_grad():
+            self.bias[..., -1] = 0.0  # no bias in the last layer
+            if "log_scale" in self._parameters:
+                self.shift.zero_()
+                self.log_scale.zero_()
+                self.initialized.fill_(False)
+                self._needs_batch = True
+
+    def _chain_positions(self) -> list[slice]:
+        """Where the normalised units of layers 2 .. M+1 stand among the ``r`` ridge units."""
+        middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
+        return [*middle, slice(self.rank - 1, self.rank)]
+
+    def ridge(self) -> Ridge:
+        """Return the ridge form with the normalisation folded in."""
+        plain = super().ridge()
+        scale = torch.exp(self.log_scale) + _SCALE_FLOOR
+        one = torch.ones_like(scale[..., :1])
+        zero = torch.zeros_like(one)
+        unit_scale = torch.cat([scale, one], dim=-1).index_select(-1, self._layout)
+        unit_shift = torch.cat([self.shift, zero, zero], dim=-1).index_select(-1, self._layout)
+        mixing = torch.cat(plain.mixing, dim=-2) * scale.unsqueeze(-1)
+        return plain._replace(
+            weight=plain.weight * unit_scale.unsqueeze(-1),
+            bias=(plain.bias + unit_shift) * unit_scale,
+            mixing=self._split_mixing(mixing),
+        )
+
+    def _gradient(self, x: Tensor) -> Tensor:
+        if self._needs_batch and self.training:
+            self._initialize(x.detach())
+        return super()._gradient(x)
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> None:
+        """Set the normalisation to zero mean and unit variance on a batch of shape (..., K)."""
+        self._initialize(self._rows("x", x))
+
+    @torch.no_grad()
+    def _initialize(self, x: Tensor) -> None:
+        if x.shape[-2] == 0:
+            raise ValueError("x must hold at least one row to set the normalisation, got none.")
+        plain = RidgePotential.ridge(self)
+        t = x @ plain.weight.mT + plain.bias.unsqueeze(-2)
+        s = softplus(t[..., : self.hidden])
+        row = 0
+        for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
+            u = t[..., where] + s @ mixing.mT
+            rows = slice(row, row + u.shape[-1])
+            row = rows.stop
+            mean = u.mean(-2)
+            std = u.std(-2, unbiased=False)
+            self.log_scale[..., rows] = -torch.log(std + _STD_FLOOR)
+            if k < self.depth:
+                self.shift[..., rows] = -mean
+                u = (u - mean.unsqueeze(-2)) * (torch.exp(self.log_scale[..., rows]) + _SCALE_FLOOR).unsqueeze(-2)
+                fresh = t[..., where.stop : (k + 1) * self.hidden]
+                s = softplus(torch.cat([u, fresh], dim=-1))
+        self.initialized.fill_(True)
+        self._needs_batch = False
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._needs_batch = not bool(self.initialized)

@@ -1,0 +1,243 @@
+r"""Potentials in ridge form: a quadratic plus a convex network that sees its input through a few linear maps.
+
+.. math:: g(x) = \tfrac{\alpha}{2}|x|^2 + \gamma\, h(A x + b), \qquad A \in \mathbb{R}^{r \times K},\; r = M H + 1,
+
+with the inner network on :math:`t = (t_1, \dots, t_{M+1})`
+
+.. math::
+
+    z_1 = t_1, \qquad z_k = t_k + P_k\,\mathrm{softplus}(z_{k-1}), \quad P_k \ge 0, \qquad
+    h(t) = \phi(z_{M+1}),
+
+where :math:`\phi` is softplus or the identity. Rows of :math:`P_k` that are missing count as zero: such units see the
+input alone. Everything else follows in closed form, and only two products with :math:`A` grow with the number of
+classes:
+
+- gradient: :math:`\alpha x + \gamma A^\top d` with :math:`d = \nabla h` by the backward recursion
+  :math:`w_{M+1} = 1`, :math:`d_k = \phi_k'(z_k) \odot w_k`, :math:`w_{k-1} = P_k^\top d_k`. One ordinary backward pass
+  trains it; no graph is built to take the gradient.
+- Hessian: :math:`\alpha I + \gamma A^\top H_h A` with :math:`H_h = J^\top \mathrm{diag}(w \odot \phi'') J`,
+  :math:`J = \partial z / \partial t`: positive semi-definite term by term.
+- its inverse: by Woodbury, a system of size :math:`r` a row, whatever the number of classes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.potentials.base import Potential
+from legendretron.potentials.softplus import softplus, softplus_inverse
+from legendretron.validation import check_choice, check_integer
+
+__all__ = ["Ridge", "RidgePotential"]
+
+#: Weight of the network when a block is to start as (nearly) the identity map.
+_IDENTITY_GAMMA = 0.01
+
+
+class Ridge(NamedTuple):
+    """The tensors of the ridge form, as the recursion uses them."""
+
+    weight: Tensor  #: A, shape (*runs, r, K)
+    bias: Tensor  #: b, shape (*runs, r)
+    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, chain, H) and (*runs, 1, H)
+    alpha: Tensor  #: shape (*runs, 1, 1)
+    gamma: Tensor  #: shape (*runs, 1, 1)
+
+
+class RidgePotential(Potential):
+    r"""Base of the input-convex networks; see the module's docstring for the formulas.
+
+    Parameters
+    ----------
+    dim : int
+        ``K``.
+    hidden : int
+        ``H``, units a layer.
+    depth : int
+        ``M``, hidden layers.
+    init : {"identity", "paper"}
+        ``"identity"``: the gradient starts near the identity map (``alpha = 1``, ``gamma`` small).
+        ``"paper"``: ``alpha`` and ``gamma`` are softplus of standard normal draws.
+        Either way the linear layers start as ``torch.nn.Linear`` does.
+    run_shape : tuple of int
+        The run axes.
+    generator : torch.Generator, optional
+        Source of the random start, on the parameters' device.
+    device, dtype : optional
+        Of the parameters.
+    """
+
+    #: whether h ends in a softplus; otherwise z_{M+1} itself is h
+    final_softplus: bool
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int = 2,
+        depth: int = 4,
+        *,
+        init: str = "identity",
+        run_shape: tuple[int, ...] = (),
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(dim, run_shape)
+        self.hidden = check_integer("hidden", hidden, 1)
+        self.depth = check_integer("depth", depth, 1)
+        self.init = check_choice("init", init, ("identity", "paper"))
+        self.rank = self.depth * self.hidden + 1
+        self.mixing_rows = (self.depth - 1) * self.chain + 1
+
+        def empty(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty((*self.run_shape, *shape), device=device, dtype=dtype))
+
+        self.weight = empty(self.rank, self.dim)
+        self.bias = empty(self.rank)
+        self.raw_mixing = empty(self.mixing_rows, self.hidden)
+        self.raw_alpha = empty()
+        self.raw_gamma = empty()
+        self.reset_parameters(generator)
+
+    @property
+    @abstractmethod
+    def chain(self) -> int:
+        """Units of a middle layer that see the layer before; the others see the input alone."""
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw a new random start."""
+        for tensor, fan_in in (
+            (self.weight, self.dim),
+            (self.bias, self.dim),
+            (self.raw_mixing, self.hidden),
+        ):
+            bound = fan_in**-0.5
+            tensor.uniform_(-bound, bound, generator=generator)
+        if self.init == "paper":
+            self.raw_alpha.normal_(generator=generator)
+            self.raw_gamma.normal_(generator=generator)
+        else:
+            self.raw_alpha.fill_(softplus_inverse(1.0))
+            self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA))
+
+    # --- the ridge form ---
+
+    def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
+        return mixing.split([self.chain] * (self.depth - 1) + [1], dim=-2)
+
+    def ridge(self) -> Ridge:
+        """Return the tensors of the ridge form for the present parameters."""
+        return Ridge(
+            weight=self.weight,
+            bias=self.bias,
+            # divided by the fan-in so that a layer's output does not grow with its width
+            mixing=self._split_mixing(softplus(self.raw_mixing) / self.hidden),
+            alpha=softplus(self.raw_alpha)[..., None, None],
+            gamma=softplus(self.raw_gamma)[..., None, None],
+        )
+
+    def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
+        """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
+        t = x @ ridge.weight.mT + ridge.bias.unsqueeze(-2)
+        layers = t.split([self.hidden] * self.depth + [1], dim=-1)
+        z = [layers[0]]
+        for layer, mixing in zip(layers[1:], ridge.mixing, strict=True):
+            mixed = softplus(z[-1]) @ mixing.mT
+            width = mixed.shape[-1]
+            if width == layer.shape[-1]:
+                z.append(layer + mixed)
+            else:
+                z.append(torch.cat([layer[..., :width] + mixed, layer[..., width:]], dim=-1))
+        return z
+
+    def _inner_gradient(self, ridge: Ridge, z: list[Tensor]) -> Tensor:
+        """``d = grad h``, shape (*runs, n, r)."""
+        d = [torch.sigmoid(z[-1]) if self.final_softplus else torch.ones_like(z[-1])]
+        for z_k, mixing in zip(reversed(z[:-1]), reversed(ridge.mixing), strict=True):
+            width = mixing.shape[-2]
+            d.append(torch.sigmoid(z_k) * (d[-1][..., :width] @ mixing))
+        return torch.cat(d[::-1], dim=-1)
+
+    def _inner_hessian(self, ridge: Ridge, z: list[Tensor]) -> Tensor:
+        """``H_h``, shape (*runs, n, r, r)."""
+        jacobians = self._preactivation_jacobians(ridge, z)
+        slope = [torch.sigmoid(z_k) for z_k in z]
+        bend = [s * torch.sigmoid(-z_k) for s, z_k in zip(slope, z, strict=True)]
+        upstream = torch.ones_like(z[-1])
+        if self.final_softplus:
+            curvature = [bend[-1]]
+            d = slope[-1]
+        else:
+            curvature = [torch.zeros_like(z[-1])]
+            d = upstream
+        for k in range(self.depth - 1, -1, -1):
+            mixing = ridge.mixing[k]
+            upstream = d[..., : mixing.shape[-2]] @ mixing
+            curvature.append(upstream * bend[k])
+            d = upstream * slope[k]
+        jacobian = torch.cat(jacobians, dim=-2)
+        weights = torch.cat(curvature[::-1], dim=-1)
+        return jacobian.mT @ (weights.unsqueeze(-1) * jacobian)
+
+    def _preactivation_jacobians(self, ridge: Ridge, z: list[Tensor]) -> list[Tensor]:
+        """``dz_k / dt``, shapes (*runs, n, H, r) and (*runs, n, 1, r)."""
+        eye = torch.eye(self.rank, dtype=z[0].dtype, device=z[0].device)
+        own = eye.split([self.hidden] * self.depth + [1], dim=0)
+        jacobians = [own[0].expand(*z[0].shape[:-1], *own[0].shape)]
+        for unit, mixing, before in zip(own[1:], ridge.mixing, z[:-1], strict=True):
+            mixed = mixing.unsqueeze(-3) @ (torch.sigmoid(before).unsqueeze(-1) * jacobians[-1])
+            width = mixed.shape[-2]
+            rest = unit[width:].expand(*mixed.shape[:-2], *unit[width:].shape)
+            jacobians.append(torch.cat([unit[:width] + mixed, rest], dim=-2))
+        return jacobians
+
+    # --- the potential ---
+
+    def _value(self, x: Tensor) -> Tensor:
+        ridge = self.ridge()
+        last = self._preactivations(ridge, x)[-1]
+        h = softplus(last) if self.final_softplus else last
+        return (0.5 * ridge.alpha * x.square().sum(-1, keepdim=True) + ridge.gamma * h).squeeze(-1)
+
+    def _gradient(self, x: Tensor) -> Tensor:
+        ridge = self.ridge()
+        d = self._inner_gradient(ridge, self._preactivations(ridge, x))
+        return ridge.alpha * x + (ridge.gamma * d) @ ridge.weight
+
+    def _hessian(self, x: Tensor) -> Tensor:
+        ridge = self.ridge()
+        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
+        a = ridge.weight.unsqueeze(-3)
+        eye = torch.eye(self.dim, dtype=x.dtype, device=x.device)
+        return ridge.alpha.unsqueeze(-1) * eye + ridge.gamma.unsqueeze(-1) * (a.mT @ inner @ a)
+
+    def _hessian_product(self, x: Tensor, v: Tensor) -> Tensor:
+        ridge = self.ridge()
+        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
+        bent = (inner @ (v @ ridge.weight.mT).unsqueeze(-1)).squeeze(-1)
+        return ridge.alpha * v + (ridge.gamma * bent) @ ridge.weight
+
+    def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
+        ridge = self.ridge()
+        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
+        gram = (ridge.weight @ ridge.weight.mT).unsqueeze(-3)
+        eye = torch.eye(self.rank, dtype=x.dtype, device=x.device)
+        system = ridge.alpha.unsqueeze(-1) * eye + ridge.gamma.unsqueeze(-1) * (inner @ gram)
+        bent = inner @ (v @ ridge.weight.mT).unsqueeze(-1)
+        # solve_ex does not raise, so a row of NaN stays a row of NaN
+        small = torch.linalg.solve_ex(system, bent)[0].squeeze(-1)
+        return (v - (ridge.gamma * small) @ ridge.weight) / ridge.alpha
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> None:
+        """Set parameters that depend on a first batch ``(..., K)``; nothing to do unless a subclass says so."""
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        return f"{super().extra_repr()}, hidden={self.hidden}, depth={self.depth}, init={self.init!r}"

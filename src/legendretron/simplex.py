@@ -1,0 +1,173 @@
+r"""The probability simplex, its projection, and the map softmax+ onto it.
+
+With ``C`` classes and ``K = C - 1``, a probability vector ``p`` of shape ``(..., C)`` is determined by its first
+``K`` entries ``p~``. The last class is the reference: its logit is the constant 0, so that
+
+.. math::
+
+    \mathrm{softmax}^+(z)_i = \frac{e^{z_i}}{1 + \sum_k e^{z_k}}, \qquad
+    \mathrm{LogSumExp}^+(z) = \log\Bigl(1 + \sum_k e^{z_k}\Bigr), \qquad
+    \mathrm{softmax}^+ = \nabla\,\mathrm{LogSumExp}^+ .
+
+All functions accept any leading axes, follow the dtype and device of their input and stay finite, with finite
+gradients, for ``|z|`` up to 1e4 and beyond in float32.
+
+References
+----------
+Lam, Walder, Penev, Nock (2023), LegendreTron: Uprising Proper Multiclass Loss Learning, ICML.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from legendretron.validation import check_float_tensor
+
+__all__ = [
+    "append_reference",
+    "complement",
+    "lift",
+    "log_softmax_plus",
+    "log_softmax_plus_inverse",
+    "logsumexp_plus",
+    "project",
+    "softmax_plus",
+    "softmax_plus_inverse",
+    "softmax_plus_jacobian",
+]
+
+
+def _check_axis(name: str, value: Tensor, minimum: int, letter: str) -> None:
+    check_float_tensor(name, value)
+    if value.dim() == 0 or value.shape[-1] < minimum:
+        raise ValueError(
+            f"{name} must have shape (..., {letter}) with {letter} >= {minimum}, got {tuple(value.shape)}."
+        )
+
+
+def project(p: Tensor) -> Tensor:
+    """Drop the last entry: ``(..., C) -> (..., C - 1)``.
+
+    Examples
+    --------
+    >>> project(torch.tensor([0.5, 0.2, 0.3]))
+    tensor([0.5000, 0.2000])
+    """
+    _check_axis("p", p, 2, "C")
+    return p[..., :-1]
+
+
+def lift(p_tilde: Tensor) -> Tensor:
+    """Append what is missing to one: ``(..., K) -> (..., K + 1)``, the inverse of :func:`project`.
+
+    A last entry that rounding has pushed below zero is returned as zero.
+
+    Examples
+    --------
+    >>> lift(torch.tensor([0.5, 0.25]))
+    tensor([0.5000, 0.2500, 0.2500])
+    """
+    _check_axis("p_tilde", p_tilde, 1, "K")
+    return torch.cat([p_tilde, (1.0 - p_tilde.sum(-1, keepdim=True)).clamp(min=0.0)], dim=-1)
+
+
+def append_reference(z: Tensor) -> Tensor:
+    """Append the reference class's logit, which is 0: ``(..., K) -> (..., K + 1)``."""
+    return torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1)
+
+
+def logsumexp_plus(z: Tensor) -> Tensor:
+    r"""``log(1 + sum_k exp z_k)``: ``(..., K) -> (...)``. The maximum taken out includes the implicit 0.
+
+    Examples
+    --------
+    >>> logsumexp_plus(torch.tensor([[-1e4, -1e4], [1e4, 0.0]]))
+    tensor([    0., 10000.])
+    """
+    _check_axis("z", z, 1, "K")
+    return torch.logsumexp(append_reference(z), dim=-1)
+
+
+def softmax_plus(z: Tensor) -> Tensor:
+    """Gradient of :func:`logsumexp_plus`: ``(..., K) -> (..., K)``, a point of the projected simplex.
+
+    Examples
+    --------
+    >>> softmax_plus(torch.zeros(3))
+    tensor([0.2500, 0.2500, 0.2500])
+    """
+    _check_axis("z", z, 1, "K")
+    return torch.softmax(append_reference(z), dim=-1)[..., :-1]
+
+
+def log_softmax_plus(z: Tensor) -> Tensor:
+    """Logarithms of all ``C`` probabilities, reference class included: ``(..., K) -> (..., K + 1)``.
+
+    Examples
+    --------
+    >>> log_softmax_plus(torch.tensor([1e4, 0.0]))
+    tensor([     0., -10000., -10000.])
+    """
+    _check_axis("z", z, 1, "K")
+    return torch.log_softmax(append_reference(z), dim=-1)
+
+
+def softmax_plus_inverse(p_tilde: Tensor) -> Tensor:
+    """``log(p_i / (1 - sum_k p_k))``: from the open projected simplex ``(..., K)`` back to ``z``.
+
+    The difference ``1 - sum_k p_k`` has lost its digits when it is small. Where all ``C`` probabilities, or better
+    their logarithms, are at hand, :func:`log_softmax_plus_inverse` does not have that problem.
+
+    Examples
+    --------
+    >>> softmax_plus_inverse(torch.tensor([0.5, 0.25]))
+    tensor([0.6931, 0.0000])
+    """
+    _check_axis("p_tilde", p_tilde, 1, "K")
+    return torch.log(p_tilde) - torch.log1p(-p_tilde.sum(-1, keepdim=True))
+
+
+def log_softmax_plus_inverse(log_p: Tensor) -> Tensor:
+    """Log-odds against the reference class, ``log p_k - log p_C``: ``(..., C) -> (..., C - 1)``.
+
+    The exact inverse of :func:`log_softmax_plus`, also where the probabilities themselves underflow.
+
+    Examples
+    --------
+    >>> log_softmax_plus_inverse(log_softmax_plus(torch.tensor([1e4, -3e3])))
+    tensor([10000., -3000.])
+    """
+    _check_axis("log_p", log_p, 2, "C")
+    return log_p[..., :-1] - log_p[..., -1:]
+
+
+def complement(p: Tensor) -> Tensor:
+    """``1 - p`` entry by entry along a probability vector, accurate where ``p`` rounds to one.
+
+    The largest entry's complement is the sum of the others, not a difference that has lost all its digits.
+
+    Examples
+    --------
+    >>> complement(torch.tensor([1.0, 1e-20]))
+    tensor([1.0000e-20, 1.0000e+00])
+    """
+    top = p.argmax(-1, keepdim=True)
+    others = p.scatter(-1, top, 0.0).sum(-1, keepdim=True)
+    return (1.0 - p).scatter(-1, top, others)
+
+
+def softmax_plus_jacobian(p: Tensor) -> Tensor:
+    r"""Jacobian of softmax+ in terms of its lifted value: ``(..., C) -> (..., K, K)``.
+
+    .. math:: J = \mathrm{diag}(\tilde p) - \tilde p\,\tilde p^\top,
+
+    which is also the covariance of the projected categorical distribution. Positive definite inside the simplex;
+    the diagonal ``p_i (1 - p_i)`` keeps its relative accuracy when one class has nearly all the mass.
+    """
+    _check_axis("p", p, 2, "C")
+    tilde = p[..., :-1]
+    off = -tilde.unsqueeze(-1) * tilde.unsqueeze(-2)
+    diagonal = tilde * complement(p)[..., :-1]
+    eye = torch.eye(tilde.shape[-1], dtype=torch.bool, device=p.device)
+    return torch.where(eye, diagonal.unsqueeze(-1), off)

@@ -1,0 +1,126 @@
+"""Checks of what users hand over.
+
+Every check raises a ``ValueError`` that names the argument, shows the value and says what would be accepted.
+Shapes are checked everywhere. Values are checked only by functions that take probabilities or labels from
+users: inside modules NaN travels on as it does in torch, and a look at the values would stall a GPU.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+#: How far a probability vector may be from summing to one, in units of sqrt(machine epsilon).
+_SUM_SLACK = 10.0
+
+
+def check_integer(name: str, value: object, minimum: int) -> int:
+    """Return ``value`` as an int, or raise if it is not an integer of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
+    return int(value)
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """Return ``value``, or raise if it is not one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return value
+
+
+def check_open_unit(name: str, value: object) -> float:
+    """Return ``value`` as a float, or raise if it is not strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
+        raise ValueError(f"{name} must be a number strictly between 0 and 1, got {value!r}.")
+    return float(value)
+
+
+def check_run_shape(run_shape: object) -> tuple[int, ...]:
+    """Return the run axes as a tuple of positive integers."""
+    if not isinstance(run_shape, tuple | list | torch.Size):
+        raise ValueError(f"run_shape must be a tuple of positive integers, got {run_shape!r}.")
+    return tuple(check_integer("each entry of run_shape", n, 1) for n in run_shape)
+
+
+def check_float_tensor(name: str, value: object) -> Tensor:
+    """Return ``value`` if it is a real floating-point tensor."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor.")
+    if not value.is_floating_point():
+        raise ValueError(f"{name} must have a floating-point dtype, got {value.dtype}; use {name}.float().")
+    return value
+
+
+def check_last_axis(name: str, value: object, size: int, run_shape: tuple[int, ...] = ()) -> Tensor:
+    """Return ``value`` if its shape is ``(*run_shape, ..., size)``."""
+    tensor = check_float_tensor(name, value)
+    runs = len(run_shape)
+    if tensor.dim() <= runs or tensor.shape[-1] != size or tuple(tensor.shape[:runs]) != run_shape:
+        axes = "".join(f"{n}, " for n in run_shape)
+        raise ValueError(f"{name} must have shape ({axes}..., {size}), got {tuple(tensor.shape)}.")
+    return tensor
+
+
+def check_proba(
+    name: str,
+    p: object,
+    n_classes: int | None = None,
+    *,
+    interior: bool = False,
+    run_shape: tuple[int, ...] = (),
+) -> Tensor:
+    """Return ``p`` if its last axis holds probability vectors.
+
+    Parameters
+    ----------
+    name : str
+        What to call the argument in the error.
+    p : Tensor of shape (..., C)
+        What the user handed over.
+    n_classes : int, optional
+        The number of classes wanted; any number from 2 up if not given.
+    interior : bool
+        Whether entries must be strictly positive.
+    run_shape : tuple of int
+        Leading axes that ``p`` must have.
+    """
+    tensor = check_float_tensor(name, p)
+    if n_classes is not None:
+        tensor = check_last_axis(name, tensor, n_classes, run_shape)
+    elif tensor.dim() == 0 or tensor.shape[-1] < 2:
+        raise ValueError(f"{name} must have shape (..., C) with C >= 2, got {tuple(tensor.shape)}.")
+    values = tensor.detach()
+    if values.numel() == 0:
+        return tensor
+    low = float(values.min())
+    if not low >= 0.0:  # also catches NaN
+        raise ValueError(f"{name} must hold probabilities, but its smallest entry is {low}.")
+    slack = _SUM_SLACK * torch.finfo(values.dtype).eps ** 0.5
+    off = float((values.sum(-1) - 1.0).abs().max())
+    if not off <= slack:
+        raise ValueError(f"{name} must sum to 1 along its last axis, but is off by {off:.3g}; normalise it first.")
+    if interior and low == 0.0:
+        raise ValueError(
+            f"{name} must lie inside the simplex, but its smallest entry is 0, where the link is infinite; "
+            f"clip it first, for example {name}.clamp(min=1e-12), and normalise."
+        )
+    return tensor
+
+
+def check_labels(
+    name: str, y: object, n_classes: int, shape: tuple[int, ...], ignore_index: int | None = None
+) -> Tensor:
+    """Return integer class labels as int64 if they have the shape given and lie in ``0 .. n_classes - 1``."""
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"{name} must be an integer tensor of class labels, got {kind}.")
+    if tuple(y.shape) != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(y.shape)}.")
+    bad = (y < 0) | (y >= n_classes)
+    if ignore_index is not None:
+        bad &= y != ignore_index
+    if bool(bad.any()):
+        raise ValueError(f"{name} must hold labels from 0 to {n_classes - 1}, got {int(y[bad].flatten()[0])}.")
+    return y.long()
