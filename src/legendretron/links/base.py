@@ -73,13 +73,19 @@ class Link(nn.Module, ABC):
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Log-probabilities: ``(..., C - 1) -> (..., C)``."""
+        """Log-probabilities: ``(..., C - 1) -> (..., C)``.
+
+        In training mode the first batch of at least two rows also sets what depends on one, see :meth:`initialize`.
+        """
         rows = self._rows("z", z, self.n_classes - 1)
+        if self.training and self.needs_batch and rows.shape[-2] >= 2:
+            self.initialize(rows.detach())
         return self._log_proba(rows).reshape(*z.shape[:-1], self.n_classes)
 
     def inverse(self, z: Tensor) -> Tensor:
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
-        return self.forward(z).exp()
+        rows = self._rows("z", z, self.n_classes - 1)
+        return self._log_proba(rows).exp().reshape(*z.shape[:-1], self.n_classes)
 
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""
@@ -119,6 +125,11 @@ class Link(nn.Module, ABC):
         p = p.clamp(min=torch.finfo(p.dtype).tiny)
         z = self.link_from_log(torch.log(p))
         return (z * p[..., :-1]).sum(-1) - self.potential(z)
+
+    @property
+    def needs_batch(self) -> bool:
+        """Whether :meth:`initialize` has something to do that has not been done."""
+        return False
 
     @torch.no_grad()
     def initialize(self, z: Tensor) -> None:

@@ -126,6 +126,11 @@ class CompositeLink(Link):
             self._refuse_potential()
         return binary_potential(self._log_odds, self._from_log_odds, z.squeeze(-1))
 
+    @property
+    def needs_batch(self) -> bool:
+        """Whether a block's normalisation has not been set yet."""
+        return any(block.needs_batch for block in self._chain())
+
     @torch.no_grad()
     def initialize(self, z: Tensor) -> None:
         """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""

@@ -32,9 +32,10 @@ class CPFlowNetwork(RidgePotential):
     shift fold into :math:`A, b, P`, so this too has ridge form. The last shift and bias would only add a constant to
     :math:`h`, which no gradient sees, and are left out.
 
-    The normalisation is set on the first batch seen in training mode, or by :meth:`initialize`, so that each normalised
-    unit has zero mean and unit variance on it; from then on it is trained like everything else. Until then it is
-    (nearly) the identity. The buffer ``initialized`` in the state dict tells which.
+    The normalisation is set by :meth:`initialize` so that each normalised unit has zero mean and unit variance on a
+    first batch, and is trained like everything else from then on; a link does this for its blocks on the first batch
+    it sees in training mode. Until then it is (nearly) the identity. The buffer ``initialized`` in the state dict
+    tells which.
 
     Parameters are those of :class:`~legendretron.potentials.RidgePotential`.
 
@@ -106,20 +107,17 @@ class CPFlowNetwork(RidgePotential):
             mixing=self._split_mixing(mixing),
         )
 
-    def _gradient(self, x: Tensor) -> Tensor:
-        if self._needs_batch and self.training:
-            self._initialize(x.detach())
-        return super()._gradient(x)
+    @property
+    def needs_batch(self) -> bool:
+        """Whether the normalisation has not been set yet."""
+        return self._needs_batch
 
     @torch.no_grad()
     def initialize(self, x: Tensor) -> None:
-        """Set the normalisation to zero mean and unit variance on a batch of shape (..., K)."""
-        self._initialize(self._rows("x", x))
-
-    @torch.no_grad()
-    def _initialize(self, x: Tensor) -> None:
-        if x.shape[-2] == 0:
-            raise ValueError("x must hold at least one row to set the normalisation, got none.")
+        """Set the normalisation to zero mean and unit variance on a batch of shape (..., K), of at least two rows."""
+        x = self._rows("x", x)
+        if x.shape[-2] < 2:
+            raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
         plain = RidgePotential.ridge(self)
         t = x @ plain.weight.mT + plain.bias.unsqueeze(-2)
         s = softplus(t[..., : self.hidden])

@@ -234,6 +234,11 @@ class RidgePotential(Potential):
         small = torch.linalg.solve_ex(system, bent)[0].squeeze(-1)
         return (v - (ridge.gamma * small) @ ridge.weight) / ridge.alpha
 
+    @property
+    def needs_batch(self) -> bool:
+        """Whether :meth:`initialize` has something to do that has not been done."""
+        return False
+
     @torch.no_grad()
     def initialize(self, x: Tensor) -> None:
         """Set parameters that depend on a first batch ``(..., K)``; nothing to do unless a subclass says so."""

@@ -1,0 +1,118 @@
+"""Every potential, link and loss of the library, by name: the property tests run over these tables.
+
+Constructors draw random, not tame, parameters, from a seed of their own, so that no test depends on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from zlib import crc32
+
+import torch
+
+from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
+from legendretron.losses import (
+    AsymmetricBinaryLoss,
+    CanonicalLoss,
+    CostLoss,
+    LogLoss,
+    MatsushitaLoss,
+    ProperLoss,
+    SphericalLoss,
+    SquareLoss,
+    ZeroOneLoss,
+)
+from legendretron.potentials import (
+    FICNN,
+    CPFlowNetwork,
+    LogSumExpPlus,
+    NestedLogSumExp,
+    Potential,
+    QuadraticPotential,
+)
+
+CLASSES = (2, 3, 10, 100)
+LEADING = ((), (5,), (2, 3))
+RUNS = ((), (3,))
+
+
+def generator(*key: object) -> torch.Generator:
+    return torch.Generator().manual_seed(crc32(repr(key).encode()))
+
+
+def normal(*shape: int, key: object, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return scale * torch.randn(*shape, generator=generator(key, shape), dtype=torch.float64).to(dtype)
+
+
+def proba(*shape: int, key: object, spread: float = 2.0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.softmax(normal(*shape, key=key, scale=spread), -1).to(dtype)
+
+
+def _cpflow(dim: int, **kw: object) -> CPFlowNetwork:
+    network = CPFlowNetwork(dim, hidden=4, depth=3, init="paper", **kw)
+    network.initialize(normal(*network.run_shape, 50, dim, key="first batch", scale=2.0, dtype=network.weight.dtype))
+    return network
+
+
+POTENTIALS: dict[str, Callable[..., Potential]] = {
+    "quadratic": lambda dim, generator, **kw: QuadraticPotential(dim, alpha=0.7, **kw),
+    "logsumexp_plus": lambda dim, generator, dtype, **kw: LogSumExpPlus(dim, **kw),
+    "ficnn": lambda dim, **kw: FICNN(dim, init="paper", **kw),
+    "ficnn_h1_m1": lambda dim, **kw: FICNN(dim, hidden=1, depth=1, init="paper", **kw),
+    "ficnn_identity": lambda dim, **kw: FICNN(dim, hidden=3, depth=2, init="identity", **kw),
+    "cpflow": _cpflow,
+    "cpflow_odd": lambda dim, **kw: CPFlowNetwork(dim, hidden=3, depth=2, init="paper", **kw),
+    "cpflow_h1_m1": lambda dim, **kw: CPFlowNetwork(dim, hidden=1, depth=1, init="paper", **kw),
+    "nested": lambda dim, **kw: NestedLogSumExp(dim, n_nests=4, init="random", **kw),
+    "nested_one": lambda dim, **kw: NestedLogSumExp(dim, n_nests=1, init="random", **kw),
+    "nested_identity": lambda dim, **kw: NestedLogSumExp(dim, n_nests=3, init="identity", **kw),
+}
+
+LINKS: dict[str, Callable[..., Link]] = {
+    "softmax": lambda c, generator, dtype, **kw: SoftmaxLink(c, **kw),
+    "composite_ficnn": lambda c, **kw: CompositeLink(c, init="paper", **kw),
+    "composite_identity": lambda c, **kw: CompositeLink(c, n_blocks=3, hidden=3, depth=2, **kw),
+    "composite_cpflow": lambda c, **kw: _with_first_batch(CompositeLink(c, network="cpflow", init="paper", **kw)),
+    "canonical": lambda c, **kw: CanonicalLink(c, init="random", **kw),
+    "canonical_identity": lambda c, **kw: CanonicalLink(c, n_nests=2, **kw),
+}
+
+
+def _with_first_batch(link: Link) -> Link:
+    dtype = next(link.parameters()).dtype
+    link.initialize(normal(*link.run_shape, 50, link.n_classes - 1, key="first batch", scale=2.0, dtype=dtype))
+    return link
+
+
+#: losses as functions of the number of classes; None where the loss does not exist for it
+LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {
+    "log": lambda c: LogLoss(),
+    "square": lambda c: SquareLoss(),
+    "brier": lambda c: SquareLoss(scale_by_half=False),
+    "spherical": lambda c: SphericalLoss(),
+    "matsushita": lambda c: MatsushitaLoss(),
+    "zero_one": lambda c: ZeroOneLoss(),
+    "cost": lambda c: CostLoss(torch.rand(c, 4, generator=generator("cost", c), dtype=torch.float64)),
+    "asymmetric": lambda c: AsymmetricBinaryLoss(0.3) if c == 2 else None,
+    "canonical_softmax": lambda c: CanonicalLoss(SoftmaxLink(c)),
+    "canonical_nested": lambda c: CanonicalLoss(make_link("canonical", c)),
+    "canonical_composite": lambda c: CanonicalLoss(make_link("composite_ficnn", c)) if c == 2 else None,
+}
+
+
+def make_potential(
+    name: str, dim: int, run_shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float64
+) -> Potential:
+    # drawn in float64 and cast, so that the same name is the same function in both precisions
+    module = POTENTIALS[name](dim, run_shape=run_shape, generator=generator(name, dim, run_shape), dtype=torch.float64)
+    return module.to(dtype)
+
+
+def make_link(name: str, n_classes: int, run_shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float64) -> Link:
+    key = generator(name, n_classes, run_shape)
+    return LINKS[name](n_classes, run_shape=run_shape, generator=key, dtype=torch.float64).to(dtype)
+
+
+SMOOTH_LOSSES = [name for name in LOSSES if name not in ("zero_one", "cost", "asymmetric")]
+EXISTING_LOSSES = [(name, c) for name in LOSSES for c in CLASSES if LOSSES[name](c) is not None]
+EXISTING_SMOOTH_LOSSES = [(name, c) for name, c in EXISTING_LOSSES if name in SMOOTH_LOSSES]

@@ -1,0 +1,293 @@
+"""What every link must satisfy, over the whole catalogue."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from legendretron.links import CanonicalLink, CompositeLink, NotCanonicalError
+from legendretron.simplex import append_reference
+from tests.catalogue import CLASSES, LEADING, LINKS, RUNS, make_link, normal, proba
+
+every_link = pytest.mark.parametrize("name", LINKS)
+every_c = pytest.mark.parametrize("c", CLASSES)
+
+
+@every_link
+@every_c
+@pytest.mark.parametrize("leading", LEADING)
+@pytest.mark.parametrize("runs", RUNS)
+def test_probabilities_and_round_trip(name, c, leading, runs):
+    link = make_link(name, c, runs)
+    z = normal(*runs, *leading, c - 1, key="z", scale=3.0)
+    log_p = link(z)
+    p = link.inverse(z)
+    assert log_p.shape == p.shape == (*runs, *leading, c)
+    assert torch.allclose(log_p.exp(), p, rtol=1e-14)
+    assert (p > 0).all()
+    assert torch.allclose(p.sum(-1), torch.ones(p.shape[:-1], dtype=torch.float64), rtol=1e-14)
+    assert torch.allclose(link.link(p), z, rtol=1e-8, atol=1e-8)
+    assert torch.allclose(link.link_from_log(log_p), z, rtol=1e-8, atol=1e-8)
+
+
+@every_link
+@every_c
+def test_round_trip_where_probabilities_nearly_underflow(name, c):
+    link = make_link(name, c)
+    z = normal(40, c - 1, key="z", scale=60.0)
+    p = link.inverse(z)
+    kept = (p > 1e-300).all(-1)
+    assert kept.sum() >= 3
+    z, p = z[kept], p[kept]
+    assert ((link.link(p) - z).abs() <= 1e-8 * (1 + z.abs().amax(-1, keepdim=True))).all()
+
+
+@every_link
+@every_c
+def test_round_trip_from_probabilities(name, c):
+    link = make_link(name, c)
+    p = proba(30, c, key="p", spread=6.0)
+    assert torch.allclose(link.inverse(link.link(p)), p, rtol=1e-9, atol=1e-300)
+
+
+@every_link
+@given(data=st.data())
+def test_round_trip_over_the_range(name, data):
+    c = data.draw(st.integers(2, 6))
+    link = make_link(name, c)
+    z = torch.tensor(data.draw(st.lists(st.floats(-1e4, 1e4), min_size=c - 1, max_size=c - 1)), dtype=torch.float64)
+    back = link.link_from_log(link(z))
+    assert torch.isfinite(back).all()
+    # log-odds hold the information up to rounding of their own size; the slopes of these links lie between 0.01 and 100
+    assert (back - z).abs().max() <= 1e-8 * (1 + z.abs().max())
+
+
+@every_link
+@every_c
+@pytest.mark.parametrize("leading", LEADING)
+@pytest.mark.parametrize("runs", RUNS)
+def test_jacobian_against_autograd(name, c, leading, runs):
+    link = make_link(name, c, runs)
+    z = normal(*runs, *leading, c - 1, key="z").requires_grad_()
+    v = normal(*runs, *leading, c - 1, key="v")
+    jacobian = link.jacobian(z)
+    assert jacobian.shape == (*z.shape, c - 1)
+    (pulled,) = torch.autograd.grad(link.inverse(z)[..., :-1], z, v)
+    assert torch.allclose((jacobian.mT @ v.unsqueeze(-1)).squeeze(-1), pulled, rtol=1e-10, atol=1e-13)
+
+
+@every_link
+@every_c
+def test_jacobian_against_finite_differences(name, c):
+    link = make_link(name, c)
+    z, v = normal(5, c - 1, key="z"), normal(5, c - 1, key="v")
+    v, h = v / v.norm(dim=-1, keepdim=True), 1e-5
+    slope = (link.inverse(z + h * v) - link.inverse(z - h * v))[..., :-1] / (2 * h)
+    assert torch.allclose((link.jacobian(z) @ v.unsqueeze(-1)).squeeze(-1), slope, rtol=1e-7, atol=1e-9)
+
+
+@every_link
+@every_c
+def test_the_potential_is_there_exactly_when_the_link_is_canonical(name, c):
+    link = make_link(name, c)
+    assert link.is_canonical == (not name.startswith("composite") or c == 2)
+    z = normal(5, c - 1, key="z", scale=2.0).requires_grad_()
+    p = proba(5, c, key="p")
+    if not link.is_canonical:
+        for call in (lambda: link.potential(z), lambda: link.conjugate(p)):
+            with pytest.raises(NotCanonicalError, match="use CanonicalLink"):
+                call()
+        return
+    value = link.potential(z)
+    assert value.shape == (5,)
+    (gradient,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+    assert torch.allclose(gradient, link.inverse(z)[..., :-1], rtol=1e-9, atol=1e-12)
+    jacobian = link.jacobian(z)
+    assert torch.allclose(jacobian, jacobian.mT, rtol=1e-12, atol=1e-16)
+    # Fenchel-Young: equality at the link, inequality everywhere
+    at = link.link(p)
+    conjugate = link.conjugate(p)
+    assert torch.allclose(conjugate, (at * p[..., :-1]).sum(-1) - link.potential(at), rtol=1e-10, atol=1e-12)
+    other = normal(50, c - 1, key="other", scale=3.0)
+    gap = conjugate.unsqueeze(-1) + link.potential(other) - p[..., :-1] @ other.T
+    assert (gap >= -1e-10).all()
+
+
+@every_link
+def test_potential_with_run_axes(name):
+    if not make_link(name, 2).is_canonical:
+        return
+    link = make_link(name, 2, (3,))
+    z = normal(3, 6, 1, key="z").requires_grad_()
+    value = link.potential(z)
+    assert value.shape == (3, 6)
+    (gradient,) = torch.autograd.grad(value.sum(), z)
+    assert torch.allclose(gradient, link.inverse(z)[..., :-1], rtol=1e-9, atol=1e-12)
+
+
+@every_link
+@pytest.mark.parametrize("c", [2, 4])
+def test_gradcheck(name, c):
+    link = make_link(name, c)
+    z = normal(3, c - 1, key="z").requires_grad_()
+    assert torch.autograd.gradcheck(link, z)
+    assert torch.autograd.gradgradcheck(link, z)
+    p = link.inverse(z).detach()
+
+    def from_logits(t):  # stays on the simplex while entries are moved
+        return link.link(torch.softmax(t, -1))
+
+    assert torch.autograd.gradcheck(from_logits, p.log().requires_grad_())
+    if link.is_canonical:
+        assert torch.autograd.gradcheck(link.potential, z)
+        assert torch.autograd.gradcheck(lambda t: link.conjugate(torch.softmax(t, -1)), p.log().requires_grad_())
+
+
+@every_link
+@every_c
+def test_extreme_inputs_in_float32(name, c):
+    link = make_link(name, c, dtype=torch.float32)
+    z = 1e4 * torch.sign(normal(8, c - 1, key="signs", dtype=torch.float32))
+    z = torch.cat([z, torch.full((1, c - 1), 1e4), torch.full((1, c - 1), -1e4)]).requires_grad_()
+    log_p = link(z)
+    assert torch.isfinite(log_p).all()
+    assert torch.allclose(link.inverse(z).sum(-1), torch.ones(10), rtol=1e-4)
+    loss = torch.nn.functional.nll_loss(log_p, torch.arange(10) % c)
+    for gradient in torch.autograd.grad(loss, [z, *link.parameters()]):
+        assert torch.isfinite(gradient).all()
+    assert torch.isfinite(link.jacobian(z)).all()
+    if link.is_canonical:
+        value = link.potential(z)
+        assert torch.isfinite(value).all()
+        assert torch.isfinite(torch.autograd.grad(value.sum(), z)[0]).all()
+
+
+@every_link
+def test_float32_is_close_to_float64(name):
+    z = normal(20, 9, key="z", scale=3.0)
+    exact, single = make_link(name, 10), make_link(name, 10, dtype=torch.float32)
+    assert single(z.float()).dtype == torch.float32
+    assert torch.allclose(single(z.float()).double(), exact(z), rtol=1e-4, atol=1e-4)
+    back = single.link_from_log(single(z.float()))
+    assert torch.allclose(back.double(), z, rtol=1e-2, atol=1e-2)
+
+
+@every_link
+@pytest.mark.parametrize("c", [2, 3])
+def test_safetensors_round_trip_is_bit_equal(name, c, tmp_path):
+    link = make_link(name, c)
+    z = normal(20, c - 1, key="z")
+    state = link.state_dict()
+    other = LINKS[name](c, generator=None, dtype=torch.float64)
+    if state:
+        save_file(state, tmp_path / "link.safetensors")
+        state = load_file(tmp_path / "link.safetensors")
+    other.load_state_dict(state)
+    assert torch.equal(other(z), link(z))
+    assert torch.equal(copy.deepcopy(link)(z), link(z))
+
+
+@every_link
+def test_nan_travels_through_the_module(name):
+    link = make_link(name, 4)
+    z = normal(3, 3, key="z")
+    clean = link(z)
+    z[1, 1] = float("nan")
+    out = link(z)
+    assert out[1].isnan().all()
+    assert torch.equal(out[[0, 2]], clean[[0, 2]])
+
+
+@every_link
+def test_wrong_input_is_refused_with_its_name(name):
+    link = make_link(name, 4)
+    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 3\), got \(5, 4\)"):
+        link(torch.zeros(5, 4))
+    with pytest.raises(ValueError, match=r"z must have a floating-point dtype, got torch.int64"):
+        link(torch.zeros(5, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"p must have shape \(\.\.\., 4\), got \(5, 3\)"):
+        link.link(torch.full((5, 3), 1 / 3))
+    with pytest.raises(ValueError, match="p must sum to 1 along its last axis, but is off by 1"):
+        link.link(torch.full((5, 4), 0.5))
+    with pytest.raises(ValueError, match="p must hold probabilities, but its smallest entry is -0.5"):
+        link.link(torch.tensor([1.0, 0.5, -0.5, 0.0]))
+    with pytest.raises(ValueError, match="p must hold probabilities, but its smallest entry is nan"):
+        link.link(torch.full((4,), float("nan")))
+    with pytest.raises(ValueError, match="p must lie inside the simplex"):
+        link.link(torch.tensor([0.5, 0.5, 0.0, 0.0]))
+
+
+@every_link
+@pytest.mark.parametrize("c", [1, 0, -3, 2.5, "3"])
+def test_fewer_than_two_classes(name, c):
+    with pytest.raises(ValueError, match=r"n_classes must be an integer of at least 2, got"):
+        {"softmax": make_link}.get(name, make_link)(name, c)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_blocks": 0}, "n_blocks must be an integer of at least 1, got 0"),
+        ({"hidden": 0}, "hidden must be an integer of at least 1, got 0"),
+        ({"depth": -1}, "depth must be an integer of at least 1, got -1"),
+        ({"network": "mlp"}, "network must be one of 'ficnn', 'cpflow', got 'mlp'"),
+        ({"init": None}, "init must be one of 'identity', 'paper', got None"),
+    ],
+)
+def test_bad_settings_of_the_composite_link(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CompositeLink(3, **settings)
+
+
+def test_bad_settings_of_the_canonical_link():
+    with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
+        CanonicalLink(3, n_nests=0)
+
+
+@pytest.mark.parametrize("c", CLASSES)
+@pytest.mark.parametrize("network", ["ficnn", "cpflow"])
+def test_identity_start_is_near_softmax_plus(c, network):
+    link = CompositeLink(c, network=network, init="identity", dtype=torch.float64)
+    z = normal(200, c - 1, key="z", scale=2.0)
+    link.initialize(z)
+    total_variation = (link.inverse(z) - torch.softmax(append_reference(z), -1)).abs().sum(-1) / 2
+    assert total_variation.max() < 0.03
+
+
+def test_first_training_batch_sets_the_normalisation_and_no_other_call_does():
+    link = CompositeLink(4, network="cpflow", init="paper")
+    z = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    link.inverse(z)
+    link.jacobian(z)
+    link.eval()(z)
+    assert link.needs_batch
+    link.train()
+    link(z[:1])  # one row has no variance
+    assert link.needs_batch
+    link(z)
+    assert not link.needs_batch
+    before = {k: v.clone() for k, v in link.state_dict().items()}
+    link(5 * z)
+    assert all(torch.equal(v, before[k]) for k, v in link.state_dict().items())
+    by_hand = CompositeLink(4, network="cpflow", init="paper")
+    by_hand.load_state_dict({**before, **{k: v * 0 for k, v in before.items() if "initialized" in k}})
+    assert by_hand.needs_batch
+
+
+def test_blocks_act_in_list_order():
+    link = make_link("composite_ficnn", 3)
+    z = normal(5, 2, key="z")
+    v = link.blocks[1].gradient(link.blocks[0].gradient(z))
+    assert torch.allclose(link(z), torch.log_softmax(append_reference(v), -1))
+
+
+def test_works_under_compile_free_transforms():
+    link = make_link("composite_cpflow", 3)
+    z = normal(6, 2, key="z")
+    rows = torch.func.vmap(link)(z.unsqueeze(1)).squeeze(1)
+    assert torch.allclose(rows, link(z))
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda t: link.inverse(t)[..., :-1]))(z)
+    assert torch.allclose(jacobian, link.jacobian(z), atol=1e-14)

@@ -1,0 +1,120 @@
+import pytest
+import torch
+from torch.distributions import Bernoulli, Categorical, kl_divergence
+
+from legendretron import ProjectedCategorical
+from legendretron.simplex import lift
+from tests.catalogue import CLASSES, LEADING, normal, proba
+
+
+def pair(*shape):
+    """The same distribution from its two parametrisations."""
+    logits = normal(*shape, key="d", scale=2.0)
+    return ProjectedCategorical(logits=logits), ProjectedCategorical(probs=ProjectedCategorical(logits=logits).probs)
+
+
+@pytest.mark.parametrize("leading", LEADING)
+@pytest.mark.parametrize("c", CLASSES)
+def test_shapes_and_parametrisations_agree(c, leading):
+    by_logits, by_probs = pair(*leading, c - 1)
+    for d in (by_logits, by_probs):
+        assert d.batch_shape == leading
+        assert d.event_shape == (c - 1,)
+        assert d.sample((4,)).shape == (4, *leading, c - 1)
+        assert d.covariance_matrix.shape == (*leading, c - 1, c - 1)
+    assert torch.allclose(by_logits.logits, by_probs.logits, atol=1e-8)
+    assert torch.allclose(by_logits.entropy(), by_probs.entropy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("c", CLASSES)
+def test_moments_equal_sums_over_the_support(c):
+    d, _ = pair(3, c - 1)
+    support = d.enumerate_support()
+    weight = d.log_prob(support).exp()
+    assert torch.allclose(weight.sum(0), torch.ones(3, dtype=torch.float64))
+    mean = (weight.unsqueeze(-1) * support).sum(0)
+    assert torch.allclose(d.mean, mean, atol=1e-15)
+    centred = support - mean
+    covariance = (weight[..., None, None] * centred.unsqueeze(-1) * centred.unsqueeze(-2)).sum(0)
+    assert torch.allclose(d.covariance_matrix, covariance, atol=1e-14)
+    assert torch.allclose(d.variance, torch.diagonal(covariance, dim1=-2, dim2=-1), atol=1e-14)
+    assert torch.allclose(d.entropy(), -(weight * d.log_prob(support)).sum(0))
+    assert torch.equal(d.mode, support[weight.argmax(0), torch.arange(3)])
+
+
+def test_is_bernoulli_for_two_classes():
+    logits = normal(6, key="b", scale=3.0)
+    ours, theirs = ProjectedCategorical(logits=logits.unsqueeze(-1)), Bernoulli(logits=logits)
+    for x in (0.0, 1.0):
+        value = torch.full((6,), x, dtype=torch.float64)
+        assert torch.allclose(ours.log_prob(value.unsqueeze(-1)), theirs.log_prob(value))
+    assert torch.allclose(ours.mean.squeeze(-1), theirs.mean)
+    assert torch.allclose(ours.variance.squeeze(-1), theirs.variance)
+    assert torch.allclose(ours.entropy(), theirs.entropy())
+    assert torch.equal(ours.mode.squeeze(-1), theirs.mode)
+    other = normal(6, key="other")
+    kl = kl_divergence(ours, ProjectedCategorical(logits=other.unsqueeze(-1)))
+    assert torch.allclose(kl, kl_divergence(theirs, Bernoulli(logits=other)))
+
+
+@pytest.mark.parametrize("c", CLASSES)
+def test_equals_categorical_with_the_last_class_as_reference(c):
+    p, q = proba(4, c, key="p"), proba(4, c, key="q")
+    ours, theirs = ProjectedCategorical(probs=p[..., :-1]), Categorical(probs=p)
+    assert torch.allclose(ours.log_prob(ours.enumerate_support()), theirs.log_prob(theirs.enumerate_support()))
+    kl = kl_divergence(ours, ProjectedCategorical(probs=q[..., :-1]))
+    assert torch.allclose(kl, kl_divergence(theirs, Categorical(probs=q)), rtol=1e-8)
+
+
+def test_exponential_family_gives_the_same_entropy():
+    d = ProjectedCategorical(logits=normal(5, 4, key="e").requires_grad_())
+    generic = torch.distributions.ExponentialFamily.entropy(d)
+    assert torch.allclose(generic, d.entropy())
+
+
+def test_sample_frequencies():
+    d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]))
+    torch.manual_seed(0)
+    draws = d.sample((40_000,))
+    assert d.support.check(draws).all()
+    assert torch.allclose(draws.mean(0), d.mean, atol=0.01)
+
+
+def test_expand_keeps_values_and_parametrisation():
+    d = ProjectedCategorical(logits=normal(1, 3, key="x"))
+    wide = d.expand((2, 5))
+    assert wide.batch_shape == (2, 5)
+    assert wide.event_shape == (3,)
+    assert torch.equal(wide.logits[1, 4], d.logits[0])
+    assert wide.enumerate_support().shape == (4, 2, 5, 3)
+    assert wide.enumerate_support(expand=False).shape == (4, 1, 1, 3)
+
+
+def test_certain_outcomes_stay_finite():
+    d = ProjectedCategorical(probs=torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    assert torch.isfinite(d.logits).all()
+    assert torch.isfinite(d.entropy()).all()
+    assert torch.equal(lift(d.mode), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+
+
+def test_gradients_reach_the_parameters():
+    logits = normal(3, 2, key="g").requires_grad_()
+    value = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda t: ProjectedCategorical(logits=t).log_prob(value), logits)
+    assert torch.autograd.gradcheck(lambda t: ProjectedCategorical(logits=t).entropy(), logits)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="exactly one of probs and logits"):
+        ProjectedCategorical()
+    with pytest.raises(ValueError, match="exactly one of probs and logits"):
+        ProjectedCategorical(probs=torch.tensor([0.5]), logits=torch.tensor([0.0]))
+    with pytest.raises(ValueError, match="probs"):
+        ProjectedCategorical(probs=torch.tensor([0.8, 0.8]))
+    with pytest.raises(ValueError, match=r"logits must have shape \(..., K\)"):
+        ProjectedCategorical(logits=torch.tensor(0.0))
+    d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]))
+    with pytest.raises(ValueError, match="support"):
+        d.log_prob(torch.tensor([1.0, 1.0]))
+    with pytest.raises(ValueError, match="same classes"):
+        kl_divergence(d, ProjectedCategorical(probs=torch.tensor([0.5])))
