@@ -212,7 +212,7 @@ def test_wrong_input_is_refused_with_its_name(name):
         link.link(torch.full((5, 3), 1 / 3))
     with pytest.raises(ValueError, match="p must sum to 1 along its last axis, but is off by 1"):
         link.link(torch.full((5, 4), 0.5))
-    with pytest.raises(ValueError, match="p must hold probabilities, but its smallest entry is -0.5"):
+    with pytest.raises(ValueError, match=r"p must hold probabilities, but its smallest entry is -0.5"):
         link.link(torch.tensor([1.0, 0.5, -0.5, 0.0]))
     with pytest.raises(ValueError, match="p must hold probabilities, but its smallest entry is nan"):
         link.link(torch.full((4,), float("nan")))

@@ -1,0 +1,60 @@
+"""Where a figure comes from: versions, device and commit, to be kept beside every result."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy
+import scipy
+import sklearn
+import torch
+
+__all__ = ["provenance"]
+
+
+def provenance(device: str = "cpu") -> dict[str, object]:
+    """Return what a reader needs to judge or repeat a measurement.
+
+    Parameters
+    ----------
+    device : str
+        The torch device that did the work.
+
+    Examples
+    --------
+    >>> sorted(provenance())
+    ['commit', 'device', 'threads', 'versions']
+    """
+    from legendretron import __version__
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+    return {
+        "commit": _commit(),
+        "device": f"{device} ({name})",
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "legendretron": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+    }
+
+
+def _commit() -> str | None:
+    """Commit of the checkout the package runs from, with a plus if files have changed; None outside of one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", "*.py") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,152 @@
+"""The learned loss as a torch criterion."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from legendretron import CanonicalLoss, CompositeLink, NotCanonicalError, SoftmaxLink
+from legendretron.losses import LogLoss
+from legendretron.simplex import append_reference
+from tests.catalogue import CLASSES, LEADING, make_link, normal, proba
+
+CANONICAL = ["softmax", "canonical", "composite_ficnn"]
+
+
+def cases():
+    return [(name, c) for name in CANONICAL for c in CLASSES if name != "composite_ficnn" or c == 2]
+
+
+every_case = pytest.mark.parametrize(("name", "c"), cases())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("c", CLASSES)
+def test_equals_cross_entropy_for_the_softmax_link(c, weighted, reduction):
+    weight = torch.linspace(0.5, 2, c, dtype=torch.float64) if weighted else None
+    criterion = CanonicalLoss(SoftmaxLink(c), weight=weight, reduction=reduction, ignore_index=1)
+    z = normal(12, c - 1, key="z", scale=3.0)
+    y = torch.arange(12) % c
+    full = append_reference(z)
+    expected = cross_entropy(full, y, weight=weight, reduction=reduction, ignore_index=1)
+    assert torch.allclose(criterion(z, y), expected, rtol=1e-12)
+    soft = proba(12, c, key="soft")
+    assert torch.allclose(criterion(z, soft), cross_entropy(full, soft, weight=weight, reduction=reduction))
+
+
+@every_case
+@pytest.mark.parametrize("leading", LEADING)
+def test_gradient_is_probability_minus_label(name, c, leading):
+    link = make_link(name, c)
+    criterion = CanonicalLoss(link, reduction="sum")
+    z = normal(*leading, c - 1, key="z", scale=2.0).requires_grad_()
+    y = torch.randint(c, leading, generator=torch.Generator().manual_seed(0))
+    (gradient,) = torch.autograd.grad(criterion(z, y), z)
+    residual = link.inverse(z) - torch.nn.functional.one_hot(y, c)
+    assert torch.allclose(gradient, residual[..., :-1], rtol=1e-9, atol=1e-11)
+
+
+@every_case
+def test_convex_in_the_predictor(name, c):
+    criterion = CanonicalLoss(make_link(name, c), reduction="none")
+    a, b = normal(60, c - 1, key="a", scale=6.0), normal(60, c - 1, key="b", scale=6.0)
+    y = torch.arange(60) % c
+    t = torch.linspace(0, 1, 60, dtype=torch.float64)
+    between = criterion(t.unsqueeze(-1) * a + (1 - t).unsqueeze(-1) * b, y)
+    assert (between <= t * criterion(a, y) + (1 - t) * criterion(b, y) + 1e-11).all()
+
+
+@every_case
+def test_losses_on_predictors_and_on_probabilities_agree(name, c):
+    link = make_link(name, c)
+    criterion = CanonicalLoss(link)
+    z = normal(10, c - 1, key="z")
+    assert torch.allclose(criterion.losses_at(z), criterion.partial_losses(link.inverse(z)), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["softmax", "canonical", "composite_ficnn"])
+def test_no_nan_at_extreme_predictors_in_float32(name):
+    criterion = CanonicalLoss(make_link(name, 2, dtype=torch.float32))
+    z = torch.tensor([[1e4], [-1e4], [0.0]], requires_grad=True)
+    loss = criterion(z, torch.tensor([0, 0, 1]))
+    (gradient,) = torch.autograd.grad(loss, z)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(gradient).all()
+
+
+def test_an_ignored_row_may_hold_anything():
+    criterion = CanonicalLoss(make_link("canonical", 3))
+    z = normal(4, 2, key="z")
+    y = torch.tensor([0, -100, 2, 1])
+    clean = criterion(z, y)
+    z[1] = float("nan")
+    assert torch.equal(criterion(z, y), clean)
+
+
+def test_the_link_inside_is_a_frozen_copy():
+    link = make_link("canonical", 3)
+    criterion = CanonicalLoss(link)
+    before = criterion(normal(4, 2, key="z"), torch.tensor([0, 1, 2, 0]))
+    assert not any(p.requires_grad for p in criterion.parameters())
+    assert all(p.requires_grad for p in link.parameters())
+    with torch.no_grad():
+        link.nests.offsets.add_(1.0)
+    assert torch.equal(criterion(normal(4, 2, key="z"), torch.tensor([0, 1, 2, 0])), before)
+    criterion.train()
+    assert not criterion.canonical_link.training
+
+
+def test_a_model_trained_with_a_learned_loss_recovers_probabilities():
+    """Loss transfer: minimising the canonical loss of any link leads to the true probabilities."""
+    link = make_link("canonical", 3)
+    truth = proba(3, key="truth")
+    z = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    criterion = CanonicalLoss(link)
+    optimiser = torch.optim.LBFGS([z], max_iter=200, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimiser.zero_grad()
+        loss = criterion(z.unsqueeze(0), truth.unsqueeze(0))
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    assert torch.allclose(link.inverse(z.detach()), truth, atol=1e-6)
+
+
+def test_state_dict_round_trip():
+    first = CanonicalLoss(make_link("canonical", 4), weight=torch.ones(4).double())
+    second = CanonicalLoss(make_link("canonical_identity", 4), weight=torch.zeros(4).double())
+    second = CanonicalLoss(type(first.canonical_link)(4, dtype=torch.float64), weight=torch.zeros(4).double())
+    second.load_state_dict(first.state_dict())
+    z, y = normal(5, 3, key="z"), torch.tensor([0, 1, 2, 3, 0])
+    assert torch.equal(first(z, y), second(z, y))
+
+
+def test_refusals():
+    with pytest.raises(NotCanonicalError, match=r"need not be symmetric.*use CanonicalLink"):
+        CanonicalLoss(CompositeLink(3))
+    with pytest.raises(ValueError, match="link must be a legendretron Link, got LogLoss"):
+        CanonicalLoss(LogLoss())
+    with pytest.raises(ValueError, match="link must have no run axes"):
+        CanonicalLoss(SoftmaxLink(3, run_shape=(2,)))
+    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', 'none', got 'avg'"):
+        CanonicalLoss(SoftmaxLink(3), reduction="avg")
+    with pytest.raises(ValueError, match=r"weight must have shape \(\.\.\., 3\), got \(2,\)"):
+        CanonicalLoss(SoftmaxLink(3), weight=torch.ones(2))
+    with pytest.raises(ValueError, match="weight must hold 3 non-negative numbers"):
+        CanonicalLoss(SoftmaxLink(3), weight=torch.tensor([1.0, -1.0, 1.0]))
+    criterion = CanonicalLoss(SoftmaxLink(3))
+    z = torch.zeros(4, 2)
+    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 2\), got \(4, 3\)"):
+        criterion(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="y must hold labels from 0 to 2, got 7"):
+        criterion(z, torch.tensor([0, 1, 7, 2]))
+    with pytest.raises(ValueError, match="y must hold labels from 0 to 2, got -1"):
+        criterion(z, torch.tensor([0, 1, -1, 2]))
+    with pytest.raises(ValueError, match=r"y must have shape \(4,\), got \(3,\)"):
+        criterion(z, torch.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match=r"y must have shape \(4, 3\), got \(2, 3\)"):
+        criterion(z, torch.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match="y must sum to 1"):
+        criterion(z, torch.ones(4, 3))

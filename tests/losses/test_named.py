@@ -1,0 +1,95 @@
+"""The paper's binary table, and what is particular to single losses."""
+
+import pytest
+import torch
+
+from legendretron.losses import (
+    AsymmetricBinaryLoss,
+    CostLoss,
+    LogLoss,
+    MatsushitaLoss,
+    SphericalLoss,
+    SquareLoss,
+    ZeroOneLoss,
+)
+from legendretron.simplex import lift
+from tests.catalogue import proba
+
+q = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("loss", "formula"),
+    [
+        (SquareLoss(), (1 - q) ** 2),
+        (LogLoss(), -torch.log(q)),
+        (MatsushitaLoss(), torch.sqrt((1 - q) / q) / 2),
+        (ZeroOneLoss(), torch.where(q == 0.5, 0.5, (q < 0.5).double())),
+    ],
+)
+def test_partial_losses_of_the_papers_table(loss, formula):
+    assert torch.allclose(loss.partial_losses(lift(q.unsqueeze(-1)))[..., 0], formula, rtol=1e-12, atol=1e-15)
+
+
+def test_closed_forms_of_bayes_risks():
+    p = proba(50, 5, key="p")
+    assert torch.allclose(SquareLoss().bayes_risk(p), (1 - p.square().sum(-1)) / 2)
+    assert torch.allclose(SquareLoss(scale_by_half=False).bayes_risk(p), 1 - p.square().sum(-1))
+    assert torch.allclose(SphericalLoss().bayes_risk(p), 1 - p.norm(dim=-1))
+    assert torch.allclose(MatsushitaLoss().bayes_risk(p), (p.sqrt().sum(-1) ** 2 - 1) / 2)
+    assert torch.allclose(ZeroOneLoss().bayes_risk(p), 1 - p.amax(-1))
+
+
+def test_regrets_keep_their_digits_when_predictions_are_close():
+    p = proba(5, key="p")
+    step = 1e-9 * torch.tensor([1.0, -1.0, 2.0, -2.0, 0.0], dtype=torch.float64)
+    assert SquareLoss().regret(p, p + step).item() == pytest.approx(0.5 * step.square().sum().item(), rel=1e-6)
+    assert SphericalLoss().regret(p, p + step).item() > 0
+    assert LogLoss().regret(p, p).item() == 0
+
+
+def test_square_loss_near_certainty():
+    p = torch.tensor([1 - 1e-12, 1e-12], dtype=torch.float64)
+    assert SquareLoss().partial_losses(p)[0].item() == pytest.approx(1e-24, rel=1e-3)
+
+
+def test_cost_loss_contains_the_zero_one_loss():
+    p = proba(50, 4, key="p")
+    cost = CostLoss(1.0 - torch.eye(4, dtype=torch.float64))
+    assert torch.allclose(cost.partial_losses(p), ZeroOneLoss().partial_losses(p))
+    assert torch.allclose(cost.bayes_risk(p), ZeroOneLoss().bayes_risk(p))
+
+
+def test_asymmetric_loss_is_a_cost_loss():
+    loss = AsymmetricBinaryLoss(0.3)
+    cost = CostLoss(torch.tensor([[0.0, 0.7], [0.3, 0.0]], dtype=torch.float64))
+    p = proba(50, 2, key="p")
+    assert torch.allclose(loss.partial_losses(p), cost.partial_losses(p))
+    assert torch.allclose(loss.bayes_risk(p), torch.minimum(0.7 * p[:, 0], 0.3 * p[:, 1]))
+    tie = torch.tensor([0.3, 0.7], dtype=torch.float64)
+    assert torch.allclose(loss.partial_losses(tie), torch.tensor([0.35, 0.15], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("cost", [0, 1, -0.2, 1.5, float("nan"), None, True])
+def test_asymmetric_cost_out_of_range(cost):
+    with pytest.raises(ValueError, match="cost must be a number strictly between 0 and 1, got"):
+        AsymmetricBinaryLoss(cost)
+
+
+def test_bad_cost_matrices():
+    with pytest.raises(ValueError, match=r"cost must have shape \(C, A\)"):
+        CostLoss(torch.ones(3))
+    with pytest.raises(ValueError, match="cost must be finite"):
+        CostLoss(torch.full((2, 2), float("inf")))
+    with pytest.raises(ValueError, match="cost must have a floating-point dtype"):
+        CostLoss(torch.eye(2, dtype=torch.int64))
+
+
+def test_binary_losses_refuse_more_classes():
+    with pytest.raises(ValueError, match=r"p must have shape \(\.\.\., 2\), got \(3,\)"):
+        AsymmetricBinaryLoss(0.5).partial_losses(torch.tensor([0.2, 0.3, 0.5]))
+
+
+def test_repr():
+    assert "cost=0.3" in repr(AsymmetricBinaryLoss(0.3))
+    assert "scale_by_half=True" in repr(SquareLoss())

@@ -1,0 +1,170 @@
+"""What every proper loss must satisfy, over the whole catalogue."""
+
+import pytest
+import scipy.optimize
+import torch
+
+from legendretron.diagnostics import properness
+from tests.catalogue import CLASSES, EXISTING_LOSSES, EXISTING_SMOOTH_LOSSES, LEADING, LOSSES, normal, proba
+
+every_loss = pytest.mark.parametrize(("name", "c"), EXISTING_LOSSES)
+every_smooth_loss = pytest.mark.parametrize(("name", "c"), EXISTING_SMOOTH_LOSSES)
+
+
+@every_loss
+@pytest.mark.parametrize("leading", LEADING)
+def test_shapes_and_definitions(name, c, leading):
+    loss = LOSSES[name](c)
+    p, q = proba(*leading, c, key="p"), proba(*leading, c, key="q")
+    partial = loss.partial_losses(q)
+    assert partial.shape == q.shape
+    expected = loss.expected_loss(p, q)
+    assert expected.shape == leading
+    assert torch.allclose(expected, (p * partial).sum(-1), rtol=1e-13)
+    assert torch.allclose(loss.bayes_risk(p), loss.expected_loss(p, p), rtol=1e-11, atol=1e-13)
+    assert torch.allclose(loss.regret(p, q), expected - loss.bayes_risk(p), rtol=1e-9, atol=1e-11)
+    assert torch.allclose(loss.link(p), loss.partial_losses(p)[..., -1:] - loss.partial_losses(p)[..., :-1], atol=1e-9)
+
+
+@every_loss
+def test_proper(name, c):
+    loss = LOSSES[name](c)
+    report = properness(loss, c, n_starts=64 if c < 100 else 16)
+    assert report.worst_violation < 1e-12
+
+
+@every_loss
+def test_regret_is_positive_exactly_away_from_p_when_strict(name, c):
+    loss = LOSSES[name](c)
+    p, q = proba(200, c, key="p"), proba(200, c, key="q")
+    regret = loss.regret(p, q)
+    if loss.strictly_proper:
+        assert (regret > 0).all()
+    else:
+        assert (regret >= -1e-15).all()
+    assert torch.allclose(loss.regret(p, p), torch.zeros(200, dtype=torch.float64), atol=1e-11)
+
+
+@every_smooth_loss
+def test_bayes_risk_against_a_numerical_minimiser(name, c):
+    loss = LOSSES[name](c)
+    p = proba(c, key="p", spread=1.0)
+
+    def risk(t):
+        t = torch.tensor(t, requires_grad=True)
+        value = loss.expected_loss(p, torch.softmax(t, -1))
+        (gradient,) = torch.autograd.grad(value, t)
+        return value.item(), gradient.numpy()
+
+    start = normal(c, key="start", scale=0.5).numpy()
+    options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 50, "ftol": 0.0, "gtol": 1e-9}
+    found = scipy.optimize.minimize(risk, start, jac=True, method="L-BFGS-B", options=options)
+    assert loss.bayes_risk(p).item() == pytest.approx(found.fun, rel=1e-6, abs=1e-8)
+    assert loss.bayes_risk(p).item() <= found.fun + 1e-12
+
+
+@every_loss
+def test_bayes_risk_is_concave(name, c):
+    loss = LOSSES[name](c)
+    p, q = proba(100, c, key="p", spread=4.0), proba(100, c, key="q", spread=4.0)
+    t = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
+    chord = t.squeeze(-1) * loss.bayes_risk(p) + (1 - t.squeeze(-1)) * loss.bayes_risk(q)
+    assert (loss.bayes_risk(t * p + (1 - t) * q) >= chord - 1e-11).all()
+
+
+@every_smooth_loss
+def test_partial_losses_are_the_gradient_of_the_bayes_risk(name, c):
+    """Along the simplex, the Bayes risk has the partial losses as its slope."""
+    loss = LOSSES[name](c)
+    p = proba(6, c, key="p", spread=1.0).requires_grad_()
+    v = normal(6, c, key="v")
+    v = v - v.mean(-1, keepdim=True)
+    (gradient,) = torch.autograd.grad(loss.bayes_risk(p).sum(), p)
+    slope, expected = (gradient * v).sum(-1), (loss.partial_losses(p) * v).sum(-1)
+    assert torch.allclose(slope, expected, rtol=1e-8, atol=1e-9)
+
+
+@every_smooth_loss
+def test_link_is_the_negative_gradient_of_the_projected_bayes_risk(name, c):
+    loss = LOSSES[name](c)
+    tilde = proba(6, c, key="p", spread=1.0)[..., :-1].clone().requires_grad_()
+    p = torch.cat([tilde, 1 - tilde.sum(-1, keepdim=True)], -1)
+    (gradient,) = torch.autograd.grad(loss.bayes_risk(p).sum(), tilde)
+    assert torch.allclose(loss.link(p.detach()), -gradient, rtol=1e-7, atol=1e-8)
+
+
+@every_smooth_loss
+def test_regret_is_the_bregman_divergence_of_the_negative_bayes_risk(name, c):
+    loss = LOSSES[name](c)
+    p, q = proba(6, c, key="p", spread=1.0), proba(6, c, key="q", spread=1.0).requires_grad_()
+    (gradient,) = torch.autograd.grad(-loss.bayes_risk(q).sum(), q)
+    divergence = -loss.bayes_risk(p) + loss.bayes_risk(q) - (gradient * (p - q)).sum(-1)
+    assert torch.allclose(loss.regret(p, q), divergence, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "c"), [(n, c) for n, c in EXISTING_SMOOTH_LOSSES if c in (2, 3)])
+def test_gradcheck(name, c):
+    loss = LOSSES[name](c)
+    t = normal(2, c, key="t").requires_grad_()
+    p = proba(2, c, key="p")
+    assert torch.autograd.gradcheck(lambda t: loss.partial_losses(torch.softmax(t, -1)), t)
+    assert torch.autograd.gradcheck(lambda t: loss.regret(p, torch.softmax(t, -1)), t)
+    assert torch.autograd.gradcheck(lambda t: loss.bayes_risk(torch.softmax(t, -1)), t)
+
+
+@every_loss
+def test_certain_labels_and_predictions(name, c):
+    """The corners of the simplex: no NaN, and no regret at the truth."""
+    loss = LOSSES[name](c)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        loss = loss.to(dtype)
+        corner = torch.eye(c, dtype=dtype)
+        inside = proba(c, c, key="q", dtype=dtype)
+        for p, q in ((corner, inside), (corner, corner), (inside, corner)):
+            assert not loss.partial_losses(q).isnan().any()
+            assert not loss.expected_loss(p, q).isnan().any()
+            assert not loss.regret(p, q).isnan().any()
+        assert loss.bayes_risk(corner).isfinite().all()
+        assert (loss.regret(corner, corner).abs() <= tolerance).all()
+
+
+@every_loss
+def test_bad_input_is_refused_with_its_name(name, c):
+    loss = LOSSES[name](c)
+    p = proba(4, c, key="p")
+    with pytest.raises(ValueError, match="p must hold probabilities"):
+        loss.partial_losses(-p)
+    with pytest.raises(ValueError, match="q must sum to 1"):
+        loss.expected_loss(p, 2 * p)
+    with pytest.raises(ValueError, match=r"p must be a torch.Tensor, got list"):
+        loss.bayes_risk([0.5, 0.5])
+    with pytest.raises(ValueError, match=r"p must have shape"):
+        loss.partial_losses(torch.ones(4, 1))
+    with pytest.raises(ValueError, match=r"(must have the same classes|q must have shape)"):
+        loss.regret(p, proba(4, c + 1, key="q"))
+
+
+@every_loss
+def test_mean_loss(name, c):
+    loss = LOSSES[name](c)
+    p, y = proba(20, c, key="p"), torch.arange(20) % c
+    picked = loss.partial_losses(p)[torch.arange(20), y]
+    weight = torch.linspace(0, 2, 20, dtype=torch.float64)
+    assert torch.allclose(loss.mean_loss(p, y), picked.mean())
+    assert torch.allclose(loss.mean_loss(p, y, weight), (picked * weight).sum() / weight.sum())
+    with pytest.raises(ValueError, match=f"y must hold labels from 0 to {c - 1}, got {c}"):
+        loss.mean_loss(p, y + 1 if c < 20 else y.clone().fill_(c))
+    with pytest.raises(ValueError, match="y must be an integer tensor"):
+        loss.mean_loss(p, y.double())
+    with pytest.raises(ValueError, match=r"y must have shape \(20,\), got \(5,\)"):
+        loss.mean_loss(p, y[:5])
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(20,\)"):
+        loss.mean_loss(p, y, weight[:3])
+
+
+@pytest.mark.parametrize("c", CLASSES)
+def test_the_learned_loss_of_softmax_is_the_log_loss(c):
+    p, q = proba(10, c, key="p"), proba(10, c, key="q")
+    log, learned = LOSSES["log"](c), LOSSES["canonical_softmax"](c)
+    assert torch.allclose(log.partial_losses(p), learned.partial_losses(p), rtol=1e-12)
+    assert torch.allclose(log.regret(p, q), learned.regret(p, q), rtol=1e-10)

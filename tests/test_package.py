@@ -1,0 +1,54 @@
+"""Importing changes nothing, and devices and dtypes follow the input."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import legendretron
+from tests.catalogue import LINKS, make_link, normal
+
+PROBE = """
+import random, sys
+import numpy as np, torch
+state = lambda: (torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed(),
+                 torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled(),
+                 hash(torch.random.get_rng_state().numpy().tobytes()), hash(random.getstate()),
+                 hash(np.random.get_state()[1].tobytes()), np.geterr())
+before = state()
+import legendretron
+assert state() == before, "importing legendretron changed a global setting"
+heavy = [m for m in ("matplotlib", "pandas", "ray", "dask", "onnx", "typer") if m in sys.modules]
+assert not heavy, f"importing legendretron imported {heavy}"
+"""
+
+
+def test_import_has_no_side_effects():
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_exist():
+    for name in legendretron.__all__:
+        assert getattr(legendretron, name) is not None
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_random_state_is_left_alone_by_everything_but_construction(name):
+    link = make_link(name, 3)
+    state = torch.random.get_rng_state()
+    z = normal(5, 2, key="z")
+    link.link(link.inverse(z))
+    legendretron.canonicality(link, z)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_outputs_follow_the_device_of_the_input(name):
+    """On the meta device any tensor made on a fixed device would clash."""
+    link = make_link(name, 4).to("meta")
+    z = torch.empty(5, 3, device="meta", dtype=torch.float64)
+    assert link(z).device.type == "meta"
+    assert link.inverse(z).device.type == "meta"
+    assert link.jacobian(z).device.type == "meta"
