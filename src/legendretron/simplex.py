@@ -32,6 +32,7 @@ __all__ = [
     "log_softmax_plus_inverse",
     "logsumexp_plus",
     "project",
+    "softmax_nll_gradient",
     "softmax_plus",
     "softmax_plus_inverse",
     "softmax_plus_jacobian",
@@ -155,6 +156,16 @@ def complement(p: Tensor) -> Tensor:
     top = p.argmax(-1, keepdim=True)
     others = p.scatter(-1, top, 0.0).sum(-1, keepdim=True)
     return (1.0 - p).scatter(-1, top, others)
+
+
+def softmax_nll_gradient(log_p: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+    r"""Gradient of :math:`-\sum_i w_i \log p_{y_i}` in the log-odds: :math:`w_i (\tilde p_i - \tilde e_{y_i})`.
+
+    Shapes ``(..., C), (...), (...) -> (..., C - 1)``.
+    """
+    residual = log_p.exp()
+    residual.scatter_add_(-1, labels.unsqueeze(-1), residual.new_full((1,), -1.0).expand(*labels.shape, 1))
+    return residual[..., :-1] * weight.unsqueeze(-1)
 
 
 def softmax_plus_jacobian(p: Tensor) -> Tensor:

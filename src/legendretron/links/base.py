@@ -3,6 +3,7 @@ r"""The interface of a link: the map between predictors and probabilities."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NoReturn
 
 import torch
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from legendretron.simplex import log_softmax_plus_inverse
 from legendretron.validation import check_integer, check_last_axis, check_proba, check_run_shape
 
-__all__ = ["Link", "NotCanonicalError"]
+__all__ = ["Link", "NLLStep", "NotCanonicalError"]
+
+NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, list[Tensor]]]
 
 
 class NotCanonicalError(ValueError):
@@ -65,6 +68,36 @@ class Link(nn.Module, ABC):
             "is a product of symmetric matrices and need not be symmetric when n_classes > 2. Its log-loss is strictly "
             "proper and can be used as it is; for a canonical loss to export or transfer, use CanonicalLink."
         )
+
+    def _nll_step(self, like: Tensor) -> NLLStep:
+        r"""Return a function for the gradients of the weighted log-loss :math:`-\sum_i w_i \log p_{y_i}(z_i)`.
+
+        It is what training calls in every step. This is the general way, by autograd; a link with a faster one
+        overrides it. The link must have exactly one run axis.
+
+        Parameters
+        ----------
+        like : Tensor of shape (R, n, K)
+            Predictors to take shape, dtype and device from.
+
+        Returns
+        -------
+        callable
+            From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to log-probabilities ``(R, n, C)``,
+            the gradient in the predictors, and the list of gradients in the parameters, in the order of
+            ``parameters()``. None of them records a graph.
+        """
+        parameters = list(self.parameters())
+
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+            with torch.enable_grad():
+                leaf = z.detach().requires_grad_()
+                log_p = self._log_proba(leaf)
+                loss = -(torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1) * weight).sum()
+                dz, *gradients = torch.autograd.grad(loss, [leaf, *parameters])
+            return log_p.detach(), dz, gradients
+
+        return step
 
     # --- what users call, on any leading axes ---
 

@@ -7,10 +7,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from legendretron.links.base import Link
+from legendretron.links.base import Link, NLLStep
 from legendretron.links.binary_potential import binary_potential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
-from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
+from legendretron.simplex import log_softmax_plus, softmax_nll_gradient, softmax_plus_jacobian
 from legendretron.validation import check_choice, check_integer
 
 __all__ = ["CompositeLink"]
@@ -106,6 +106,27 @@ class CompositeLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return log_softmax_plus(self._log_odds(z))
+
+    def _nll_step(self, like: Tensor) -> NLLStep:
+        blocks = self._chain()
+        steps = [block._ridge_step(like) for block in blocks]
+
+        @torch.no_grad()
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+            pullbacks = []
+            for block, ridge_step in zip(blocks, steps, strict=True):
+                ridge, pullback = block._ridge_with_pullback()
+                z = ridge_step.forward(ridge, z)
+                pullbacks.append(pullback)
+            log_p = log_softmax_plus(z)
+            dz = softmax_nll_gradient(log_p, labels, weight)
+            gradients: list[Tensor] = []
+            for ridge_step, pullback in zip(reversed(steps), reversed(pullbacks), strict=True):
+                dz, of_ridge = ridge_step.pullback(dz)
+                gradients[:0] = pullback(of_ridge)
+            return log_p, dz, gradients
+
+        return step
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         for block in reversed(self._chain()):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from legendretron.links.base import Link
-from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_plus_jacobian
+from legendretron.links.base import Link, NLLStep
+from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll_gradient, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
 
@@ -35,6 +35,13 @@ class SoftmaxLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return log_softmax_plus(z)
+
+    def _nll_step(self, like: Tensor) -> NLLStep:
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+            log_p = log_softmax_plus(z)
+            return log_p, softmax_nll_gradient(log_p, labels, weight), []
+
+        return step
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return log_odds

@@ -2,18 +2,30 @@ r"""The network behind the paper's tables: CP-Flow's input-convex network with a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from legendretron.potentials.ridge import Ridge, RidgePotential
+from legendretron.potentials.ridge import RidgePotential
+from legendretron.potentials.ridge_form import Ridge, RidgeGradients
 from legendretron.potentials.softplus import softplus
 
 __all__ = ["CPFlowNetwork"]
 
 _SCALE_FLOOR = 1e-3
 _STD_FLOOR = 1e-6
+
+
+class _Folding(NamedTuple):
+    """What folding the normalisation into the ridge form leaves for its pullback."""
+
+    exp_scale: Tensor
+    scale: Tensor
+    unit_scale: Tensor
+    moved: Tensor  # b + shift
+    mixing: Tensor  # P before scaling
 
 
 class CPFlowNetwork(RidgePotential):
@@ -53,7 +65,7 @@ class CPFlowNetwork(RidgePotential):
 
     final_softplus = False
     initialized: Tensor
-    _layout: Tensor
+    _chain_units: Tensor
 
     def __init__(self, dim: int, hidden: int = 2, depth: int = 4, **settings: Any) -> None:
         super().__init__(dim, hidden, depth, **settings)
@@ -61,13 +73,10 @@ class CPFlowNetwork(RidgePotential):
         self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
         self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
-        # For each of the r units, which normalisation it uses; the last index stands for none. A buffer, so that it
-        # moves with the module instead of being copied to the device in every pass.
-        index = torch.full((self.rank,), self.mixing_rows)
-        index[torch.cat([torch.arange(s.start, s.stop) for s in self._chain_positions()])] = torch.arange(
-            self.mixing_rows
-        )
-        self.register_buffer("_layout", index.to(like.device), persistent=False)
+        # Which of the r units are normalised. A buffer, so that it moves with the module instead of being copied to the
+        # device in every pass.
+        units = torch.cat([torch.arange(s.start, s.stop) for s in self._chain_positions()])
+        self.register_buffer("_chain_units", units.to(like.device), persistent=False)
         # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
@@ -93,19 +102,43 @@ class CPFlowNetwork(RidgePotential):
         return [*middle, slice(self.rank - 1, self.rank)]
 
     def ridge(self) -> Ridge:
-        """Return the ridge form with the normalisation folded in."""
+        """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + shift), P' = s P."""
+        return self._fold()[0]
+
+    def _fold(self) -> tuple[Ridge, _Folding]:
         plain = super().ridge()
-        scale = torch.exp(self.log_scale) + _SCALE_FLOOR
-        one = torch.ones_like(scale[..., :1])
-        zero = torch.zeros_like(one)
-        unit_scale = torch.cat([scale, one], dim=-1).index_select(-1, self._layout)
-        unit_shift = torch.cat([self.shift, zero, zero], dim=-1).index_select(-1, self._layout)
-        mixing = torch.cat(plain.mixing, dim=-2) * scale.unsqueeze(-1)
-        return plain._replace(
+        exp_scale = torch.exp(self.log_scale)
+        scale = exp_scale + _SCALE_FLOOR
+        # a unit that is not normalised has scale 1 and shift 0
+        unit_scale = torch.ones_like(plain.bias).index_copy(-1, self._chain_units, scale)
+        moved = plain.bias.index_add(-1, self._chain_units[:-1], self.shift)
+        mixing = torch.cat(plain.mixing, dim=-2)
+        folded = plain._replace(
             weight=plain.weight * unit_scale.unsqueeze(-1),
-            bias=(plain.bias + unit_shift) * unit_scale,
-            mixing=self._split_mixing(mixing),
+            bias=moved * unit_scale,
+            mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
         )
+        return folded, _Folding(exp_scale, scale, unit_scale, moved, mixing)
+
+    def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
+        ridge, fold = self._fold()
+
+        def pullback(gradients: RidgeGradients) -> list[Tensor]:
+            cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
+            cot_scale = cot_unit.index_select(-1, self._chain_units) + (gradients.mixing * fold.mixing).sum(-1)
+            bias = gradients.bias * fold.unit_scale
+            cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
+            return [
+                gradients.weight * fold.unit_scale.unsqueeze(-1),
+                bias,
+                cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
+                gradients.alpha * torch.sigmoid(self.raw_alpha),
+                gradients.gamma * torch.sigmoid(self.raw_gamma),
+                bias.index_select(-1, self._chain_units[:-1]),
+                cot_scale * fold.exp_scale,
+            ]
+
+        return ridge, pullback
 
     @property
     def needs_batch(self) -> bool:

@@ -24,29 +24,20 @@ classes:
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from legendretron.potentials.base import Potential
+from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
 from legendretron.validation import check_choice, check_integer
 
-__all__ = ["Ridge", "RidgePotential"]
+__all__ = ["RidgePotential"]
 
 #: Weight of the network when a block is to start as (nearly) the identity map.
 _IDENTITY_GAMMA = 0.01
-
-
-class Ridge(NamedTuple):
-    """The tensors of the ridge form, as the recursion uses them."""
-
-    weight: Tensor  #: A, shape (*runs, r, K)
-    bias: Tensor  #: b, shape (*runs, r)
-    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, chain, H) and (*runs, 1, H)
-    alpha: Tensor  #: shape (*runs, 1, 1)
-    gamma: Tensor  #: shape (*runs, 1, 1)
 
 
 class RidgePotential(Potential):
@@ -233,6 +224,26 @@ class RidgePotential(Potential):
         # solve_ex does not raise, so a row of NaN stays a row of NaN
         small = torch.linalg.solve_ex(system, bent)[0].squeeze(-1)
         return (v - (ridge.gamma * small) @ ridge.weight) / ridge.alpha
+
+    # --- for training: the gradient map with its derivative written out ---
+
+    def _ridge_step(self, like: Tensor) -> RidgeStep:
+        """Buffers for batches like this one, of shape (R, n, K)."""
+        return RidgeStep(like, self.hidden, [self.chain] * (self.depth - 1) + [1], self.final_softplus)
+
+    def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
+        """The ridge form, and the map from its cotangents to those of the parameters in their order."""
+
+        def pullback(gradients: RidgeGradients) -> list[Tensor]:
+            return [
+                gradients.weight,
+                gradients.bias,
+                gradients.mixing * torch.sigmoid(self.raw_mixing) / self.hidden,
+                gradients.alpha * torch.sigmoid(self.raw_alpha),
+                gradients.gamma * torch.sigmoid(self.raw_gamma),
+            ]
+
+        return self.ridge(), pullback
 
     @property
     def needs_batch(self) -> bool:

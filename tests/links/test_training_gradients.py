@@ -1,0 +1,82 @@
+"""The gradients that training uses, written by hand for the paper's link, against autograd; and run axes as such."""
+
+import pytest
+import torch
+
+from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, stack_runs, take_run
+from legendretron.links.base import Link
+from tests.catalogue import CLASSES, LINKS, generator, make_link, normal
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("c", CLASSES)
+@pytest.mark.parametrize("runs", [1, 3])
+def test_agree_with_autograd(name, c, runs):
+    _check(make_link(name, c, (runs,)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("network", ["ficnn", "cpflow"])
+@pytest.mark.parametrize(("hidden", "depth"), [(1, 1), (3, 1), (1, 3), (5, 2), (4, 4)])
+def test_agree_with_autograd_for_every_layout(network, hidden, depth):
+    link = CompositeLink(
+        4, 2, hidden, depth, network, init="paper", run_shape=(2,), dtype=torch.float64, generator=generator(hidden)
+    )
+    link.initialize(normal(2, 20, 3, key="first"))
+    _check(link, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_agree_in_float32(name):
+    _check(make_link(name, 5, (2,), dtype=torch.float32), rtol=1e-3, dtype=torch.float32)
+
+
+def _check(link, rtol, dtype=torch.float64):
+    runs, c = link.run_shape[0], link.n_classes
+    step = None
+    for repetition in range(2):  # the second time the buffers are not fresh
+        z = normal(runs, 11, c - 1, key=repetition, scale=2.0, dtype=dtype)
+        y = torch.randint(c, (runs, 11), generator=generator("y", c, repetition))
+        weight = torch.rand(runs, 11, generator=generator("w", c, repetition), dtype=torch.float64).to(dtype)
+        step = step or link._nll_step(z)
+        _compare(step(z, y, weight), Link._nll_step(link, z)(z, y, weight), link, rtol, dtype)
+
+
+def _compare(found, expected, link, rtol, dtype):
+    log_p, dz, gradients = found
+    assert not log_p.requires_grad
+    assert torch.allclose(log_p, expected[0], rtol=rtol, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    assert len(gradients) == len(list(link.parameters()))
+    for ours, theirs in zip([dz, *gradients], [expected[1], *expected[2]], strict=True):
+        assert ours.shape == theirs.shape
+        assert torch.allclose(
+            ours, theirs, rtol=rtol, atol=rtol * (1e-3 + theirs.abs().amax() if theirs.numel() else 0)
+        )
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_stack_and_take_are_inverse(name):
+    stacked = make_link(name, 3, (4,))
+    z = normal(4, 6, 2, key="z")
+    singles = [take_run(stacked, r) for r in range(4)]
+    for r, single in enumerate(singles):
+        assert single.run_shape == ()
+        assert torch.allclose(single(z[r]), stacked(z)[r], rtol=1e-13, atol=1e-15)
+    again = stack_runs(singles)
+    assert again.run_shape == (4,)
+    assert torch.equal(again(z), stacked(z))
+    # nothing is shared
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.zero_()
+    assert torch.allclose(singles[1](z[1]), stacked(z)[1], rtol=1e-13, atol=1e-15)
+
+
+def test_stack_refuses_what_is_not_alike():
+    with pytest.raises(ValueError, match="links must be alike"):
+        stack_runs([SoftmaxLink(3), CanonicalLink(3)])
+    with pytest.raises(ValueError, match="links must be alike"):
+        stack_runs([SoftmaxLink(3), SoftmaxLink(4)])
+    with pytest.raises(ValueError, match="at least one link"):
+        stack_runs([])
+    with pytest.raises(ValueError, match="run must be one of the runs"):
+        take_run(SoftmaxLink(3, run_shape=(2,)), 2)
