@@ -161,7 +161,9 @@ class CPFlowNetwork(RidgePotential):
             row = rows.stop
             mean = u.mean(-2)
             std = u.std(-2, unbiased=False)
-            self.log_scale[..., rows] = -torch.log(std + _STD_FLOOR)
+            # a unit that is the same in all rows has no scale to set
+            varies = std > _STD_FLOOR * (1.0 + mean.abs())
+            self.log_scale[..., rows] = torch.where(varies, -torch.log(std + _STD_FLOOR), 0.0)
             if k < self.depth:
                 self.shift[..., rows] = -mean
                 u = (u - mean.unsqueeze(-2)) * (torch.exp(self.log_scale[..., rows]) + _SCALE_FLOOR).unsqueeze(-2)

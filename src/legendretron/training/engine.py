@@ -1,0 +1,49 @@
+"""Training of many models side by side."""
+
+from __future__ import annotations
+
+from legendretron.training.interrupt import stop_requests
+from legendretron.training.lbfgs import train_lbfgs
+from legendretron.training.minibatch import train_minibatch
+from legendretron.training.model import LinearModel
+from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
+from legendretron.training.threads import threads_for
+from legendretron.validation import check_choice
+
+__all__ = ["train"]
+
+
+def train(
+    model: LinearModel, sample: Sample, settings: TrainingSettings, validation: Sample | None = None
+) -> TrainingResult:
+    r"""Minimise the mean log-loss plus penalties, in place, for all runs of a model.
+
+    Runs share nothing but the feature matrix: each has rows, labels, weights, a seed, a learning rate and penalties of
+    its own, and comes out as if it had been trained alone. With a validation sample each run keeps the weights of its best
+    epoch by log-loss, and stops when it no longer improves.
+
+    Ctrl-C ends training between two steps and keeps what is there, the best weights if there is a validation sample; a
+    second one interrupts as usual.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The start, and afterwards the result.
+    sample : Sample
+        To train on.
+    settings : TrainingSettings
+        How.
+    validation : Sample, optional
+        To stop early on.
+
+    Returns
+    -------
+    TrainingResult
+        History and counts.
+    """
+    check_choice("solver", settings.solver, ("adam", "lbfgs"))
+    rows = sample.rows.shape[1] if settings.solver == "lbfgs" else min(settings.batch_size, sample.rows.shape[1])
+    work = 2.0 * model.n_runs * rows * model.n_features * model.n_outputs
+    solve = train_lbfgs if settings.solver == "lbfgs" else train_minibatch
+    with threads_for(work), stop_requests() as stop_requested:
+        return solve(model, sample, settings, validation, stop_requested)

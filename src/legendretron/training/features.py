@@ -1,0 +1,114 @@
+"""Feature matrices on a device, dense or sparse, that hand out batches for many runs at once."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+__all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
+
+#: Entries of a sparse matrix whose contributions to a gradient are formed at once.
+_CHUNK_ENTRIES = 2**22
+
+
+class Features(Protocol):
+    """``N`` rows of ``d`` features, from which each run takes rows of its own."""
+
+    n_rows: int
+    n_features: int
+
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
+        """``X[rows] @ weight + bias``, and the batch for :meth:`Batch.gradient`.
+
+        Shapes ``(R, n), (R, d, K), (R, 1, K) -> (R, n, K)``.
+        """
+        ...
+
+
+class Batch(Protocol):
+    """Rows that went into a product."""
+
+    def gradient(self, dz: Tensor, out: Tensor) -> None:
+        """Write the cotangent of the weight, ``X[rows]^T dz``, into ``out`` of shape (R, d, K)."""
+        ...
+
+
+class _DenseBatch:
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def gradient(self, dz: Tensor, out: Tensor) -> None:
+        torch.bmm(self.x.mT, dz, out=out)
+
+
+class DenseFeatures:
+    """A dense matrix of shape (N, d)."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        self.n_rows, self.n_features = x.shape
+
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, _DenseBatch]:
+        """See :class:`Features`."""
+        x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, self.n_features)
+        return torch.baddbmm(bias, x, weight), _DenseBatch(x)
+
+
+class _SparseBatch:
+    def __init__(self, positions: Tensor, values: Tensor, owners: Tensor) -> None:
+        self.positions, self.values, self.owners = positions, values, owners
+
+    def gradient(self, dz: Tensor, out: Tensor) -> None:
+        runs, features, k = out.shape
+        flat = torch.zeros(runs * features, k, dtype=dz.dtype, device=dz.device)
+        rows = dz.reshape(-1, k)
+        step = max(1, _CHUNK_ENTRIES // k)
+        for start in range(0, self.positions.numel(), step):
+            part = slice(start, start + step)
+            contributions = self.values[part].unsqueeze(-1) * rows.index_select(0, self.owners[part])
+            flat.index_add_(0, self.positions[part], contributions)
+        out.copy_(flat.view(runs, features, k))
+
+
+class SparseFeatures:
+    """A matrix in compressed sparse rows; it is never made dense."""
+
+    def __init__(self, starts: Tensor, columns: Tensor, values: Tensor, n_features: int) -> None:
+        self.starts, self.columns, self.values = starts, columns, values
+        self.n_rows, self.n_features = starts.numel() - 1, n_features
+
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, _SparseBatch]:
+        """See :class:`Features`."""
+        flat = rows.reshape(-1)
+        first = self.starts.index_select(0, flat)
+        length = self.starts.index_select(0, flat + 1) - first
+        offsets = torch.cumsum(length, 0) - length
+        total = int(length.sum())
+        owners = torch.repeat_interleave(length, output_size=total)
+        entries = torch.arange(total, device=flat.device) + (first - offsets).index_select(0, owners)
+        run = torch.div(owners, rows.shape[1], rounding_mode="floor")
+        positions = self.columns.index_select(0, entries) + run * self.n_features
+        values = self.values.index_select(0, entries)
+        k = weight.shape[-1]
+        z = torch.nn.functional.embedding_bag(
+            positions, weight.reshape(-1, k), offsets, mode="sum", per_sample_weights=values
+        )
+        return z.view(*rows.shape, k) + bias, _SparseBatch(positions, values, owners)
+
+
+def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
+    """Put a numpy array or a scipy sparse matrix on the device."""
+    if scipy.sparse.issparse(x):
+        csr = scipy.sparse.csr_array(x)
+        csr.sum_duplicates()
+        return SparseFeatures(
+            torch.as_tensor(csr.indptr.astype(np.int64), device=device),
+            torch.as_tensor(csr.indices.astype(np.int64), device=device),
+            torch.as_tensor(csr.data, dtype=dtype, device=device),
+            csr.shape[1],
+        )
+    return DenseFeatures(torch.as_tensor(np.ascontiguousarray(x), dtype=dtype, device=device))

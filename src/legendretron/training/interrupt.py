@@ -1,0 +1,35 @@
+"""Ctrl-C between two steps, not in the middle of one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["stop_requests"]
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Inside, the first Ctrl-C only sets a flag, which the function yielded reads; a second one interrupts as usual.
+
+    Outside the main thread, where signals cannot be caught, nothing changes.
+    """
+    requested = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if requested:
+            raise KeyboardInterrupt
+        requested = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: requested
+    finally:
+        signal.signal(signal.SIGINT, before)

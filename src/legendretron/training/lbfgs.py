@@ -1,0 +1,146 @@
+"""Full-batch training by L-BFGS, one run after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy.optimize
+import torch
+
+from legendretron.training.history import History
+from legendretron.training.model import LinearModel
+from legendretron.training.penalty import Penalty
+from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
+from legendretron.training.progress import Progress
+from legendretron.training.step import objective_gradient
+
+__all__ = ["train_lbfgs"]
+
+
+class _Run:
+    """One run: its objective as scipy wants it, and what is kept after each iteration."""
+
+    def __init__(
+        self, model: LinearModel, run: int, sample: Sample, settings: TrainingSettings, validation: Sample | None
+    ) -> None:
+        weight, bias, link = model.take(run)
+        self.model = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
+        self.sample = sample.of_run(run)
+        self.validation = None if validation is None else validation.of_run(run)
+        self.settings = settings
+        self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
+        one = slice(run, run + 1)
+        self.penalty = Penalty(
+            self.model,
+            settings.alpha[one].to(model.flat),
+            settings.link_alpha[one].to(model.flat),
+            intercept=settings.penalize_intercept,
+            symmetric=settings.symmetric,
+        )
+        self.gradient = torch.empty_like(self.model.flat)
+        like = model.flat.new_empty(1, sample.rows.shape[1], model.n_outputs)
+        self.nll_step = self.model.link._nll_step(like)
+        self.loss = self.accuracy = float("nan")
+        self.reached = self.best = self.model.flat.clone()
+        self.best_loss, self.waited, self.n_iter = np.inf, 0, 0
+
+    @torch.no_grad()
+    def objective(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Mean log-loss plus penalty, and its gradient."""
+        sample = self.sample
+        self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
+        log_p = objective_gradient(
+            self.model, sample.features, sample.rows, sample.labels, self.weight, self.gradient, self.nll_step
+        )
+        self.penalty.add_gradient(self.gradient)
+        picked = torch.gather(log_p, -1, sample.labels.unsqueeze(-1)).squeeze(-1)
+        self.loss = -float((picked * self.weight).sum())
+        self.accuracy = float(((picked == log_p.amax(-1)) * self.weight).sum())
+        value = self.loss + float(self.penalty.value())
+        return value, self.gradient[0].double().cpu().numpy()
+
+    def after_iteration(self, parameters: np.ndarray) -> tuple[float, float, float]:
+        """Keep where we are; return training loss, validation loss and accuracy."""
+        self.n_iter += 1
+        self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
+        self.reached = self.model.flat.clone()
+        if self.validation is None:
+            return self.loss, float("nan"), self.accuracy
+        held_out = self.validation
+        losses, accuracies = self.model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+        loss = float(losses[0])
+        self.waited = 0 if loss < self.best_loss - self.settings.tol else self.waited + 1
+        if loss < self.best_loss:
+            self.best_loss, self.best = loss, self.reached
+        return self.loss, loss, float(accuracies[0])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the validation loss no longer improves."""
+        return self.validation is not None and self.waited >= self.settings.n_iter_no_change
+
+
+def train_lbfgs(
+    model: LinearModel,
+    sample: Sample,
+    settings: TrainingSettings,
+    validation: Sample | None,
+    stop_requested: Callable[[], bool],
+) -> TrainingResult:
+    """Train the model in place; see :func:`legendretron.training.train`."""
+    began = time.monotonic()
+    history = History()
+    n_iter = torch.zeros(model.n_runs, dtype=torch.int64)
+    converged = torch.ones(model.n_runs, dtype=torch.bool)
+    progress = Progress(settings.max_epochs * model.n_runs, settings.verbose)
+    if model.link.needs_batch:
+        z, _ = sample.features.product(sample.rows, model.weight, model.bias.unsqueeze(1))
+        model.link.initialize(z)
+    for number in range(model.n_runs):
+        run = _Run(model, number, sample, settings, validation)
+
+        def after(intermediate_result: scipy.optimize.OptimizeResult, run: _Run = run, number: int = number) -> None:
+            loss, validation_loss, accuracy = run.after_iteration(intermediate_result.x)
+            history.append_row(
+                epoch=run.n_iter,
+                run=number,
+                train_loss=loss,
+                validation_loss=validation_loss,
+                accuracy=accuracy,
+                learning_rate=float("nan"),
+                seconds=time.monotonic() - began,
+            )
+            progress.update(
+                number * settings.max_epochs + run.n_iter, loss, None if validation is None else validation_loss
+            )
+            if stop_requested() or run.exhausted:
+                raise StopIteration
+
+        start = run.model.flat[0].double().cpu().numpy()
+        first = run.objective(start)[0]
+        if not np.isfinite(first):
+            raise DivergedError(f"the loss of run {number} is {first} at the start; scale the features.")
+        found = scipy.optimize.minimize(
+            run.objective,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=after,
+            options={
+                "maxiter": settings.max_epochs,
+                "maxfun": 20 * settings.max_epochs,
+                "gtol": settings.tol,
+                "ftol": 4 * float(torch.finfo(model.flat.dtype).eps),
+                "maxls": 50,
+            },
+        )
+        model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
+        n_iter[number] = run.n_iter
+        # status 1: a limit on iterations or evaluations was met
+        converged[number] = found.status != 1 or validation is not None
+        if stop_requested():
+            break
+    progress.close()
+    return TrainingResult(history=history, n_iter=n_iter, interrupted=stop_requested(), converged=converged)

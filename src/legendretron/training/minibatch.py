@@ -1,0 +1,220 @@
+"""Minibatch training by Adam, all runs in step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from legendretron.training.adam import Adam
+from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
+from legendretron.training.history import History
+from legendretron.training.model import LinearModel
+from legendretron.training.penalty import Penalty
+from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
+from legendretron.training.progress import Progress
+from legendretron.training.schedules import rate_factor
+from legendretron.training.step import CapturedStep, Step, make_step
+
+__all__ = ["train_minibatch"]
+
+
+class _Batches:
+    """The sample in a new order every epoch, cut into batches. Each run shuffles with a generator of its own."""
+
+    def __init__(self, sample: Sample, batch_size: int, seeds: list[int]) -> None:
+        self.sample = sample
+        self.weights = sample.normalised_weights()
+        self.n_runs, self.n = sample.rows.shape
+        self.size = min(batch_size, self.n)
+        self.n_full, self.rest = divmod(self.n, self.size)
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        parts: tuple[Tensor, ...] = (self.sample.rows, self.sample.labels, self.weights)
+        if self.n_full > 1 or self.rest:  # one batch of everything needs no order
+            order = torch.stack([torch.randperm(self.n, generator=g) for g in self.generators])
+            order = order.to(self.sample.rows.device)
+            parts = tuple(torch.gather(part, 1, order) for part in parts)
+        whole = self.n_full * self.size
+        # batches first, so that each is contiguous
+        full = [
+            part[:, :whole].view(self.n_runs, self.n_full, self.size).transpose(0, 1).contiguous() for part in parts
+        ]
+        yield from zip(*full, strict=True)
+        if self.rest:
+            yield tuple(part[:, whole:].contiguous() for part in parts)
+
+
+class _State:
+    """All that changes during training, apart from the model itself, and its way to and from a checkpoint."""
+
+    def __init__(self, model: LinearModel, batches: _Batches) -> None:
+        runs, device = model.n_runs, model.flat.device
+        self.model = model
+        self.batches = batches
+        self.optimiser = Adam(model.flat)
+        self.best = model.flat.clone()
+        self.best_loss = torch.full((runs,), torch.inf, dtype=torch.float64, device=device)
+        self.waited = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.n_iter = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.stopped = torch.zeros(runs, dtype=torch.bool, device=device)
+        self.history = History()
+        self.epoch = 0
+        self.seconds = 0.0
+
+    def _tensors(self) -> dict[str, Tensor]:
+        state = {
+            "parameters": self.model.flat,
+            "first_moment": self.optimiser.first,
+            "second_moment": self.optimiser.second,
+            "count": self.optimiser.count,
+            "best": self.best,
+            "best_loss": self.best_loss,
+            "waited": self.waited,
+            "n_iter": self.n_iter,
+            "stopped": self.stopped,
+        }
+        return state | {f"link.{name}": buffer for name, buffer in self._link_buffers().items()}
+
+    def _link_buffers(self) -> dict[str, Tensor]:
+        saved = self.model.link.state_dict()
+        return {name: buffer for name, buffer in self.model.link.named_buffers() if name in saved}
+
+    def save(self, settings: TrainingSettings) -> None:
+        assert settings.checkpoint is not None
+        tensors = self._tensors()
+        for run, generator in enumerate(self.batches.generators):
+            tensors[f"generator.{run}"] = generator.get_state()
+        notes = {
+            "fingerprint": settings.fingerprint,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "history": self.history.to_dict(),
+        }
+        save_checkpoint(settings.checkpoint, tensors, notes)
+
+    def load(self, settings: TrainingSettings) -> None:
+        assert settings.checkpoint is not None
+        tensors, notes = load_checkpoint(settings.checkpoint, settings.fingerprint)
+        for name, tensor in self._tensors().items():
+            tensor.copy_(tensors[name])
+        # through load_state_dict, so that modules notice what has been initialised
+        self.model.link.load_state_dict(self._link_buffers(), strict=False)
+        for run, generator in enumerate(self.batches.generators):
+            generator.set_state(tensors[f"generator.{run}"])
+        self.epoch, self.seconds = notes["epoch"], notes["seconds"]
+        self.history = History.from_dict(notes["history"])
+
+
+def train_minibatch(
+    model: LinearModel,
+    sample: Sample,
+    settings: TrainingSettings,
+    validation: Sample | None,
+    stop_requested: Callable[[], bool],
+) -> TrainingResult:
+    """Train the model in place; see :func:`legendretron.training.train`."""
+    batches = _Batches(sample, settings.batch_size, settings.seeds)
+    state = _State(model, batches)
+    flat = model.flat
+    resumed = settings.checkpoint is not None and settings.checkpoint.exists()
+    if resumed:
+        state.load(settings)
+    elif model.link.needs_batch:
+        _initialize_link(model, sample, batches.size)
+
+    alpha, link_alpha, base_rate = (t.to(flat) for t in (settings.alpha, settings.link_alpha, settings.learning_rate))
+    penalty = Penalty(model, alpha, link_alpha, intercept=settings.penalize_intercept, symmetric=settings.symmetric)
+    rate = torch.zeros(model.n_runs, 1, dtype=flat.dtype, device=flat.device)
+    totals = torch.zeros(2, model.n_runs, dtype=flat.dtype, device=flat.device)
+    changing = [flat, state.optimiser.first, state.optimiser.second, state.optimiser.count, totals]
+
+    def step_for(n_rows: int) -> Step | CapturedStep:
+        step = Step(model, sample.features, penalty, state.optimiser, rate, totals, n_rows)
+        return make_step(step, changing)
+
+    steps = {n_rows: step_for(n_rows) for n_rows in {batches.size, batches.rest} - {0}}
+    progress = Progress(settings.max_epochs, settings.verbose)
+    began = time.monotonic() - state.seconds
+    interrupted = False
+
+    while state.epoch < settings.max_epochs and not bool(state.stopped.all()) and not interrupted:
+        factor = rate_factor(settings.schedule, state.epoch, settings.max_epochs, settings.decay, settings.decay_every)
+        # a run that has stopped stays as it is while the others go on
+        rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
+        totals.zero_()
+        for batch in batches:
+            steps[batch[0].shape[1]](*batch)
+            if stop_requested():
+                interrupted = True
+                break
+        if interrupted:
+            break
+        state.epoch += 1
+        state.seconds = time.monotonic() - began
+        state.n_iter += ~state.stopped
+        train_loss, accuracy = totals / batches.n
+        _check_finite(train_loss, state, rate)
+        if validation is None:
+            validation_loss = torch.full_like(train_loss, torch.nan)
+        else:
+            validation_loss, accuracy = model.evaluate(
+                validation.features, validation.rows, validation.labels, validation.weights
+            )
+            _keep_best(state, validation_loss.double(), settings)
+        state.history.append(
+            state.epoch,
+            train_loss.tolist(),
+            validation_loss.tolist(),
+            accuracy.tolist(),
+            rate.squeeze(1).tolist(),
+            state.seconds,
+        )
+        progress.update(
+            state.epoch,
+            float(train_loss.mean()),
+            None if validation is None else float(validation_loss.mean()),
+        )
+        if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
+            state.save(settings)
+    progress.close()
+    if validation is not None and bool((state.best_loss < torch.inf).all()):
+        flat.copy_(state.best)
+    if settings.checkpoint is not None and not interrupted:
+        settings.checkpoint.unlink(missing_ok=True)
+    return TrainingResult(
+        history=state.history,
+        n_iter=state.n_iter.cpu(),
+        interrupted=interrupted,
+        converged=torch.ones(model.n_runs, dtype=torch.bool),
+    )
+
+
+def _initialize_link(model: LinearModel, sample: Sample, size: int) -> None:
+    """Set what depends on a first batch, with the rows each run happens to have first."""
+    z, _ = sample.features.product(sample.rows[:, :size], model.weight, model.bias.unsqueeze(1))
+    model.link.initialize(z if size >= 2 else z.expand(-1, 2, -1))
+
+
+def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
+    bad = ~torch.isfinite(train_loss) & ~state.stopped
+    if bool(bad.any()):
+        run = int(bad.nonzero()[0, 0])
+        raise DivergedError(
+            f"training diverged: the loss of run {run} is {float(train_loss[run])} in epoch {state.epoch} at a "
+            f"learning rate of {float(rate[run, 0]):.3g}; lower learning_rate, or scale the features."
+        )
+
+
+def _keep_best(state: _State, loss: Tensor, settings: TrainingSettings) -> None:
+    """Remember the weights of each run where they are best, and stop runs that no longer improve."""
+    going = ~state.stopped
+    clearly = going & (loss < state.best_loss - settings.tol)
+    better = going & (loss < state.best_loss)
+    state.best_loss = torch.where(better, loss, state.best_loss)
+    state.best.copy_(torch.where(better.unsqueeze(1), state.model.flat, state.best))
+    state.waited = torch.where(clearly, 0, state.waited + going)
+    state.stopped = state.stopped | (state.waited >= settings.n_iter_no_change)

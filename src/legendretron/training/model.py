@@ -1,0 +1,86 @@
+"""A linear predictor and a link, for many runs at once, with all parameters in one block of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from legendretron.links import Link, stack_runs, take_run
+from legendretron.training.features import Features
+
+__all__ = ["LinearModel"]
+
+#: Rows evaluated at once outside training, times the number of classes.
+_EVALUATION_ENTRIES = 2**24
+
+
+class LinearModel:
+    r"""``R`` models :math:`p(x) = \mathrm{link}^{-1}(x W + b)` side by side.
+
+    All parameters of run ``r`` are row ``r`` of :attr:`flat`, and the tensors of the model are views of it: an
+    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have a rate and penalty of
+    its own.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (R, d, K)
+        Start of ``W``.
+    bias : Tensor of shape (R, K)
+        Start of ``b``.
+    links : sequence of Link
+        Start of the ``R`` links; copied.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, links: Sequence[Link]) -> None:
+        self.link = stack_runs(links).to(device=weight.device, dtype=weight.dtype).requires_grad_(True)
+        self.n_runs, self.n_features, self.n_outputs = weight.shape
+        parts = [weight, bias, *(p.detach() for p in self.link.parameters())]
+        self.shapes = [tuple(part.shape[1:]) for part in parts]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.flat = torch.cat([part.reshape(self.n_runs, -1) for part in parts], dim=1)
+        self.weight, self.bias, *of_link = self.views(self.flat)
+        for parameter, view in zip(self.link.parameters(), of_link, strict=True):
+            parameter.data = view
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return the tensors of the model as views of a matrix like :attr:`flat`."""
+        parts = flat.split(self.sizes, dim=1)
+        return [part.view(self.n_runs, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    @property
+    def n_weights(self) -> int:
+        """Entries of ``W`` in a row of :attr:`flat`; those of ``b`` follow, then those of the link."""
+        return self.sizes[0]
+
+    @property
+    def n_linear(self) -> int:
+        """Entries of ``W`` and ``b``."""
+        return self.sizes[0] + self.sizes[1]
+
+    @torch.no_grad()
+    def log_proba(self, features: Features, rows: Tensor) -> Tensor:
+        """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
+        chunk = max(1, _EVALUATION_ENTRIES // (self.n_runs * (self.n_outputs + 1)))
+        parts = []
+        for part in rows.split(chunk, dim=1):
+            z, _ = features.product(part, self.weight, self.bias.unsqueeze(1))
+            parts.append(self.link._log_proba(z))
+        return torch.cat(parts, dim=1)
+
+    @torch.no_grad()
+    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
+        log_p = self.log_proba(features, rows)
+        picked = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+        total = weights.sum(-1)
+        loss = -(picked * weights).sum(-1) / total
+        accuracy = ((log_p.argmax(-1) == labels) * weights).sum(-1) / total
+        return loss, accuracy
+
+    def take(self, run: int) -> tuple[Tensor, Tensor, Link]:
+        """Weight ``(d, K)``, bias ``(K,)`` and link of one run, as copies."""
+        link = take_run(self.link, run)
+        return self.weight[run].clone(), self.bias[run].clone(), link

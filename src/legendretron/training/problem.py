@@ -1,0 +1,125 @@
+"""What is to be trained: data, settings, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from legendretron.training.features import Features
+from legendretron.training.history import History
+
+__all__ = ["DivergedError", "Sample", "TrainingResult", "TrainingSettings"]
+
+
+class DivergedError(ValueError):
+    """The loss of a run is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a feature matrix that belong to each run, with labels and weights.
+
+    Attributes
+    ----------
+    features : Features
+        ``N`` rows, shared by all runs.
+    rows : Tensor of shape (R, n)
+        Which of them each run uses.
+    labels : Tensor of shape (R, n)
+        Classes, from 0.
+    weights : Tensor of shape (R, n)
+        What each row counts; non-negative, not all zero.
+    """
+
+    features: Features
+    rows: Tensor
+    labels: Tensor
+    weights: Tensor
+
+    def normalised_weights(self) -> Tensor:
+        """Weights with a mean of one in every run."""
+        return self.weights * (self.weights.shape[1] / self.weights.sum(1, keepdim=True))
+
+    def of_run(self, run: int) -> Sample:
+        """Return the sample of one run, with a run axis of size 1."""
+        one = slice(run, run + 1)
+        return Sample(self.features, self.rows[one], self.labels[one], self.weights[one])
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train; tensors of shape (R,) hold one value a run.
+
+    Attributes
+    ----------
+    alpha, link_alpha : Tensor of shape (R,)
+        Strength of the penalties on ``W`` and on the link's parameters, beside a *mean* log-loss.
+    learning_rate : Tensor of shape (R,)
+        Initial rate of Adam.
+    seeds : list of int
+        One a run; order of the batches.
+    solver : {"adam", "lbfgs"}
+        Minibatches, or full-batch quasi-Newton.
+    schedule, decay, decay_every
+        See :func:`~legendretron.training.schedules.rate_factor`.
+    max_epochs, batch_size : int
+        Passes over the data (iterations of L-BFGS), and rows a step.
+    penalize_intercept, symmetric : bool
+        See :class:`~legendretron.training.penalty.Penalty`.
+    n_iter_no_change : int
+        Epochs without improvement on the validation sample after which a run stops.
+    tol : float
+        Least improvement that counts; for L-BFGS, the gradient that counts as zero.
+    verbose : int
+        See :class:`~legendretron.training.progress.Progress`.
+    checkpoint : path, optional
+        File to write the state of training to, and to resume from if it is there.
+    checkpoint_every : int
+        Epochs between two checkpoints.
+    fingerprint : str
+        What identifies data and settings, so that a checkpoint of something else is refused.
+    """
+
+    alpha: Tensor
+    link_alpha: Tensor
+    learning_rate: Tensor
+    seeds: list[int]
+    solver: str = "adam"
+    schedule: str = "cosine"
+    decay: float = 0.95
+    decay_every: int = 4
+    max_epochs: int = 100
+    batch_size: int = 64
+    penalize_intercept: bool = False
+    symmetric: bool = False
+    n_iter_no_change: int = 10
+    tol: float = 1e-6
+    verbose: int = 0
+    checkpoint: Path | None = None
+    checkpoint_every: int = 10
+    fingerprint: str = ""
+
+
+@dataclass
+class TrainingResult:
+    """What training leaves beside the trained model.
+
+    Attributes
+    ----------
+    history : History
+        Epoch by epoch.
+    n_iter : Tensor of shape (R,)
+        Epochs each run was trained for.
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    converged : Tensor of shape (R,)
+        For L-BFGS, whether the gradient vanished; for Adam, true.
+    """
+
+    history: History = field(default_factory=History)
+    n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    interrupted: bool = False
+    converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))

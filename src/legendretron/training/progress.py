@@ -1,0 +1,58 @@
+"""A progress bar on a terminal, silence in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+__all__ = ["Progress"]
+
+_WIDTH = 24
+_EVERY = 0.1
+
+
+class Progress:
+    """Progress over epochs.
+
+    Parameters
+    ----------
+    total : int
+        Number of epochs.
+    verbose : int
+        0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line an epoch, anywhere.
+    stream : text stream, optional
+        Standard error if not given.
+    """
+
+    def __init__(self, total: int, verbose: int, stream: TextIO | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.total = total
+        self.lines = verbose >= 2
+        self.bar = verbose == 1 and self.stream.isatty()
+        self.began = self.shown = time.monotonic()
+        self._first: int | None = None
+
+    def update(self, epoch: int, train_loss: float, validation_loss: float | None) -> None:
+        """Show that an epoch, counted from 1, is done."""
+        if not (self.lines or self.bar):
+            return
+        if self._first is None:
+            self._first = epoch - 1
+        now = time.monotonic()
+        losses = f"loss {train_loss:.4f}" + ("" if validation_loss is None else f", validation {validation_loss:.4f}")
+        if self.lines:
+            print(f"epoch {epoch}/{self.total}: {losses}, {now - self.began:.1f} s", file=self.stream, flush=True)
+        elif now - self.shown >= _EVERY or epoch == self.total:
+            self.shown = now
+            full = _WIDTH * epoch // self.total
+            left = (now - self.began) / (epoch - self._first) * (self.total - epoch)
+            bar = "#" * full + "." * (_WIDTH - full)
+            self.stream.write(f"\r[{bar}] {epoch}/{self.total} {losses}, {left:.0f} s left \x1b[K")
+            self.stream.flush()
+
+    def close(self) -> None:
+        """End the line of the bar."""
+        if self.bar and self._first is not None:
+            self.stream.write("\n")
+            self.stream.flush()

@@ -1,0 +1,125 @@
+"""One step of training: gather, predict, differentiate, update. On CUDA it is captured once and replayed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from legendretron.training.adam import Adam
+from legendretron.training.features import Features, SparseFeatures
+from legendretron.training.model import LinearModel
+from legendretron.training.penalty import Penalty
+
+__all__ = ["CapturedStep", "Step", "make_step", "objective_gradient"]
+
+
+def objective_gradient(
+    model: LinearModel,
+    features: Features,
+    rows: Tensor,
+    labels: Tensor,
+    weight: Tensor,
+    gradient: Tensor,
+    nll_step: object = None,
+) -> Tensor:
+    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``; return log-probabilities."""
+    z, batch = features.product(rows, model.weight, model.bias.unsqueeze(1))
+    if nll_step is None:
+        nll_step = model.link._nll_step(z)
+    log_p, dz, of_link = nll_step(z, labels, weight)  # type: ignore[operator]
+    runs = model.n_runs
+    n_weights = model.n_weights
+    batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs))
+    rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
+    gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
+    return log_p
+
+
+class Step:
+    """A step for batches of one size.
+
+    Parameters
+    ----------
+    model, features, penalty, optimiser
+        What is trained, on what, and how.
+    rate : Tensor of shape (R, 1)
+        Learning rates, read at each step.
+    totals : Tensor of shape (2, R)
+        Sums of weighted losses and of weighted hits, added to at each step.
+    n_rows : int
+        Rows a batch.
+    """
+
+    def __init__(
+        self,
+        model: LinearModel,
+        features: Features,
+        penalty: Penalty,
+        optimiser: Adam,
+        rate: Tensor,
+        totals: Tensor,
+        n_rows: int,
+    ) -> None:
+        self.model, self.features, self.penalty, self.optimiser = model, features, penalty, optimiser
+        self.rate, self.totals = rate, totals
+        self.n_rows = n_rows
+        self.gradient = torch.empty_like(model.flat)
+        like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
+        self.nll_step = model.link._nll_step(like)
+
+    @torch.no_grad()
+    def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
+        """Train on rows of shape (R, n_rows) with their labels and weights."""
+        log_p = objective_gradient(
+            self.model, self.features, rows, labels, weight / self.n_rows, self.gradient, self.nll_step
+        )
+        self.penalty.add_gradient(self.gradient)
+        self.optimiser.step(self.gradient, self.rate)
+        picked = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+        hit = (picked == log_p.amax(-1)).to(weight.dtype)
+        self.totals += (torch.stack([-picked, hit]) * weight).sum(-1)
+
+
+class CapturedStep:
+    """A :class:`Step` recorded as a CUDA graph: one launch instead of some hundred.
+
+    Parameters
+    ----------
+    step : Step
+        Of a dense problem on a CUDA device.
+    state : list of Tensor
+        All that a step changes, put back after the warm-up that capturing needs.
+    """
+
+    def __init__(self, step: Step, state: list[Tensor]) -> None:
+        device = step.model.flat.device
+        shape = (step.model.n_runs, step.n_rows)
+        self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.labels = torch.zeros_like(self.rows)
+        self.weight = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
+        saved = [tensor.clone() for tensor in state]
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step(self.rows, self.labels, self.weight)
+        torch.cuda.current_stream(device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            step(self.rows, self.labels, self.weight)
+        for tensor, value in zip(state, saved, strict=True):
+            tensor.copy_(value)
+
+    def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
+        """As :class:`Step`."""
+        self.rows.copy_(rows)
+        self.labels.copy_(labels)
+        self.weight.copy_(weight)
+        self.graph.replay()
+
+
+def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep:
+    """Capture the step where that is possible: on CUDA, and with dense features, whose shapes do not vary."""
+    if step.model.flat.is_cuda and not isinstance(step.features, SparseFeatures):
+        return CapturedStep(step, state)
+    return step
