@@ -7,9 +7,12 @@ Rooms of the library, each importing only from those before it:
 - :mod:`legendretron.links`: maps between predictors and probabilities
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
+- :mod:`legendretron.training`: the engine, many models side by side
+- :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 """
 
 from legendretron.diagnostics import canonicality, properness
+from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
 from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
 from legendretron.projected_categorical import ProjectedCategorical
@@ -18,8 +21,10 @@ __all__ = [
     "CanonicalLink",
     "CanonicalLoss",
     "CompositeLink",
+    "LegendreTronClassifier",
     "Link",
     "LogLoss",
+    "MultinomialLogisticClassifier",
     "NotCanonicalError",
     "ProjectedCategorical",
     "ProperLoss",

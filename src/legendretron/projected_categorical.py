@@ -185,7 +185,7 @@ class ProjectedCategorical(ExponentialFamily):
         return new
 
 
-@register_kl(ProjectedCategorical, ProjectedCategorical)  # type: ignore[untyped-decorator]
+@register_kl(ProjectedCategorical, ProjectedCategorical)
 def _kl_projected_categorical(p: ProjectedCategorical, q: ProjectedCategorical) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError(f"Both distributions must have the same classes, got {p.event_shape} and {q.event_shape}.")

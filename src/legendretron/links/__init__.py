@@ -3,7 +3,18 @@
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
+from legendretron.links.config import link_config, make_link
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
 
-__all__ = ["CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink", "stack_runs", "take_run"]
+__all__ = [
+    "CanonicalLink",
+    "CompositeLink",
+    "Link",
+    "NotCanonicalError",
+    "SoftmaxLink",
+    "link_config",
+    "make_link",
+    "stack_runs",
+    "take_run",
+]

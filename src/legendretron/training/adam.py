@@ -36,6 +36,15 @@ class Adam:
         self.count = torch.zeros((), dtype=torch.float64, device=parameters.device)
         self._root = torch.empty_like(parameters)
 
+    def moments(self) -> tuple[Tensor, ...]:
+        """What :meth:`load` needs to go on."""
+        return self.first, self.second, self.count
+
+    def load(self, moments: tuple[Tensor, ...]) -> None:
+        """Go on from the moments of another optimiser of the same shape."""
+        for mine, other in zip(self.moments(), moments, strict=True):
+            mine.copy_(other)
+
     def step(self, gradient: Tensor, rate: Tensor) -> None:
         """Update with a gradient of shape (R, P) and rates of shape (R, 1)."""
         b1, b2 = self.betas

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from legendretron.training.interrupt import stop_requests
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.minibatch import train_minibatch
@@ -14,7 +16,11 @@ __all__ = ["train"]
 
 
 def train(
-    model: LinearModel, sample: Sample, settings: TrainingSettings, validation: Sample | None = None
+    model: LinearModel,
+    sample: Sample,
+    settings: TrainingSettings,
+    validation: Sample | None = None,
+    moments: tuple[Tensor, ...] | None = None,
 ) -> TrainingResult:
     r"""Minimise the mean log-loss plus penalties, in place, for all runs of a model.
 
@@ -35,6 +41,8 @@ def train(
         How.
     validation : Sample, optional
         To stop early on.
+    moments : tuple of Tensor, optional
+        State of Adam from an earlier call, to go on with.
 
     Returns
     -------
@@ -44,6 +52,7 @@ def train(
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
     rows = sample.rows.shape[1] if settings.solver == "lbfgs" else min(settings.batch_size, sample.rows.shape[1])
     work = 2.0 * model.n_runs * rows * model.n_features * model.n_outputs
-    solve = train_lbfgs if settings.solver == "lbfgs" else train_minibatch
     with threads_for(work), stop_requests() as stop_requested:
-        return solve(model, sample, settings, validation, stop_requested)
+        if settings.solver == "lbfgs":
+            return train_lbfgs(model, sample, settings, validation, stop_requested)
+        return train_minibatch(model, sample, settings, validation, stop_requested, moments)

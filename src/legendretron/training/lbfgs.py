@@ -98,10 +98,10 @@ def train_lbfgs(
     if model.link.needs_batch:
         z, _ = sample.features.product(sample.rows, model.weight, model.bias.unsqueeze(1))
         model.link.initialize(z)
-    for number in range(model.n_runs):
-        run = _Run(model, number, sample, settings, validation)
 
-        def after(intermediate_result: scipy.optimize.OptimizeResult, run: _Run = run, number: int = number) -> None:
+    def callback(run: _Run, number: int) -> Callable[..., None]:
+        # scipy hands over an OptimizeResult only to a function with this one argument
+        def after(intermediate_result: scipy.optimize.OptimizeResult) -> None:
             loss, validation_loss, accuracy = run.after_iteration(intermediate_result.x)
             history.append_row(
                 epoch=run.n_iter,
@@ -118,6 +118,10 @@ def train_lbfgs(
             if stop_requested() or run.exhausted:
                 raise StopIteration
 
+        return after
+
+    for number in range(model.n_runs):
+        run = _Run(model, number, sample, settings, validation)
         start = run.model.flat[0].double().cpu().numpy()
         first = run.objective(start)[0]
         if not np.isfinite(first):
@@ -127,7 +131,7 @@ def train_lbfgs(
             start,
             jac=True,
             method="L-BFGS-B",
-            callback=after,
+            callback=callback(run, number),
             options={
                 "maxiter": settings.max_epochs,
                 "maxfun": 20 * settings.max_epochs,

@@ -115,10 +115,13 @@ def train_minibatch(
     settings: TrainingSettings,
     validation: Sample | None,
     stop_requested: Callable[[], bool],
+    moments: tuple[Tensor, ...] | None = None,
 ) -> TrainingResult:
     """Train the model in place; see :func:`legendretron.training.train`."""
     batches = _Batches(sample, settings.batch_size, settings.seeds)
     state = _State(model, batches)
+    if moments is not None:
+        state.optimiser.load(moments)
     flat = model.flat
     resumed = settings.checkpoint is not None and settings.checkpoint.exists()
     if resumed:
@@ -190,6 +193,7 @@ def train_minibatch(
         n_iter=state.n_iter.cpu(),
         interrupted=interrupted,
         converged=torch.ones(model.n_runs, dtype=torch.bool),
+        moments=state.optimiser.moments(),
     )
 
 

@@ -21,7 +21,8 @@ class LinearModel:
     r"""``R`` models :math:`p(x) = \mathrm{link}^{-1}(x W + b)` side by side.
 
     All parameters of run ``r`` are row ``r`` of :attr:`flat`, and the tensors of the model are views of it: an
-    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have a rate and penalty of
+    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have a rate and
+    penalty of
     its own.
 
     Parameters

@@ -117,9 +117,12 @@ class TrainingResult:
         Whether Ctrl-C ended it.
     converged : Tensor of shape (R,)
         For L-BFGS, whether the gradient vanished; for Adam, true.
+    moments : tuple of Tensor, optional
+        State of Adam, to go on with.
     """
 
     history: History = field(default_factory=History)
     n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     interrupted: bool = False
     converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    moments: tuple[Tensor, ...] | None = None

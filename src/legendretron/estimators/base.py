@@ -1,0 +1,388 @@
+"""What the linear estimators share: data in, the engine, probabilities out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from legendretron.links import Link
+from legendretron.losses import CanonicalLoss
+from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
+
+__all__ = ["LinearLinkClassifier"]
+
+
+def _auto_batch(n_rows: int) -> int:
+    """Rows a step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
+    return min(n_rows, max(64, min(256, n_rows // 16)))
+
+
+@dataclass
+class _Standardized:
+    """The model in the units it was trained in, to go on from: features minus ``mean``, over ``scale``."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    weight: torch.Tensor
+    bias: torch.Tensor
+    moments: tuple[torch.Tensor, ...] | None = None
+
+    def transform(self, X: Any) -> Any:
+        if scipy.sparse.issparse(X):
+            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
+        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+
+    def folded(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients ``(K, d)`` and intercepts ``(K,)`` for the features as they come."""
+        weight = self.weight.double().cpu().numpy()
+        coef = (weight / self.scale[:, None]).T
+        return coef, self.bias.double().cpu().numpy() - coef @ self.mean
+
+
+class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the classifiers that put a link on a linear predictor; not for direct use."""
+
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    link_: Link
+    history_: History
+    n_iter_: int
+    _standardized: _Standardized
+
+    # the title in the HTML display leads to the paper
+    _doc_link_module = "legendretron"
+    _doc_link_template = "https://arxiv.org/abs/2301.11695"
+
+    # --- what subclasses say ---
+
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+        raise NotImplementedError
+
+    def _settings(self) -> dict[str, Any]:
+        """Entries of TrainingSettings that only one of the estimators has."""
+        raise NotImplementedError
+
+    # --- fitting ---
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_samples, n_features)
+            Features. Sparse matrices are never made dense.
+        y : array of shape (n_samples,)
+            Class labels, numbers or strings; at least two classes.
+        sample_weight : array of shape (n_samples,), optional
+            What each row counts; non-negative, not all zero. In minibatches weights equal repetitions in expectation
+            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
+
+        Returns
+        -------
+        self
+        """
+        with self._unchanged_on_error():
+            resume = self.warm_start and hasattr(self, "_standardized")
+            X, y, weight = self._check_data(X, y, sample_weight, reset=not resume)
+            classes = np.unique(y)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"fit needs samples of at least 2 classes, but the data contains only one class: {classes[0]!r}."
+                )
+            if resume and not np.array_equal(classes, self.classes_):
+                raise ValueError(
+                    f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
+                    "set warm_start=False to start anew."
+                )
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._train(X, y, weight, classes, seed, resume, int(self.max_epochs))
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go through the data once, by minibatches at a constant rate, from where the model stands.
+
+        Features are standardised by the first call's means and deviations.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`; not all classes need be there.
+        classes : array, optional
+            All classes; needed in the first call.
+
+        Returns
+        -------
+        self
+        """
+        with self._unchanged_on_error():
+            first = not hasattr(self, "_standardized")
+            if first and classes is None:
+                raise ValueError("classes must be given in the first call of partial_fit.")
+            X, y, weight = self._check_data(X, y, sample_weight, reset=first)
+            known = np.unique(classes) if first else self.classes_
+            if not first and classes is not None and not np.array_equal(np.unique(classes), known):
+                raise ValueError(f"classes must be those of the first call, {known}, got {np.unique(classes)}.")
+            unknown = np.setdiff1d(y, known)
+            if len(unknown):
+                raise ValueError(f"y holds labels that are not in classes: {unknown}; classes are {known}.")
+            if len(known) < 2:
+                raise ValueError(f"classes must hold at least 2 classes, got only one class: {known[0]!r}.")
+            calls = 0 if first else int(getattr(self, "n_iter_", 0))
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1 - calls)) + calls
+            self._train(X, y, weight, known, seed, not first, 1, online=True)
+            self.n_iter_ = calls + 1
+        return self
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """Keep the estimator as it was when fitting fails: nothing is left half fitted."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _numpy_dtype(self) -> Any:
+        return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+
+    def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), reset=reset)
+        check_classification_targets(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, y)
+        if not weight.sum() > 0:
+            raise ValueError("sample_weight must not be zero for all samples.")
+        return X, y, weight
+
+    def _device(self) -> torch.device:
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError as error:
+            raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {self.device!r}.") from error
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={self.device!r} was asked for, but torch sees no CUDA device here; use device='cpu' or 'auto'."
+            )
+        return device
+
+    def _train(
+        self,
+        X: Any,
+        y: np.ndarray,
+        weight: np.ndarray,
+        classes: np.ndarray,
+        seed: int,
+        resume: bool,
+        max_epochs: int,
+        online: bool = False,
+    ) -> None:
+        device = self._device()
+        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+        n_classes = len(classes)
+        labels = _to_internal(np.searchsorted(classes, y), n_classes)
+        generator = torch.Generator().manual_seed(seed)
+        start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
+        link = self.link_ if resume else self._make_link(n_classes, generator, dtype)
+        model = LinearModel(
+            start.weight.to(device, dtype).unsqueeze(0), start.bias.to(device, dtype).unsqueeze(0), [link.to(dtype)]
+        )
+        features = as_features(start.transform(X), dtype, device)
+
+        def sample(rows: np.ndarray) -> Sample:
+            def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
+                return torch.as_tensor(values[rows], dtype=kind, device=device).unsqueeze(0)
+
+            return Sample(
+                features,
+                torch.as_tensor(rows, device=device).unsqueeze(0),
+                on_device(labels, torch.int64),
+                on_device(weight, dtype),
+            )
+
+        rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
+        validation = None
+        if self.early_stopping and not online:
+            rows, held_out = train_test_split(
+                rows, test_size=self.validation_fraction, stratify=labels[rows], random_state=seed
+            )
+            validation = sample(held_out)
+        settings = self._training_settings(X, y, weight, seed, len(rows), max_epochs, online)
+        moments = start.moments if online else None
+        result = train(model, sample(rows), settings, validation, moments)
+        self._report(result)
+        w, b, trained = model.take(0)
+        self.classes_ = classes
+        self.link_ = trained.cpu().eval().requires_grad_(False)
+        self._standardized = _Standardized(
+            start.mean, start.scale, w.cpu(), b.cpu(), result.moments if online else None
+        )
+        coef, intercept = self._standardized.folded()
+        self.coef_, self.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
+        self.history_ = result.history
+        self.n_iter_ = int(result.n_iter[0])
+
+    def _fresh(
+        self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
+    ) -> _Standardized:
+        d = X.shape[1]
+        mean, scale = np.zeros(d), np.ones(d)
+        if self.standardize:
+            scaler = StandardScaler(with_mean=not scipy.sparse.issparse(X)).fit(X, sample_weight=weight)
+            mean = mean if scaler.mean_ is None or scipy.sparse.issparse(X) else scaler.mean_
+            scale = scaler.scale_
+        w = torch.zeros(d, n_classes - 1, dtype=dtype)
+        b = torch.zeros(n_classes - 1, dtype=dtype)
+        if self.init == "paper":  # as torch.nn.Linear
+            bound = d**-0.5
+            w.uniform_(-bound, bound, generator=generator)
+            b.uniform_(-bound, bound, generator=generator)
+        return _Standardized(mean.astype(np.float64), scale.astype(np.float64), w, b)
+
+    def _training_settings(
+        self, X: Any, y: np.ndarray, weight: np.ndarray, seed: int, n_rows: int, max_epochs: int, online: bool
+    ) -> TrainingSettings:
+        batch = _auto_batch(n_rows) if self.batch_size == "auto" else int(self.batch_size)
+        path = None if self.checkpoint is None or online else Path(self.checkpoint)
+        if path is not None and self.solver != "adam":
+            raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
+        return TrainingSettings(
+            alpha=torch.tensor([float(self.alpha)]),
+            learning_rate=torch.tensor([float(self.learning_rate)]),
+            seeds=[seed],
+            solver="adam" if online else self.solver,
+            schedule="constant" if online else self.schedule,
+            decay=float(self.decay),
+            decay_every=int(self.decay_every),
+            max_epochs=max_epochs,
+            batch_size=batch,
+            n_iter_no_change=int(self.n_iter_no_change),
+            tol=float(self.tol),
+            verbose=int(self.verbose),
+            checkpoint=path,
+            checkpoint_every=int(self.checkpoint_every),
+            fingerprint="" if path is None else self._fingerprint(X, y, weight, seed),
+            **self._settings(),
+        )
+
+    def _fingerprint(self, X: Any, y: np.ndarray, weight: np.ndarray, seed: int) -> str:
+        """What a checkpoint must share with this fit to be resumed."""
+        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in ("verbose", "checkpoint")}
+        digest = hashlib.sha256(json.dumps([parameters, seed, X.shape], sort_keys=True).encode())
+        parts = (X.data, X.indices, X.indptr) if scipy.sparse.issparse(X) else (X,)
+        for part in (*parts, weight):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(np.asarray(y).astype(str).tobytes())
+        return digest.hexdigest()
+
+    def _report(self, result: TrainingResult) -> None:
+        if result.interrupted:
+            warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
+        elif not bool(result.converged.all()):
+            warnings.warn(
+                f"L-BFGS has not converged in max_epochs={self.max_epochs} iterations; raise max_epochs, or alpha.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    # --- predicting ---
+
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
+
+        They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)
+        z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return z
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        z = self.linear_predictor(X)
+        with torch.no_grad():
+            log_p = self.link_(torch.as_tensor(z)).numpy()
+        return _from_internal(log_p)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        p: np.ndarray = np.exp(self.predict_log_proba(X))
+        return p
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each sample."""
+        log_p = self.predict_log_proba(X)
+        labels: np.ndarray = self.classes_[log_p.argmax(axis=1)]
+        return labels
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
+        log_p = self.predict_log_proba(X)
+        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+
+    @property
+    def loss_(self) -> CanonicalLoss:
+        """The learned loss, if the learned link is canonical."""
+        check_is_fitted(self)
+        try:
+            return CanonicalLoss(self.link_)
+        except ValueError as error:
+            raise AttributeError(str(error)) from error
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # --- saving ---
+
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator to one file, safetensors with a JSON header; whole or not at all."""
+        from legendretron.estimators.persistence import save_estimator
+
+        save_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """Read what :meth:`save` wrote; anything else, or anything changed since, is refused with a ``ValueError``."""
+        from legendretron.estimators.persistence import load_estimator
+
+        return load_estimator(cls, path)
+
+
+def _to_internal(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """Two classes are swapped, so that the predictor is that of the second class, as everywhere in scikit-learn."""
+    return 1 - labels if n_classes == 2 else labels
+
+
+def _from_internal(log_p: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(log_p[:, ::-1]) if log_p.shape[1] == 2 else log_p

@@ -1,0 +1,37 @@
+"""Which values the parameters that all estimators share may take, in scikit-learn's terms."""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral, Real
+from typing import Any
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+__all__ = ["SHARED_CONSTRAINTS"]
+
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "solver": [StrOptions({"adam", "lbfgs"})],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "schedule": [StrOptions({"constant", "step", "cosine"})],
+    "decay": [Interval(Real, 0, 1, closed="right")],
+    "decay_every": [Interval(Integral, 1, None, closed="left")],
+    "max_epochs": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "class_weight": [StrOptions({"balanced"}), dict, None],
+    "warm_start": ["boolean"],
+    "standardize": ["boolean"],
+    "init": [StrOptions({"identity", "paper"})],
+    "penalize_intercept": ["boolean"],
+    "device": [str],
+    "dtype": [StrOptions({"float32", "float64"}), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+    "checkpoint": [str, os.PathLike, None],
+    "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+}

@@ -1,0 +1,233 @@
+"""LegendreTron: the loss learned together with a linear classifier."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.constraints import SHARED_CONSTRAINTS
+from legendretron.estimators.presets import paper_settings
+from legendretron.links import Link, make_link
+
+__all__ = ["LegendreTronClassifier"]
+
+
+class LegendreTronClassifier(LinearLinkClassifier):
+    r"""Linear classifier whose link, and with it the proper loss, is learned from the data.
+
+    Probabilities are :math:`p(x) = \psi^{-1}(W x + b)` with a link :math:`\psi` out of a learnable family; ``W``, ``b`` and
+    the link are trained together by the log-loss,
+
+    .. math:: \min_{W, b, \psi} \; -\tfrac1n \sum_i \log p_{y_i}(x_i)
+              + \tfrac{\alpha}{2} |W|^2 + \tfrac{\alpha_{\mathrm{link}}}{2} |\theta_\psi|^2 .
+
+    Parameters
+    ----------
+    link : {"composite", "canonical", "softmax"} or Link, default="composite"
+        ``"composite"``: the paper's link, the most flexible; canonical for two classes only. ``"canonical"``: the gradient
+        of one potential, with a convex loss to take away (``loss_``). ``"softmax"``: nothing to learn, logistic
+        regression. An object is copied and trained from where it stands.
+    n_blocks, hidden, depth : int, default=2, 2, 4
+        Networks in a composite link, units a layer, layers.
+    network : {"ficnn", "cpflow"}, default="ficnn"
+        The network of the paper's text, or the one behind its tables.
+    n_nests : int, default=4
+        Softmaxes mixed by a canonical link.
+    alpha : float, default=1e-4
+        Penalty on ``W``, beside a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+    link_alpha : float, default=None
+        Penalty on the link's parameters; ``None`` for the same as ``alpha``.
+    solver : {"adam", "lbfgs"}, default="adam"
+        Minibatches, or full-batch quasi-Newton: deterministic, good for small data.
+    learning_rate : float, default=0.01
+        Initial rate of Adam.
+    schedule : {"cosine", "step", "constant"}, default="cosine"
+        How the rate falls; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
+    decay, decay_every : float, int, default=0.95, 4
+        Of ``schedule="step"``.
+    max_epochs : int, default=200
+        Passes over the data, or iterations of L-BFGS.
+    batch_size : int or "auto", default="auto"
+        Rows a step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
+    early_stopping : bool, default=False
+        Hold out ``validation_fraction``, stop a fit whose log-loss there has not improved by ``tol`` for
+        ``n_iter_no_change`` epochs, and keep the best weights.
+    validation_fraction, n_iter_no_change : float, int, default=0.1, 10
+        Of ``early_stopping``.
+    tol : float, default=1e-6
+        Least improvement that counts; for L-BFGS, the largest entry of the gradient that counts as zero.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit.
+    standardize : bool, default=True
+        Whether features are centred and scaled inside (only scaled if sparse). ``coef_`` is for the features as they come
+        either way; the penalty acts on the scaled ones.
+    init : {"identity", "paper"}, default="identity"
+        Start as logistic regression at zero, or with the paper's random draws.
+    penalize_intercept : bool, default=False
+        Whether ``alpha`` applies to ``b`` too; with ``link_alpha=alpha`` that is the paper's penalty.
+    device : str, default="cpu"
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
+    dtype : {"float32", "float64"}, default=None
+        Precision; ``None`` follows ``X``.
+    random_state : int, RandomState or None, default=None
+        Of the start, the order of batches and the part held out.
+    verbose : int, default=0
+        1: a progress bar on a terminal. 2: a line an epoch.
+    checkpoint : path, default=None
+        With Adam, a file to keep the state of training in. A fit that was stopped resumes from it and ends as if it had
+        not been; the file is removed when the fit is done.
+    checkpoint_every : int, default=10
+        Epochs between two checkpoints.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted. The last is the reference class; for two classes, the first.
+    coef_ : ndarray of shape (n_classes - 1, n_features)
+        ``W``.
+    intercept_ : ndarray of shape (n_classes - 1,)
+        ``b``.
+    link_ : Link
+        The learned link, a torch module on the CPU.
+    loss_ : CanonicalLoss
+        The learned loss, where the link is canonical.
+    history_ : History
+        Losses, accuracy, rate and time by epoch; ``history_.to_frame()`` is a data frame.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    References
+    ----------
+    Lam, Walder, Penev, Nock (2023), LegendreTron: Uprising Proper Multiclass Loss Learning, ICML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LegendreTronClassifier(random_state=0).fit(X, y)
+    >>> clf.predict_proba(X[:1]).shape
+    (1, 3)
+    >>> clf.score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
+        "link": [StrOptions({"composite", "canonical", "softmax"}), Link],
+        "n_blocks": [Interval(Integral, 1, None, closed="left")],
+        "hidden": [Interval(Integral, 1, None, closed="left")],
+        "depth": [Interval(Integral, 1, None, closed="left")],
+        "network": [StrOptions({"ficnn", "cpflow"})],
+        "n_nests": [Interval(Integral, 1, None, closed="left")],
+        "link_alpha": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        link: str | Link = "composite",
+        *,
+        n_blocks: int = 2,
+        hidden: int = 2,
+        depth: int = 4,
+        network: str = "ficnn",
+        n_nests: int = 4,
+        alpha: float = 1e-4,
+        link_alpha: float | None = None,
+        solver: str = "adam",
+        learning_rate: float = 0.01,
+        schedule: str = "cosine",
+        decay: float = 0.95,
+        decay_every: int = 4,
+        max_epochs: int = 200,
+        batch_size: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
+        standardize: bool = True,
+        init: str = "identity",
+        penalize_intercept: bool = False,
+        device: str = "cpu",
+        dtype: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: Any = None,
+        checkpoint_every: int = 10,
+    ) -> None:
+        self.link = link
+        self.n_blocks = n_blocks
+        self.hidden = hidden
+        self.depth = depth
+        self.network = network
+        self.n_nests = n_nests
+        self.alpha = alpha
+        self.link_alpha = link_alpha
+        self.solver = solver
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.decay = decay
+        self.decay_every = decay_every
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.standardize = standardize
+        self.init = init
+        self.penalize_intercept = penalize_intercept
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    @classmethod
+    def from_paper(cls, group: str, **parameters: Any) -> Self:
+        """Return an estimator with the settings of the paper's tables.
+
+        Parameters
+        ----------
+        group : {"libsvm", "mnist", "aloi"}
+            Which of the paper's groups of data sets.
+        **parameters
+            Parameters to set otherwise, for instance ``random_state``.
+        """
+        return cls(**{**paper_settings(group, with_link=True), **parameters})
+
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+        if isinstance(self.link, Link):
+            if self.link.n_classes != n_classes or self.link.run_shape:
+                raise ValueError(
+                    f"link must be for the {n_classes} classes of the data and without run axes, got {self.link!r}."
+                )
+            return copy.deepcopy(self.link)
+        settings: dict[str, Any] = {}
+        if self.link == "composite":
+            settings = {"n_blocks": self.n_blocks, "hidden": self.hidden, "depth": self.depth, "network": self.network}
+            settings |= {"init": self.init, "generator": generator}
+        elif self.link == "canonical":
+            settings = {"n_nests": self.n_nests, "generator": generator}
+        return make_link(self.link, n_classes, dtype=dtype, **settings)
+
+    def _settings(self) -> dict[str, Any]:
+        link_alpha = self.alpha if self.link_alpha is None else self.link_alpha
+        return {
+            "link_alpha": torch.tensor([float(link_alpha)]),
+            "penalize_intercept": bool(self.penalize_intercept),
+            "symmetric": False,
+        }

@@ -1,0 +1,167 @@
+"""Estimators in one file: safetensors with a JSON header. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from legendretron.estimators.base import LinearLinkClassifier, _Standardized
+from legendretron.files import write_atomically
+from legendretron.links import link_config, make_link
+from legendretron.training import History
+
+__all__ = ["load_estimator", "save_estimator"]
+
+_FORMAT = "legendretron-estimator"
+_VERSION = 1
+Estimator = TypeVar("Estimator", bound=LinearLinkClassifier)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:  # pragma: no cover
+        raise ImportError("saving and loading need safetensors: pip install 'legendretron[save]'.") from error
+    return safetensors
+
+
+def _checksum(tensors: dict[str, torch.Tensor], settings: str) -> str:
+    digest = hashlib.sha256(settings.encode())
+    for name in sorted(tensors):
+        array = tensors[name].contiguous().numpy()
+        digest.update(f"{name}:{array.dtype}:{array.shape};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]) -> None:
+    """See :meth:`LinearLinkClassifier.save`."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator)
+    state = estimator._standardized
+    tensors = {
+        "coef": torch.as_tensor(estimator.coef_),
+        "intercept": torch.as_tensor(estimator.intercept_),
+        "standardized.mean": torch.as_tensor(state.mean),
+        "standardized.scale": torch.as_tensor(state.scale),
+        "standardized.weight": state.weight,
+        "standardized.bias": state.bias,
+        **{f"link.{name}": tensor for name, tensor in estimator.link_.state_dict().items()},
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    settings = json.dumps(
+        {
+            "estimator": type(estimator).__name__,
+            "parameters": _encode_parameters(estimator),
+            "link": link_config(estimator.link_),
+            "classes": _encode_array(estimator.classes_),
+            "n_features_in": int(estimator.n_features_in_),
+            "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
+            "n_iter": estimator.n_iter_,
+            "history": estimator.history_.to_dict(),
+        }
+    )
+    header = {
+        "format": _FORMAT,
+        "version": str(_VERSION),
+        "settings": settings,
+        "sha256": _checksum(tensors, settings),
+    }
+    write_atomically(path, _safetensors().torch.save(tensors, header))
+
+
+def load_estimator(cls: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
+    """See :meth:`LinearLinkClassifier.load`."""
+    library = _safetensors()
+    name = repr(os.fspath(path))
+    if not os.path.isfile(path):
+        raise ValueError(f"path must be a file written by save, but there is none at {name}.")
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    except (library.SafetensorError, OSError) as error:
+        raise ValueError(f"{name} is damaged or not a saved estimator: {error}.") from error
+    if header.get("format") != _FORMAT:
+        raise ValueError(f"{name} is not a saved estimator of legendretron.")
+    if header.get("version") != str(_VERSION):
+        raise ValueError(f"{name} has format version {header.get('version')}, this release reads version {_VERSION}.")
+    if header.get("sha256") != _checksum(tensors, header.get("settings", "")):
+        raise ValueError(f"{name} has been changed or damaged since it was saved: its checksum does not match.")
+    settings = json.loads(header["settings"])
+    if settings["estimator"] != cls.__name__:
+        raise ValueError(f"{name} holds a {settings['estimator']}, not a {cls.__name__}; use its load.")
+    return _rebuild(cls, settings, tensors)
+
+
+def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Estimator:
+    config = dict(settings["link"])
+    weight = tensors["standardized.weight"]
+    link = make_link(config.pop("kind"), config.pop("n_classes"), dtype=weight.dtype, **config)
+    link.load_state_dict({k.removeprefix("link."): v for k, v in tensors.items() if k.startswith("link.")})
+    parameters = _decode_parameters(settings["parameters"])
+    if parameters.get("link") == "object":
+        parameters["link"] = link
+    estimator = cls(**parameters)
+    estimator.classes_ = _decode_array(settings["classes"])
+    estimator.coef_ = tensors["coef"].numpy()
+    estimator.intercept_ = tensors["intercept"].numpy()
+    estimator.link_ = link.eval().requires_grad_(False)
+    estimator._standardized = _Standardized(
+        tensors["standardized.mean"].numpy(),
+        tensors["standardized.scale"].numpy(),
+        weight,
+        tensors["standardized.bias"],
+    )
+    estimator.history_ = History.from_dict(settings["history"])
+    estimator.n_iter_ = settings["n_iter"]
+    estimator.n_features_in_ = settings["n_features_in"]
+    if settings["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(settings["feature_names_in"], dtype=object)
+    k, d = len(estimator.classes_) - 1, estimator.n_features_in_
+    if estimator.coef_.shape != (k, d) or estimator.intercept_.shape != (k,) or weight.shape != (d, k):
+        raise ValueError(f"coefficients have shape {estimator.coef_.shape}, but {k + 1} classes and {d} features.")
+    return estimator
+
+
+def _encode_parameters(estimator: LinearLinkClassifier) -> dict[str, Any]:
+    encoded = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name == "link" and not isinstance(value, str):
+            value = "object"  # what it has become is saved as link_
+        elif name == "class_weight" and isinstance(value, dict):
+            value = [[_plain(label), float(weight)] for label, weight in value.items()]
+        elif name == "checkpoint" and value is not None:
+            value = os.fspath(value)
+        elif name == "random_state" and isinstance(value, np.random.RandomState):
+            value = None  # a generator that has been used cannot be written down
+        encoded[name] = _plain(value)
+    return encoded
+
+
+def _decode_parameters(encoded: dict[str, Any]) -> dict[str, Any]:
+    weights = encoded.get("class_weight")
+    if isinstance(weights, list):
+        return {**encoded, "class_weight": dict(map(tuple, weights))}
+    return dict(encoded)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _encode_array(labels: np.ndarray) -> dict[str, Any]:
+    kind = "object" if labels.dtype.kind == "O" else labels.dtype.str
+    if labels.dtype.kind not in "iufbUO" or any(not isinstance(_plain(v), str | int | float | bool) for v in labels):
+        raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
+    return {"dtype": kind, "values": labels.tolist()}
+
+
+def _decode_array(encoded: dict[str, Any]) -> np.ndarray:
+    return np.asarray(encoded["values"], dtype=np.dtype(encoded["dtype"]))
