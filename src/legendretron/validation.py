@@ -12,8 +12,15 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-#: How far a probability vector may be from summing to one, in units of sqrt(machine epsilon).
-_SUM_SLACK = 10.0
+#: How far a probability vector may be from summing to one; single-precision ones may come as doubles.
+_SUM_SLACK = 1e-5
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Whether the values can be looked at: not while a graph is compiled or mapped over, nor on the meta device."""
+    if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_integer(name: str, value: object, minimum: int) -> int:
@@ -51,6 +58,18 @@ def check_float_tensor(name: str, value: object) -> Tensor:
     if not value.is_floating_point():
         raise ValueError(f"{name} must have a floating-point dtype, got {value.dtype}; use {name}.float().")
     return value
+
+
+def check_precision(name: str, value: Tensor, parameter: Tensor | None) -> Tensor:
+    """Return ``value`` in the precision of a module's parameters: raised to it if lower, refused if higher."""
+    if parameter is None or value.dtype == parameter.dtype:
+        return value
+    if torch.finfo(value.dtype).bits > torch.finfo(parameter.dtype).bits:
+        raise ValueError(
+            f"{name} has dtype {value.dtype}, but the parameters are {parameter.dtype}; convert one of them, "
+            f"for example with {name}.to({parameter.dtype})."
+        )
+    return value.to(parameter.dtype)
 
 
 def check_last_axis(name: str, value: object, size: int, run_shape: tuple[int, ...] = ()) -> Tensor:
@@ -92,12 +111,12 @@ def check_proba(
     elif tensor.dim() == 0 or tensor.shape[-1] < 2:
         raise ValueError(f"{name} must have shape (..., C) with C >= 2, got {tuple(tensor.shape)}.")
     values = tensor.detach()
-    if values.numel() == 0:
+    if values.numel() == 0 or not _has_values(values):
         return tensor
     low = float(values.min())
     if not low >= 0.0:  # also catches NaN
         raise ValueError(f"{name} must hold probabilities, but its smallest entry is {low}.")
-    slack = _SUM_SLACK * torch.finfo(values.dtype).eps ** 0.5
+    slack = max(_SUM_SLACK, 10.0 * torch.finfo(values.dtype).eps ** 0.5)
     off = float((values.sum(-1) - 1.0).abs().max())
     if not off <= slack:
         raise ValueError(f"{name} must sum to 1 along its last axis, but is off by {off:.3g}; normalise it first.")
@@ -118,9 +137,12 @@ def check_labels(
         raise ValueError(f"{name} must be an integer tensor of class labels, got {kind}.")
     if tuple(y.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(y.shape)}.")
-    bad = (y < 0) | (y >= n_classes)
+    labels = y.long()  # before comparing: a label of 8 bits cannot hold a negative ignore_index
+    if not _has_values(labels):
+        return labels
+    bad = (labels < 0) | (labels >= n_classes)
     if ignore_index is not None:
-        bad &= y != ignore_index
+        bad &= labels != ignore_index
     if bool(bad.any()):
-        raise ValueError(f"{name} must hold labels from 0 to {n_classes - 1}, got {int(y[bad].flatten()[0])}.")
-    return y.long()
+        raise ValueError(f"{name} must hold labels from 0 to {n_classes - 1}, got {int(labels[bad].flatten()[0])}.")
+    return labels

@@ -14,6 +14,8 @@ def test_links_that_are_canonical_show_it(name, c):
         assert report.max_asymmetry < 1e-12
         assert report.indefinite_share == 0
         assert report.nonmonotone_share == 0
+    else:
+        assert report.median_asymmetry > 1e-6
 
 
 def test_one_dimension_is_always_symmetric_and_increasing():
@@ -68,6 +70,8 @@ def test_bad_input():
         canonicality(link, torch.full((3, 2), float("nan")))
     with pytest.raises(ValueError, match="z must have shape"):
         canonicality(link, torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="link must be a legendretron Link, got Linear"):
+        canonicality(torch.nn.Linear(2, 2), torch.zeros(3, 2))
     with pytest.raises(ValueError, match="link must have no run axes"):
         canonicality(CanonicalLink(3, run_shape=(2,)), torch.zeros(2, 2))
     with pytest.raises(ValueError, match="max_pairs must be an integer of at least 1, got 0"):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from legendretron import properness
+from legendretron import CanonicalLoss, CompositeLink, properness
 from legendretron.losses import AsymmetricBinaryLoss, LogLoss
 
 
@@ -15,10 +15,20 @@ def test_finds_the_violation_of_an_improper_loss(c):
     assert ((own - other) / (1 + own)).item() == pytest.approx(report.worst_violation, rel=1e-4)
 
 
-def test_finds_a_slight_violation():
+@pytest.mark.parametrize("c", [2, 3, 10, 100])
+def test_finds_a_slight_violation(c):
     """A log-loss that scores a slightly tempered prediction is proper for nobody."""
-    report = properness(lambda q: -torch.log_softmax(1.01 * torch.log(q), -1), 3)
-    assert report.worst_violation > 1e-6
+    report = properness(lambda q: -torch.log_softmax(1.001 * torch.log(q), -1), c, n_starts=16)
+    assert report.worst_violation > 1e-8
+
+
+def test_takes_precision_from_the_loss():
+    assert properness(CanonicalLoss(CompositeLink(2))).worst_violation < 1e-5
+
+
+def test_refuses_what_is_no_loss():
+    with pytest.raises(ValueError, match="loss must be a ProperLoss or a function, got int"):
+        properness(3, 3)
 
 
 def test_repeatable():

@@ -123,6 +123,40 @@ def test_state_dict_round_trip():
     assert torch.equal(first(z, y), second(z, y))
 
 
+def test_small_losses_keep_their_digits_in_float32():
+    for z, y in ((torch.tensor([[12.0]]), 0), (torch.tensor([[1e4, 1e4 - 1]]), 0), (torch.tensor([[-30.0, -40.0]]), 2)):
+        ours = CanonicalLoss(SoftmaxLink(z.shape[1] + 1))(z, torch.tensor([y]))
+        assert ours.item() == pytest.approx(
+            cross_entropy(append_reference(z), torch.tensor([y])).item(), rel=1e-6, abs=0
+        )
+    link = make_link("canonical", 4)
+    z = normal(50, 3, key="z", scale=10.0)
+    exact = CanonicalLoss(link).losses_at(z)
+    subtracted = link.potential(z).unsqueeze(-1) - append_reference(z)
+    assert torch.allclose(exact, subtracted, rtol=1e-12, atol=1e-12)
+
+
+def test_a_label_that_was_ruled_out_costs_without_bound():
+    loss = CanonicalLoss(make_link("canonical", 3))
+    losses = loss.partial_losses(torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
+    assert losses[2] == float("inf")
+    assert torch.isfinite(losses[:2]).all()
+
+
+def test_compiles_into_one_graph():
+    criterion = CanonicalLoss(make_link("canonical", 3))
+    z, y = normal(5, 2, key="z"), torch.tensor([0, 1, 2, 0, 1])
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(z, y), criterion(z, y))
+
+
+def test_class_weights_are_copied():
+    weight = torch.ones(3)
+    criterion = CanonicalLoss(SoftmaxLink(3), weight=weight)
+    weight.mul_(5)
+    assert torch.equal(criterion.weight, torch.ones(3))
+
+
 def test_refusals():
     with pytest.raises(NotCanonicalError, match=r"need not be symmetric.*use CanonicalLink"):
         CanonicalLoss(CompositeLink(3))
@@ -134,17 +168,23 @@ def test_refusals():
         CanonicalLoss(SoftmaxLink(3), reduction="avg")
     with pytest.raises(ValueError, match=r"weight must have shape \(\.\.\., 3\), got \(2,\)"):
         CanonicalLoss(SoftmaxLink(3), weight=torch.ones(2))
-    with pytest.raises(ValueError, match="weight must hold 3 non-negative numbers"):
+    with pytest.raises(ValueError, match="weight must hold 3 finite non-negative numbers"):
         CanonicalLoss(SoftmaxLink(3), weight=torch.tensor([1.0, -1.0, 1.0]))
+    with pytest.raises(ValueError, match="ignore_index must be an integer, got 'a'"):
+        CanonicalLoss(SoftmaxLink(3), ignore_index="a")
     criterion = CanonicalLoss(SoftmaxLink(3))
     z = torch.zeros(4, 2)
+    with pytest.raises(ValueError, match=r"y .* must be an integer tensor of class labels, got list"):
+        criterion(z, [0, 1, 2, 0])
+    with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got 156"):
+        criterion(z, torch.tensor([156, 1, 2, 0], dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 2\), got \(4, 3\)"):
         criterion(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(ValueError, match="y must hold labels from 0 to 2, got 7"):
+    with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got 7"):
         criterion(z, torch.tensor([0, 1, 7, 2]))
-    with pytest.raises(ValueError, match="y must hold labels from 0 to 2, got -1"):
+    with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got -1"):
         criterion(z, torch.tensor([0, 1, -1, 2]))
-    with pytest.raises(ValueError, match=r"y must have shape \(4,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"y .* must have shape \(4,\), got \(3,\)"):
         criterion(z, torch.tensor([0, 1, 2]))
     with pytest.raises(ValueError, match=r"y must have shape \(4, 3\), got \(2, 3\)"):
         criterion(z, torch.full((2, 3), 1 / 3))

@@ -43,14 +43,31 @@ def test_closed_forms_of_bayes_risks():
 def test_regrets_keep_their_digits_when_predictions_are_close():
     p = proba(5, key="p")
     step = 1e-9 * torch.tensor([1.0, -1.0, 2.0, -2.0, 0.0], dtype=torch.float64)
-    assert SquareLoss().regret(p, p + step).item() == pytest.approx(0.5 * step.square().sum().item(), rel=1e-6)
+    assert SquareLoss().regret(p, p + step).item() == pytest.approx(0.5 * step.square().sum().item(), rel=1e-6, abs=0)
     assert SphericalLoss().regret(p, p + step).item() > 0
     assert LogLoss().regret(p, p).item() == 0
 
 
 def test_square_loss_near_certainty():
     p = torch.tensor([1 - 1e-12, 1e-12], dtype=torch.float64)
-    assert SquareLoss().partial_losses(p)[0].item() == pytest.approx(1e-24, rel=1e-3)
+    assert SquareLoss().partial_losses(p)[0].item() == pytest.approx(1e-24, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("loss", [LogLoss(), SquareLoss(), SphericalLoss(), MatsushitaLoss()], ids=repr)
+def test_regret_of_close_predictions_is_not_negative_in_float32(loss):
+    p = proba(500, 5, key="p", dtype=torch.float32)
+    q = torch.softmax(torch.log(p) + 1e-6 * torch.randn(500, 5, generator=torch.Generator().manual_seed(0)), -1)
+    assert (loss.regret(p, q) >= 0).all()
+
+
+def test_log_loss_has_gradients_at_the_boundary():
+    p = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([0.9, 0.1, 0.0], dtype=torch.float64, requires_grad=True)
+    for value in (LogLoss().expected_loss(p, q), LogLoss().regret(p, q)):
+        (gradient,) = torch.autograd.grad(value, q, retain_graph=True)
+        assert torch.isfinite(gradient).all()
+    (gradient,) = torch.autograd.grad(LogLoss().bayes_risk(p), p)
+    assert gradient.tolist() == [-1.0, float("inf"), float("inf")]
 
 
 def test_cost_loss_contains_the_zero_one_loss():

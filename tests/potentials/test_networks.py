@@ -153,7 +153,7 @@ def test_bad_settings(network, settings, message):
 def test_bad_settings_elsewhere():
     with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
         NestedLogSumExp(2, n_nests=0)
-    with pytest.raises(ValueError, match="alpha must be positive, got -1"):
+    with pytest.raises(ValueError, match="alpha must be positive and finite, got -1"):
         QuadraticPotential(2, alpha=-1)
 
 

@@ -69,8 +69,12 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     >>> report.indefinite_share, report.nonmonotone_share
     (0.0, 0.0)
     """
+    if not isinstance(link, Link):
+        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
     if link.run_shape:
-        raise ValueError(f"link must have no run axes, got run_shape={link.run_shape}.")
+        raise ValueError(
+            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
     check_integer("max_pairs", max_pairs, 1)
     k = link.n_classes - 1
     points = check_last_axis("z", z, k).reshape(-1, k)
@@ -81,12 +85,14 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     eps = torch.finfo(points.dtype).eps
 
     jacobian = link.jacobian(points)
+    # scaled by its largest entry first, so that no square of a nearly saturated Jacobian underflows
+    largest_entry = jacobian.abs().amax((-1, -2), keepdim=True)
+    jacobian = jacobian / torch.where(largest_entry > 0, largest_entry, torch.ones_like(largest_entry))
     norm = torch.linalg.matrix_norm(jacobian)
-    safe = torch.where(norm > 0, norm, torch.ones_like(norm))
-    asymmetry = torch.linalg.matrix_norm(jacobian - jacobian.mT) / safe
-    # scaled first, so that a nearly saturated Jacobian does not underflow inside the eigenvalue routine
-    eigenvalues = torch.linalg.eigvalsh((jacobian + jacobian.mT) / (2 * safe[:, None, None]))
-    largest = eigenvalues.abs().amax(-1).clamp(min=torch.finfo(points.dtype).tiny)
+    asymmetry = torch.linalg.matrix_norm(jacobian - jacobian.mT) / torch.where(norm > 0, norm, torch.ones_like(norm))
+    # in double precision: single-precision routines fail on matrices whose entries span many orders of magnitude
+    eigenvalues = torch.linalg.eigvalsh((jacobian + jacobian.mT).double() / 2)
+    largest = eigenvalues.abs().amax(-1).clamp(min=torch.finfo(torch.float64).tiny)
     ratio = eigenvalues[:, 0] / largest
 
     first, second = _pairs(points.shape[0], max_pairs, seed, points.device)

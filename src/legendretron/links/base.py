@@ -9,8 +9,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from legendretron.simplex import log_softmax_plus_inverse
-from legendretron.validation import check_integer, check_last_axis, check_proba, check_run_shape
+from legendretron.simplex import append_reference, log_softmax_plus_inverse
+from legendretron.validation import check_integer, check_last_axis, check_precision, check_proba, check_run_shape
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError"]
 
@@ -62,6 +62,10 @@ class Link(nn.Module, ABC):
     def _potential(self, z: Tensor) -> Tensor:
         self._refuse_potential()
 
+    def _canonical_losses(self, z: Tensor) -> Tensor:
+        """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; better without a subtraction where possible."""
+        return self._potential(z).unsqueeze(-1) - append_reference(z)
+
     def _refuse_potential(self) -> NoReturn:
         raise NotCanonicalError(
             f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential: its Jacobian "
@@ -103,6 +107,7 @@ class Link(nn.Module, ABC):
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         check_last_axis(name, value, size, self.run_shape)
+        value = check_precision(name, value, next(self.parameters(), None))
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def forward(self, z: Tensor) -> Tensor:
@@ -157,7 +162,8 @@ class Link(nn.Module, ABC):
         check_proba("p", p, self.n_classes, run_shape=self.run_shape)
         p = p.clamp(min=torch.finfo(p.dtype).tiny)
         z = self.link_from_log(torch.log(p))
-        return (z * p[..., :-1]).sum(-1) - self.potential(z)
+        losses = self._canonical_losses(self._rows("z", z, self.n_classes - 1)).reshape(p.shape)
+        return -(p * losses).sum(-1)  # as sum_k p_k (z_k - F(z)), which does not subtract large numbers
 
     @property
     def needs_batch(self) -> bool:
@@ -165,8 +171,8 @@ class Link(nn.Module, ABC):
         return False
 
     @torch.no_grad()
-    def initialize(self, z: Tensor) -> None:
-        """Set what depends on a first batch ``(..., C - 1)`` of predictors; nothing for most links."""
+    def initialize(self, z: Tensor, weight: Tensor | None = None) -> None:
+        """Set what depends on a first batch ``(..., C - 1)``, with weights ``(...)`` or not; nothing for most links."""
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -15,57 +15,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["binary_potential"]
+__all__ = ["BinaryPotential"]
+
+Rows = Callable[[Tensor], Tensor]
 
 #: |log-odds| beyond which sigma has reached 0 or 1 to rounding, in float64.
 _SATURATION = 40.0
 _PANELS = 64
 _NODES = 12
-_MAX_ROUNDS = 20
+_MAX_ROUNDS = 25
+#: Points inside a panel, evenly spread in log-odds, at which slopes are compared.
+_PROBES = 7
+#: By how much slopes of T may differ within a panel for it to count as smooth.
+_SLOPE_RATIO = 3.0
 
 
-def _integrate(odds: Callable[[Tensor], Tensor], left: Tensor, right: Tensor, n_nodes: int = _NODES) -> Tensor:
-    """Gauss-Legendre on each panel: (*runs, m), (*runs, m) -> (*runs, m)."""
-    nodes, weights = (
-        torch.as_tensor(a, dtype=left.dtype, device=left.device) for a in np.polynomial.legendre.leggauss(n_nodes)
-    )
-    half = (right - left).unsqueeze(-1) / 2
-    at = left.unsqueeze(-1) + half * (1.0 + nodes)
-    p = torch.sigmoid(odds(at.reshape(*left.shape[:-1], -1, 1))).reshape(at.shape)
-    return (half * p * weights).sum(-1)
+class BinaryPotential:
+    r"""A table of the integral, from which values at any point follow by one short panel.
 
-
-@torch.no_grad()
-def _panel_edges(
-    odds: Callable[[Tensor], Tensor],
-    from_odds: Callable[[Tensor], Tensor],
-    run_shape: tuple[int, ...],
-    like: Tensor,
-) -> Tensor:
-    """Edges (*runs, m + 1), the same log-odds in all runs, fine enough that halving a panel changes nothing."""
-    grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
-    tolerance = 16 * torch.finfo(like.dtype).eps
-    for _ in range(_MAX_ROUNDS):
-        middle = (grid[:-1] + grid[1:]) / 2
-        edges = from_odds(grid.expand(*run_shape, -1).unsqueeze(-1)).squeeze(-1)
-        middles = from_odds(middle.expand(*run_shape, -1).unsqueeze(-1)).squeeze(-1)
-        whole = _integrate(odds, edges[..., :-1], edges[..., 1:])
-        halves = _integrate(odds, edges[..., :-1], middles) + _integrate(odds, middles, edges[..., 1:])
-        rough = (whole - halves).abs() > tolerance * (1.0 + edges[..., 1:].abs())
-        rough = rough.reshape(-1, rough.shape[-1]).any(0)
-        # a panel as narrow as rounding allows is as good as it gets
-        rough &= (grid[1:] - grid[:-1]) > tolerance * (1.0 + middle.abs())
-        if not bool(rough.any()):
-            break
-        grid = torch.cat([grid, middle[rough]]).sort().values
-    return edges
-
-
-def binary_potential(odds: Callable[[Tensor], Tensor], from_odds: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
-    r"""Integrate :math:`\sigma(T(s))` from minus infinity to ``z``.
-
-    Panels are laid between the points of log-odds -40 and 40 and halved until halving changes nothing; outside, the
-    integrand is 0 or 1 to rounding. Differentiable in ``z`` and in the parameters of ``T``.
+    Panels are laid between the points of log-odds -40 and 40, at the same log-odds in all runs, and halved until halving
+    one changes nothing *and* the slope of ``T`` is nearly the same all over it. The second test is there for links that
+    are nearly a staircase: where ``T`` is flat and then rises within a hair's breadth, both estimates could miss the rise,
+    but points evenly spread in log-odds cannot. Outside the integrand is 0 or 1 to rounding.
 
     Parameters
     ----------
@@ -73,20 +44,74 @@ def binary_potential(odds: Callable[[Tensor], Tensor], from_odds: Callable[[Tens
         ``T`` on rows, ``(*runs, n, 1) -> (*runs, n, 1)``, increasing.
     from_odds : callable
         Its inverse.
-    z : Tensor of shape (*runs, n)
-        Upper limits.
-
-    Returns
-    -------
-    Tensor of shape (*runs, n)
-        The values.
+    like : Tensor of shape (*runs, n)
+        To take run axes, dtype and device from.
     """
-    edges = _panel_edges(odds, from_odds, tuple(z.shape[:-1]), z.detach())
-    before = torch.cumsum(_integrate(odds, edges[..., :-1], edges[..., 1:]), dim=-1)
-    before = torch.cat([torch.zeros_like(before[..., :1]), before], dim=-1)
-    inside = z.clamp(edges[..., :1], edges[..., -1:])
-    panel = torch.searchsorted(edges.contiguous(), inside.detach().contiguous(), right=True) - 1
-    panel = panel.clamp(0, edges.shape[-1] - 2)
-    start = torch.gather(edges, -1, panel)
-    rest = _integrate(odds, start, inside)
-    return torch.gather(before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
+
+    def __init__(self, odds: Rows, from_odds: Rows, like: Tensor) -> None:
+        self.odds = odds
+        self.edges = _edges(odds, from_odds, like.detach())
+        self.before = self._cumulative()
+
+    def _cumulative(self) -> Tensor:
+        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:]), dim=-1)
+        return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Integrate up to ``z``: ``(*runs, n) -> (*runs, n)``; differentiable, also in the parameters of ``T``."""
+        edges = self.edges
+        inside = z.clamp(edges[..., :1], edges[..., -1:])
+        panel = torch.searchsorted(edges.contiguous(), inside.detach().contiguous(), right=True) - 1
+        panel = panel.clamp(0, edges.shape[-1] - 2)
+        rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside)
+        return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
+
+
+def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
+    """Gauss-Legendre on each panel: (*runs, m), (*runs, m) -> (*runs, m)."""
+    nodes, weights = (
+        torch.as_tensor(a, dtype=left.dtype, device=left.device) for a in np.polynomial.legendre.leggauss(_NODES)
+    )
+    half = (right - left).unsqueeze(-1) / 2
+    at = left.unsqueeze(-1) + half * (1.0 + nodes)
+    p = torch.sigmoid(odds(at.reshape(*left.shape[:-1], -1, 1))).reshape(at.shape)
+    return (half * p * weights).sum(-1)
+
+
+def _slopes(odds: Rows, at: Tensor) -> Tensor:
+    """``T'`` at points (*runs, m)."""
+    with torch.enable_grad():
+        leaf = at.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(odds(leaf.unsqueeze(-1)).sum(), leaf)
+    return slope
+
+
+@torch.no_grad()
+def _edges(odds: Rows, from_odds: Rows, like: Tensor) -> Tensor:
+    """Edges of the panels, (*runs, m + 1)."""
+    runs = like.shape[:-1]
+    grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
+    tolerance = 16 * torch.finfo(like.dtype).eps
+    inner = torch.linspace(0, 1, _PROBES + 2, dtype=like.dtype, device=like.device)
+    for _ in range(_MAX_ROUNDS):
+        width = grid[1:] - grid[:-1]
+        middle = (grid[:-1] + grid[1:]) / 2
+        probes = (grid[:-1, None] + width[:, None] * inner).reshape(-1)
+        at = from_odds(probes.expand(*runs, -1).unsqueeze(-1)).squeeze(-1)
+        slopes = _slopes(odds, at).reshape(*runs, width.shape[0], -1)
+        at = at.reshape(slopes.shape)
+        left, centre, right = at[..., 0], at[..., at.shape[-1] // 2], at[..., -1]
+        whole = _integrate(odds, left, right)
+        halves = _integrate(odds, left, centre) + _integrate(odds, centre, right)
+        rough = (whole - halves).abs() > tolerance * (1.0 + right.abs())
+        # a panel too narrow in z to matter needs no smoothness
+        matters = (right - left) > tolerance * (1.0 + right.abs())
+        rough |= (slopes.amax(-1) > _SLOPE_RATIO * slopes.amin(-1)) & matters
+        rough = rough.reshape(-1, rough.shape[-1]).any(0)
+        # a panel as narrow as rounding allows is as good as it gets
+        rough &= width > tolerance * (1.0 + middle.abs())
+        edges = torch.cat([left, right[..., -1:]], dim=-1)
+        if not bool(rough.any()):
+            break
+        grid = torch.cat([grid, middle[rough]]).sort().values
+    return edges

@@ -81,5 +81,8 @@ class CanonicalLink(Link):
     def _jacobian(self, z: Tensor) -> Tensor:
         return self.nests._hessian(z)
 
+    def _canonical_losses(self, z: Tensor) -> Tensor:
+        return self.nests._value_minus(z)
+
     def _potential(self, z: Tensor) -> Tensor:
         return self.nests._value(z)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.links.base import Link, NLLStep
-from legendretron.links.binary_potential import binary_potential
+from legendretron.links.binary_potential import BinaryPotential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll_gradient, softmax_plus_jacobian
 from legendretron.validation import check_choice, check_integer
@@ -77,6 +77,7 @@ class CompositeLink(Link):
         super().__init__(n_classes, run_shape)
         check_integer("n_blocks", n_blocks, 1)
         self.network = check_choice("network", network, tuple(_NETWORKS))
+        self._table: tuple[tuple[object, ...], BinaryPotential] | None = None
         self.blocks = nn.ModuleList(
             _NETWORKS[network](
                 self.n_classes - 1,
@@ -145,7 +146,21 @@ class CompositeLink(Link):
     def _potential(self, z: Tensor) -> Tensor:
         if not self.is_canonical:
             self._refuse_potential()
-        return binary_potential(self._log_odds, self._from_log_odds, z.squeeze(-1))
+        return self._binary_potential(z.squeeze(-1))(z.squeeze(-1))
+
+    def _binary_potential(self, z: Tensor) -> BinaryPotential:
+        """The table of the potential; kept while the parameters are frozen and unchanged, as inside a CanonicalLoss."""
+        parameters = list(self.parameters())
+        if any(p.requires_grad for p in parameters):
+            return BinaryPotential(self._log_odds, self._from_log_odds, z)
+        key = (z.dtype, z.device, *((p.data_ptr(), p._version) for p in parameters))
+        if self._table is None or self._table[0] != key:
+            self._table = (key, BinaryPotential(self._log_odds, self._from_log_odds, z))
+        return self._table[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        # the table holds bound methods of this very object, and is quickly made again
+        return {**self.__dict__, "_table": None}
 
     @property
     def needs_batch(self) -> bool:
@@ -153,9 +168,9 @@ class CompositeLink(Link):
         return any(block.needs_batch for block in self._chain())
 
     @torch.no_grad()
-    def initialize(self, z: Tensor) -> None:
+    def initialize(self, z: Tensor, weight: Tensor | None = None) -> None:
         """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""
         rows = self._rows("z", z, self.n_classes - 1)
         for block in self._chain():
-            block.initialize(rows)
+            block.initialize(rows, weight)
             rows = block._gradient(rows)

@@ -49,5 +49,8 @@ class SoftmaxLink(Link):
     def _jacobian(self, z: Tensor) -> Tensor:
         return softmax_plus_jacobian(log_softmax_plus(z).exp())
 
+    def _canonical_losses(self, z: Tensor) -> Tensor:
+        return -log_softmax_plus(z)
+
     def _potential(self, z: Tensor) -> Tensor:
         return logsumexp_plus(z)

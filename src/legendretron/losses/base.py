@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from legendretron.validation import check_labels, check_proba
+from legendretron.validation import check_float_tensor, check_labels, check_proba
 
 __all__ = ["ProperLoss"]
 
@@ -36,8 +36,12 @@ class ProperLoss(nn.Module, ABC):
     def _bayes_risk(self, p: Tensor) -> Tensor:
         return _expectation(p, self._partial_losses(p))
 
+    def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
+        return _expectation(p, self._partial_losses(q))
+
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
-        return _expectation(p, self._partial_losses(q)) - self._bayes_risk(p)
+        # a difference that rounding may push below zero when p and q are close
+        return (self._expected_loss(p, q) - self._bayes_risk(p)).clamp(min=0.0)
 
     def _check(self, name: str, p: Tensor) -> Tensor:
         return check_proba(name, p, self.n_classes)
@@ -58,7 +62,7 @@ class ProperLoss(nn.Module, ABC):
         A label of probability zero does not count, however large its loss.
         """
         self._check_pair(p, q)
-        return _expectation(p, self._partial_losses(q))
+        return self._expected_loss(p, q)
 
     def bayes_risk(self, p: Tensor) -> Tensor:
         """Least expected loss when labels follow ``p``: ``(..., C) -> (...)``."""
@@ -81,7 +85,7 @@ class ProperLoss(nn.Module, ABC):
         picked = torch.gather(losses, -1, labels.unsqueeze(-1)).squeeze(-1)
         if sample_weight is None:
             return picked.mean()
-        if sample_weight.shape != picked.shape:
+        if check_float_tensor("sample_weight", sample_weight).shape != picked.shape:
             raise ValueError(f"sample_weight must have shape {tuple(picked.shape)}, got {tuple(sample_weight.shape)}.")
         return (picked * sample_weight).sum() / sample_weight.sum()
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.losses.base import ProperLoss
-from legendretron.simplex import append_reference
 from legendretron.validation import check_choice, check_labels, check_last_axis, check_proba
 
 __all__ = ["CanonicalLoss"]
@@ -60,16 +59,20 @@ class CanonicalLoss(ProperLoss):
         if not link.is_canonical:
             link._refuse_potential()
         if link.run_shape:
-            raise ValueError(f"link must have no run axes, got run_shape={link.run_shape}; take one run of it.")
+            raise ValueError(
+                f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+            )
         self.n_classes: int = link.n_classes
         self.canonical_link = copy.deepcopy(link).requires_grad_(False).eval()
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+            raise ValueError(f"ignore_index must be an integer, got {ignore_index!r}.")
         self.ignore_index = ignore_index
         if weight is not None:
             check_last_axis("weight", weight, self.n_classes)
-            if weight.dim() != 1 or not bool((weight >= 0).all()):
-                raise ValueError(f"weight must hold {self.n_classes} non-negative numbers, got {weight}.")
-        self.register_buffer("weight", weight)
+            if weight.dim() != 1 or not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+                raise ValueError(f"weight must hold {self.n_classes} finite non-negative numbers, got {weight}.")
+        self.register_buffer("weight", None if weight is None else weight.detach().clone())
 
     def train(self, mode: bool = True) -> CanonicalLoss:
         """Set the mode; the frozen link stays as it is."""
@@ -81,7 +84,8 @@ class CanonicalLoss(ProperLoss):
 
     def losses_at(self, z: Tensor) -> Tensor:
         """Loss of predictor ``z`` for each label, ``F(z) - z_y``: ``(..., C - 1) -> (..., C)``."""
-        return self.canonical_link.potential(z).unsqueeze(-1) - append_reference(z)
+        rows = self.canonical_link._rows("z", z, self.n_classes - 1)
+        return self.canonical_link._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """Loss of predictors ``(..., C - 1)`` on labels.
@@ -100,9 +104,15 @@ class CanonicalLoss(ProperLoss):
             over plain counts for soft labels, as in torch.
         """
         check_last_axis("z", z, self.n_classes - 1)
-        if y.is_floating_point():
+        if isinstance(y, Tensor) and y.is_floating_point():
             return self._soft(z, y)
-        labels = check_labels("y", y, self.n_classes, tuple(z.shape[:-1]), self.ignore_index)
+        labels = check_labels(
+            "y (integer labels, or probabilities of a floating-point dtype)",
+            y,
+            self.n_classes,
+            tuple(z.shape[:-1]),
+            self.ignore_index,
+        )
         counted = labels != self.ignore_index
         safe = torch.where(counted, labels, 0)
         losses = torch.gather(self.losses_at(z), -1, safe.unsqueeze(-1)).squeeze(-1)
@@ -126,14 +136,12 @@ class CanonicalLoss(ProperLoss):
     # --- on probabilities ---
 
     def _predictor(self, p: Tensor) -> Tensor:
-        # the smallest positive number instead of zero gives the limit at the boundary
+        # at the boundary the predictor is infinite: take it at the smallest positive number instead of zero
         return self.canonical_link.link_from_log(torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
-        return self.losses_at(self._predictor(q))
-
-    def _bayes_risk(self, p: Tensor) -> Tensor:
-        return -self.canonical_link.conjugate(p)
+        # a label that was ruled out costs without bound; the predictor stands in for the limit of the others
+        return self.losses_at(self._predictor(q)).masked_fill(q == 0, torch.inf)
 
     def link(self, p: Tensor) -> Tensor:
         """Canonical link of the loss: the link it was made from."""

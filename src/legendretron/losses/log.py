@@ -25,8 +25,14 @@ class LogLoss(ProperLoss):
         return -torch.log(q)
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
-        return -torch.xlogy(p, p).sum(-1)
+        return torch.special.entr(p).sum(-1)
+
+    def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
+        # a class that is neither true nor predicted is left out before the logarithm, whose slope there is infinite
+        return -torch.xlogy(p, torch.where((p == 0) & (q == 0), torch.ones_like(q), q)).sum(-1)
 
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
-        # grouped so that equal entries cancel exactly, and 0 log 0 = 0
-        return torch.where(p == 0, torch.zeros_like(q), p * (torch.log(p) - torch.log(q))).sum(-1)
+        # p log(p/q) - p + q: no term is negative, and rounding cannot make the sum so
+        absent = p == 0
+        ratio = torch.where(absent, torch.ones_like(q), q / torch.where(absent, torch.ones_like(p), p))
+        return (q - p - p * torch.log(ratio)).clamp(min=0.0).sum(-1)

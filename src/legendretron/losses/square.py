@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from legendretron.losses.base import ProperLoss
+from legendretron.simplex import complement, sum_of_others
 
 __all__ = ["SquareLoss"]
 
@@ -36,9 +37,8 @@ class SquareLoss(ProperLoss):
         return 0.5 if self.scale_by_half else 1.0
 
     def _partial_losses(self, q: Tensor) -> Tensor:
-        # |e_i - q|^2 = (1 - q_i)^2 - q_i^2 + |q|^2, without cancellation when q_i is near one
-        others = (q.square().sum(-1, keepdim=True) - q.square()).clamp(min=0.0)
-        return self._factor * ((1.0 - q).square() + others)
+        # |e_i - q|^2 = (1 - q_i)^2 + sum of the other squares, each without cancellation when q_i is near one
+        return self._factor * (complement(q).square() + sum_of_others(q.square()))
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
         return self._factor * (p * (1.0 - p)).sum(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.potentials.newton import damped_newton
-from legendretron.validation import check_integer, check_last_axis, check_run_shape
+from legendretron.validation import check_float_tensor, check_integer, check_last_axis, check_precision, check_run_shape
 
 __all__ = ["Potential"]
 
@@ -58,6 +58,7 @@ class Potential(nn.Module, ABC):
             solve=self._hessian_solve,
             start=torch.zeros_like(y),
             scale=torch.linalg.vector_norm(y.detach(), dim=-1),
+            objective=lambda x: self._value(x) - (x * y).sum(-1),
         )
         # Two more Newton steps polish the digits and, being part of the graph, carry the derivatives: each step doubles
         # the number of orders that are exact, so first, second and third derivatives of the inverse are right.
@@ -69,6 +70,7 @@ class Potential(nn.Module, ABC):
 
     def _rows(self, name: str, x: Tensor) -> Tensor:
         check_last_axis(name, x, self.dim, self.run_shape)
+        x = check_precision(name, x, next(self.parameters(), None))
         return x if x.dim() == len(self.run_shape) + 2 else x.reshape(*self.run_shape, -1, self.dim)
 
     def value(self, x: Tensor) -> Tensor:
@@ -108,7 +110,7 @@ class Potential(nn.Module, ABC):
         return self.value(x)
 
     def _check_pair(self, x: Tensor, v: Tensor) -> None:
-        if x.shape != v.shape:
+        if check_float_tensor("x", x).shape != check_float_tensor("v", v).shape:
             raise ValueError(f"v must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}.")
 
     def extra_repr(self) -> str:

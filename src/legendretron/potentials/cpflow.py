@@ -65,7 +65,6 @@ class CPFlowNetwork(RidgePotential):
 
     final_softplus = False
     initialized: Tensor
-    _chain_units: Tensor
 
     def __init__(self, dim: int, hidden: int = 2, depth: int = 4, **settings: Any) -> None:
         super().__init__(dim, hidden, depth, **settings)
@@ -73,10 +72,6 @@ class CPFlowNetwork(RidgePotential):
         self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
         self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
-        # Which of the r units are normalised. A buffer, so that it moves with the module instead of being copied to the
-        # device in every pass.
-        units = torch.cat([torch.arange(s.start, s.stop) for s in self._chain_positions()])
-        self.register_buffer("_chain_units", units.to(like.device), persistent=False)
         # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
@@ -101,6 +96,20 @@ class CPFlowNetwork(RidgePotential):
         middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
+    def _spread(self, normalised: Tensor, other: float) -> Tensor:
+        """From the normalised units, (..., chain (M - 1) + 1), to all ``r`` units; ``other`` stands where none is."""
+        runs = normalised.shape[:-1]
+        middle = normalised[..., :-1].reshape(*runs, self.depth - 1, self.chain)
+        middle = torch.nn.functional.pad(middle, (0, self.hidden - self.chain), value=other).reshape(*runs, -1)
+        first = middle.new_full((*runs, self.hidden), other)
+        return torch.cat([first, middle, normalised[..., -1:]], dim=-1)
+
+    def _gather(self, units: Tensor) -> Tensor:
+        """The normalised ones of all ``r`` units; the transpose of :meth:`_spread`."""
+        runs = units.shape[:-1]
+        middle = units[..., self.hidden : -1].reshape(*runs, self.depth - 1, self.hidden)[..., : self.chain]
+        return torch.cat([middle.reshape(*runs, -1), units[..., -1:]], dim=-1)
+
     def ridge(self) -> Ridge:
         """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + shift), P' = s P."""
         return self._fold()[0]
@@ -110,8 +119,8 @@ class CPFlowNetwork(RidgePotential):
         exp_scale = torch.exp(self.log_scale)
         scale = exp_scale + _SCALE_FLOOR
         # a unit that is not normalised has scale 1 and shift 0
-        unit_scale = torch.ones_like(plain.bias).index_copy(-1, self._chain_units, scale)
-        moved = plain.bias.index_add(-1, self._chain_units[:-1], self.shift)
+        unit_scale = self._spread(scale, 1.0)
+        moved = plain.bias + self._spread(torch.nn.functional.pad(self.shift, (0, 1)), 0.0)
         mixing = torch.cat(plain.mixing, dim=-2)
         folded = plain._replace(
             weight=plain.weight * unit_scale.unsqueeze(-1),
@@ -125,7 +134,7 @@ class CPFlowNetwork(RidgePotential):
 
         def pullback(gradients: RidgeGradients) -> list[Tensor]:
             cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
-            cot_scale = cot_unit.index_select(-1, self._chain_units) + (gradients.mixing * fold.mixing).sum(-1)
+            cot_scale = self._gather(cot_unit) + (gradients.mixing * fold.mixing).sum(-1)
             bias = gradients.bias * fold.unit_scale
             cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
             return [
@@ -134,7 +143,7 @@ class CPFlowNetwork(RidgePotential):
                 cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
                 gradients.alpha * torch.sigmoid(self.raw_alpha),
                 gradients.gamma * torch.sigmoid(self.raw_gamma),
-                bias.index_select(-1, self._chain_units[:-1]),
+                self._gather(bias)[..., :-1],
                 cot_scale * fold.exp_scale,
             ]
 
@@ -146,11 +155,23 @@ class CPFlowNetwork(RidgePotential):
         return self._needs_batch
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> None:
-        """Set the normalisation to zero mean and unit variance on a batch of shape (..., K), of at least two rows."""
+    def initialize(self, x: Tensor, weight: Tensor | None = None) -> None:
+        """Set the normalisation to zero mean and unit variance on a batch.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., K)
+            At least two rows. Rows that are not finite do not count.
+        weight : Tensor of shape (...), optional
+            What each row counts.
+        """
         x = self._rows("x", x)
         if x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
+        finite = torch.isfinite(x).all(-1)
+        x = torch.where(finite.unsqueeze(-1), x, torch.zeros_like(x))
+        share = finite.to(x.dtype) if weight is None else weight.reshape(finite.shape).to(x.dtype) * finite
+        share = (share / share.sum(-1, keepdim=True)).unsqueeze(-1)
         plain = RidgePotential.ridge(self)
         t = x @ plain.weight.mT + plain.bias.unsqueeze(-2)
         s = softplus(t[..., : self.hidden])
@@ -159,8 +180,8 @@ class CPFlowNetwork(RidgePotential):
             u = t[..., where] + s @ mixing.mT
             rows = slice(row, row + u.shape[-1])
             row = rows.stop
-            mean = u.mean(-2)
-            std = u.std(-2, unbiased=False)
+            mean = (share * u).sum(-2)
+            std = (share * (u - mean.unsqueeze(-2)).square()).sum(-2).sqrt()
             # a unit that is the same in all rows has no scale to set
             varies = std > _STD_FLOOR * (1.0 + mean.abs())
             self.log_scale[..., rows] = torch.where(varies, -torch.log(std + _STD_FLOOR), 0.0)
@@ -174,4 +195,5 @@ class CPFlowNetwork(RidgePotential):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._needs_batch = not bool(self.initialized)
+        if not self.initialized.is_meta:  # a tensor without values tells nothing
+            self._needs_batch = not bool(self.initialized)

@@ -2,6 +2,7 @@ r"""The nested log-sum-exp: a learnable potential whose gradient fills the simpl
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -107,7 +108,8 @@ class NestedLogSumExp(Potential):
         for tensor in (self.log_mu, self.offsets, self.gate_bias, self.log_beta):
             tensor.normal_(0.0, noise, generator=generator)
         if self.init == "identity":
-            self.gate_bias.zero_()
+            # so that F itself, and not only its gradient, is near LogSumExp+
+            self.gate_bias.fill_(-math.log(self.n_nests))
             self.log_beta.zero_()
 
     def _nests(self, z: Tensor) -> _Nests:
@@ -127,6 +129,15 @@ class NestedLogSumExp(Potential):
     def _value(self, x: Tensor) -> Tensor:
         nests = self._nests(x)
         return torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
+
+    def _value_minus(self, x: Tensor) -> Tensor:
+        r"""``F(z) - z_k`` for all ``C`` classes, reference last, without subtracting: (*runs, n, C).
+
+        .. math:: F(z) - z_k = \tfrac1\beta \log \sum_m \exp\bigl(\tfrac{\beta}{\mu_m}(c_{mk} - \log s_{mk}) + b_m\bigr)
+        """
+        nests = self._nests(x)
+        inside = (nests.beta / nests.mu).unsqueeze(-1) * (self.offsets.unsqueeze(-3) - nests.log_s)
+        return torch.logsumexp(inside + self.gate_bias[..., None, :, None], dim=-2) / nests.beta
 
     def _gradient(self, x: Tensor) -> Tensor:
         return self._log_proba(x).exp()[..., :-1]

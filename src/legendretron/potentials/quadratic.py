@@ -2,6 +2,9 @@ r"""The quadratic potential, whose gradient is a scaling."""
 
 from __future__ import annotations
 
+import math
+from numbers import Real
+
 import torch
 from torch import Tensor, nn
 
@@ -44,10 +47,10 @@ class QuadraticPotential(Potential):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(dim, run_shape)
-        if not alpha > 0:
-            raise ValueError(f"alpha must be positive, got {alpha!r}.")
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < float(alpha) < math.inf:
+            raise ValueError(f"alpha must be positive and finite, got {alpha!r}.")
         raw = softplus_inverse(float(alpha))
-        self.raw_alpha = nn.Parameter(torch.full(self.run_shape, raw, device=device, dtype=dtype))
+        self.raw_alpha: nn.Parameter = nn.Parameter(torch.full(self.run_shape, raw, device=device, dtype=dtype))
 
     def _alpha(self) -> Tensor:
         return softplus(self.raw_alpha)[..., None, None]

@@ -251,8 +251,8 @@ class RidgePotential(Potential):
         return False
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> None:
-        """Set parameters that depend on a first batch ``(..., K)``; nothing to do unless a subclass says so."""
+    def initialize(self, x: Tensor, weight: Tensor | None = None) -> None:
+        """Set what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass says so."""
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -97,7 +97,7 @@ def train_lbfgs(
     progress = Progress(settings.max_epochs * model.n_runs, settings.verbose)
     if model.link.needs_batch:
         z, _ = sample.features.product(sample.rows, model.weight, model.bias.unsqueeze(1))
-        model.link.initialize(z)
+        model.link.initialize(z, sample.weights)
 
     def callback(run: _Run, number: int) -> Callable[..., None]:
         # scipy hands over an OptimizeResult only to a function with this one argument

@@ -199,8 +199,10 @@ def train_minibatch(
 
 def _initialize_link(model: LinearModel, sample: Sample, size: int) -> None:
     """Set what depends on a first batch, with the rows each run happens to have first."""
+    size = min(max(size, 2), sample.rows.shape[1])
     z, _ = sample.features.product(sample.rows[:, :size], model.weight, model.bias.unsqueeze(1))
-    model.link.initialize(z if size >= 2 else z.expand(-1, 2, -1))
+    if size >= 2:
+        model.link.initialize(z, sample.weights[:, :size])
 
 
 def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:

@@ -1,0 +1,128 @@
+"""Links at the edge: nearly flat, nearly a staircase, without values, in the wrong precision."""
+
+import pytest
+import torch
+
+from legendretron import CanonicalLoss, CompositeLink, SoftmaxLink, canonicality
+from legendretron.simplex import append_reference
+from tests.catalogue import LINKS, generator, make_link, normal
+
+
+def flat_then_steep(network, n_classes, weights, raw_alpha, raw_gamma, seed, dtype=torch.float64):
+    """A link whose blocks are nearly piecewise linear, with slopes of very different size."""
+    link = CompositeLink(n_classes, network=network, init="paper", dtype=dtype, generator=generator(seed))
+    link.initialize(normal(20, n_classes - 1, key=seed, scale=3.0, dtype=dtype))
+    with torch.no_grad():
+        for block in link.blocks:
+            block.weight.mul_(weights)
+            block.raw_alpha.fill_(raw_alpha)
+            block.raw_gamma.fill_(raw_gamma)
+    return link
+
+
+@pytest.mark.parametrize(("network", "weights", "raw_alpha", "raw_gamma"), [
+    ("cpflow", 3.0, -4.5, 1.0),
+    ("cpflow", 3.0, -8.0, 1.0),
+    ("ficnn", 10.0, -6.0, 3.0),
+])  # fmt: skip
+def test_inverse_of_nearly_flat_links(network, weights, raw_alpha, raw_gamma):
+    for seed in range(4):
+        link = flat_then_steep(network, 10, weights, raw_alpha, raw_gamma, seed)
+        log_p = link(normal(20, 9, key=("z", seed), scale=3.0))
+        back = link(link.link_from_log(log_p))
+        assert ((back - log_p).abs() <= 1e-9 * (1 + log_p.abs().amax(-1, keepdim=True))).all()
+
+
+def test_an_inverse_that_is_not_found_is_nan_and_never_wrong():
+    link = flat_then_steep("ficnn", 10, 10.0, -14.0, 3.0, 0, dtype=torch.float32)
+    log_p = link(normal(20, 9, key="z", scale=3.0, dtype=torch.float32))
+    back = link(link.link_from_log(log_p))
+    found = ~back.isnan().any(-1)
+    assert ((back - log_p)[found].abs() <= 1e-2 * (1 + log_p[found].abs().amax(-1, keepdim=True))).all()
+
+
+def test_potential_of_a_staircase():
+    """Between two points the integral lies between the values of the integrand: a test without another quadrature."""
+    link = flat_then_steep("ficnn", 2, 20.0, -5.0, 5.0, 1).requires_grad_(False)
+    z = torch.linspace(-30, 30, 601, dtype=torch.float64).unsqueeze(-1).requires_grad_()
+    value = link.potential(z)
+    (gradient,) = torch.autograd.grad(value.sum(), z)
+    p = link.inverse(z)[:, 0]
+    assert torch.allclose(gradient[:, 0], p, rtol=0, atol=1e-12)
+    rise, h = value[1:] - value[:-1], z[1:, 0] - z[:-1, 0]
+    assert (rise >= p[:-1] * h - 1e-12).all()
+    assert (rise <= p[1:] * h + 1e-12).all()
+
+
+def test_the_table_of_a_frozen_link_is_kept_and_renewed():
+    link = make_link("composite_ficnn", 2).requires_grad_(False)
+    z = normal(5, 1, key="z")
+    before = link.potential(z)
+    table = link._table
+    assert torch.equal(link.potential(z), before)
+    assert link._table is table
+    with torch.no_grad():
+        link.blocks[0].raw_alpha.add_(0.5)
+    assert not torch.allclose(link.potential(z), before)
+
+
+def test_meta_device_then_load():
+    trained = make_link("composite_cpflow", 3)
+    with torch.device("meta"):
+        empty = CompositeLink(3, network="cpflow", dtype=torch.float64)
+    empty.load_state_dict(trained.state_dict(), assign=True)
+    z = normal(4, 2, key="z")
+    assert torch.equal(empty(z), trained(z))
+    assert not empty.needs_batch
+    with torch.device("meta"):
+        empty = CompositeLink(3, network="cpflow", dtype=torch.float64)
+    allocated = empty.to_empty(device="cpu")
+    allocated.load_state_dict(trained.state_dict())
+    assert torch.equal(allocated(z), trained(z))
+
+
+def test_a_first_batch_without_variance_or_with_nan_does_no_harm():
+    link = CompositeLink(3, network="cpflow", dtype=torch.float64)
+    link(torch.zeros(64, 2, dtype=torch.float64))
+    z = normal(5, 2, key="z")
+    assert (link.inverse(z) - torch.softmax(append_reference(z), -1)).abs().max() < 0.03
+    with_nan = CompositeLink(3, network="cpflow", init="paper", dtype=torch.float64, generator=generator("n"))
+    without = CompositeLink(3, network="cpflow", init="paper", dtype=torch.float64, generator=generator("n"))
+    batch = normal(20, 2, key="batch")
+    without.initialize(batch[1:])
+    batch[0, 1] = float("nan")
+    with_nan.initialize(batch)
+    assert torch.allclose(with_nan(z), without(z), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in LINKS if n != "softmax"])
+def test_precision_is_raised_but_never_lowered(name):
+    link = make_link(name, 3, dtype=torch.float32)
+    z = normal(4, 2, key="z")
+    with pytest.raises(ValueError, match=r"z has dtype torch.float64, but the parameters are torch.float32"):
+        link(z)
+    assert link(z.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_compiles_into_one_graph(name):
+    link = make_link(name, 4)
+    z = normal(6, 3, key="z")
+    compiled = torch.compile(link, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(z), link(z), rtol=1e-12)
+
+
+def test_per_sample_gradients_of_the_learned_loss():
+    criterion = CanonicalLoss(make_link("canonical", 3))
+    z, y = normal(5, 2, key="z"), torch.tensor([0, 1, 2, 0, 1])
+    gradients = torch.func.vmap(torch.func.grad(lambda z, y: criterion(z.unsqueeze(0), y.unsqueeze(0))))(z, y)
+    residual = criterion.canonical_link.inverse(z) - torch.nn.functional.one_hot(y, 3)
+    assert torch.allclose(gradients, residual[:, :-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("c", [3, 100])
+def test_saturated_single_precision_is_measured_like_any_other(c):
+    report = canonicality(SoftmaxLink(c), normal(40, c - 1, key="z", scale=30.0, dtype=torch.float32))
+    assert report.max_asymmetry == 0
+    assert report.indefinite_share == 0
+    assert report.least_eigenvalue_ratio > -1e-6
