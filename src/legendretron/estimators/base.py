@@ -273,8 +273,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if path is not None and self.solver != "adam":
             raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
         return TrainingSettings(
-            alpha=torch.tensor([float(self.alpha)]),
-            learning_rate=torch.tensor([float(self.learning_rate)]),
+            alpha=torch.tensor([float(self.alpha)], dtype=torch.float64),
+            learning_rate=torch.tensor([float(self.learning_rate)], dtype=torch.float64),
             seeds=[seed],
             solver="adam" if online else self.solver,
             schedule="constant" if online else self.schedule,

@@ -227,7 +227,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def _settings(self) -> dict[str, Any]:
         link_alpha = self.alpha if self.link_alpha is None else self.link_alpha
         return {
-            "link_alpha": torch.tensor([float(link_alpha)]),
+            "link_alpha": torch.tensor([float(link_alpha)], dtype=torch.float64),
             "penalize_intercept": bool(self.penalize_intercept),
             "symmetric": False,
         }

@@ -64,7 +64,7 @@ verbose, checkpoint, checkpoint_every
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
-        tol: float = 1e-6,
+        tol: float = 1e-8,
         class_weight: dict[Any, float] | str | None = None,
         warm_start: bool = False,
         standardize: bool = True,

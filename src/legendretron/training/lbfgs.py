@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.optimize
+import scipy.sparse.linalg
 import torch
 
 from legendretron.training.history import History
@@ -17,6 +18,8 @@ from legendretron.training.progress import Progress
 from legendretron.training.step import objective_gradient
 
 __all__ = ["train_lbfgs"]
+
+_POLISHING_STEPS = 4
 
 
 class _Run:
@@ -82,6 +85,31 @@ class _Run:
         return self.validation is not None and self.waited >= self.settings.n_iter_no_change
 
 
+def _polish(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray, tol: float) -> np.ndarray:
+    """Bring the gradient down to ``tol`` where L-BFGS cannot: near a minimum its line search no longer sees the value fall.
+
+    A few Newton steps by conjugate gradients, with products of the Hessian as differences of gradients; each is kept only
+    if the gradient has become smaller.
+    """
+    gradient = objective(x)[1].copy()
+    for _ in range(_POLISHING_STEPS):
+        size = np.abs(gradient).max()
+        if size <= tol:
+            break
+
+        def product(v: np.ndarray, x: np.ndarray = x) -> np.ndarray:
+            h = 1e-6 * (1.0 + np.abs(x).max()) / max(float(np.abs(v).max()), 1e-300)
+            return (objective(x + h * v)[1].copy() - objective(x - h * v)[1]) / (2 * h)
+
+        hessian = scipy.sparse.linalg.LinearOperator((x.size, x.size), matvec=product, dtype=np.float64)
+        step, _ = scipy.sparse.linalg.cg(hessian, -gradient, rtol=1e-3, maxiter=50)
+        new_gradient = objective(x + step)[1].copy()
+        if not np.abs(new_gradient).max() < size:
+            break
+        x, gradient = x + step, new_gradient
+    return x
+
+
 def train_lbfgs(
     model: LinearModel,
     sample: Sample,
@@ -140,6 +168,9 @@ def train_lbfgs(
                 "maxls": 50,
             },
         )
+        if validation is None and found.status != 1 and not stop_requested():
+            polished = _polish(run.objective, found.x, settings.tol)
+            run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
         model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
         n_iter[number] = run.n_iter
         # status 1: a limit on iterations or evaluations was met
