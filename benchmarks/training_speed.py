@@ -55,7 +55,7 @@ def our_step(
     )
     picked = torch.randint(rows, (runs, BATCH), generator=generator).to(device)
     labels = torch.randint(n_classes, (runs, BATCH), generator=generator).to(device)
-    weight = torch.ones(runs, BATCH, dtype=dtype, device=device)
+    weight = torch.full((runs, BATCH), 1 / BATCH, dtype=dtype, device=device)
     return lambda: step(picked, labels, weight)
 
 

@@ -32,7 +32,7 @@ __all__ = [
     "log_softmax_plus_inverse",
     "logsumexp_plus",
     "project",
-    "softmax_nll_gradient",
+    "softmax_nll",
     "softmax_plus",
     "softmax_plus_inverse",
     "softmax_plus_jacobian",
@@ -175,14 +175,35 @@ def _without_cancellation(v: Tensor, difference: Tensor) -> Tensor:
     return difference.scatter(-1, top, others)
 
 
-def softmax_nll_gradient(log_p: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
-    r"""Gradient of :math:`-\sum_i w_i \log p_{y_i}` in the log-odds: :math:`w_i (\tilde p_i - \tilde e_{y_i})`.
+def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Log-loss of softmax+ with its gradient :math:`w_i (\tilde p_i - \tilde e_{y_i})` in ``z``, for training.
 
-    Shapes ``(..., C), (...), (...) -> (..., C - 1)``.
+    Parameters
+    ----------
+    z : Tensor of shape (..., n, K)
+        Log-odds.
+    labels, weight : Tensor of shape (..., n)
+        Classes, and what each row counts.
+
+    Returns
+    -------
+    nll : Tensor of shape (..., n)
+        Log-loss of each row, not weighted.
+    hit : Tensor of shape (..., n), bool
+        Whether the label is the likeliest class.
+    dz : Tensor of shape (..., n, K)
+        Gradient of the weighted sum.
     """
-    residual = log_p.exp()
-    residual.scatter_add_(-1, labels.unsqueeze(-1), residual.new_full((1,), -1.0).expand(*labels.shape, 1))
-    return residual[..., :-1] * weight.unsqueeze(-1)
+    index = labels.unsqueeze(-1)
+    logits = append_reference(z)
+    top = logits.amax(-1, keepdim=True)
+    picked = torch.gather(logits, -1, index)
+    residual = (logits - top).exp_()
+    total = residual.sum(-1, keepdim=True)
+    nll = (top - picked + torch.log(total)).squeeze(-1)
+    residual *= weight.unsqueeze(-1) / total
+    residual.scatter_add_(-1, index, -weight.unsqueeze(-1))
+    return nll, (picked == top).squeeze(-1), residual[..., :-1]
 
 
 def softmax_plus_jacobian(p: Tensor) -> Tensor:

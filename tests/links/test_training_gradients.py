@@ -42,11 +42,12 @@ def _check(link, rtol, dtype=torch.float64):
 
 
 def _compare(found, expected, link, rtol, dtype):
-    log_p, dz, gradients = found
-    assert not log_p.requires_grad
-    assert torch.allclose(log_p, expected[0], rtol=rtol, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    nll, hit, dz, gradients = found
+    assert not nll.requires_grad
+    assert torch.allclose(nll, expected[0], rtol=rtol, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    assert torch.equal(hit, expected[1])
     assert len(gradients) == len(list(link.parameters()))
-    for ours, theirs in zip([dz, *gradients], [expected[1], *expected[2]], strict=True):
+    for ours, theirs in zip([dz, *gradients], [expected[2], *expected[3]], strict=True):
         assert ours.shape == theirs.shape
         assert torch.allclose(
             ours, theirs, rtol=rtol, atol=rtol * (1e-3 + theirs.abs().amax() if theirs.numel() else 0)

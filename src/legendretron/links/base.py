@@ -14,7 +14,7 @@ from legendretron.validation import check_integer, check_last_axis, check_precis
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError"]
 
-NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, list[Tensor]]]
+NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[Tensor]]]
 
 
 class NotCanonicalError(ValueError):
@@ -87,19 +87,20 @@ class Link(nn.Module, ABC):
         Returns
         -------
         callable
-            From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to log-probabilities ``(R, n, C)``,
-            the gradient in the predictors, and the list of gradients in the parameters, in the order of
-            ``parameters()``. None of them records a graph.
+            From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to each row's log-loss ``(R, n)``,
+            whether its label is the likeliest class, the gradient of the weighted sum in the predictors, and the list of
+            those in the parameters, in the order of ``parameters()``. None of them records a graph.
         """
         parameters = list(self.parameters())
 
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
             with torch.enable_grad():
                 leaf = z.detach().requires_grad_()
                 log_p = self._log_proba(leaf)
-                loss = -(torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1) * weight).sum()
-                dz, *gradients = torch.autograd.grad(loss, [leaf, *parameters])
-            return log_p.detach(), dz, gradients
+                nll = -torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+                dz, *gradients = torch.autograd.grad((nll * weight).sum(), [leaf, *parameters])
+            nll = nll.detach()
+            return nll, -nll == log_p.detach().amax(-1), dz, gradients
 
         return step
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from legendretron.links.base import Link, NLLStep
 from legendretron.links.binary_potential import BinaryPotential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
-from legendretron.simplex import log_softmax_plus, softmax_nll_gradient, softmax_plus_jacobian
+from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
 from legendretron.validation import check_choice, check_integer
 
 __all__ = ["CompositeLink"]
@@ -113,19 +113,18 @@ class CompositeLink(Link):
         steps = [block._ridge_step(like) for block in blocks]
 
         @torch.no_grad()
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
             pullbacks = []
             for block, ridge_step in zip(blocks, steps, strict=True):
                 ridge, pullback = block._ridge_with_pullback()
                 z = ridge_step.forward(ridge, z)
                 pullbacks.append(pullback)
-            log_p = log_softmax_plus(z)
-            dz = softmax_nll_gradient(log_p, labels, weight)
+            nll, hit, dz = softmax_nll(z, labels, weight)
             gradients: list[Tensor] = []
             for ridge_step, pullback in zip(reversed(steps), reversed(pullbacks), strict=True):
                 dz, of_ridge = ridge_step.pullback(dz)
                 gradients[:0] = pullback(of_ridge)
-            return log_p, dz, gradients
+            return nll, hit, dz, gradients
 
         return step
 

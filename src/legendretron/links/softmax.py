@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep
-from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll_gradient, softmax_plus_jacobian
+from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
 
@@ -37,9 +37,8 @@ class SoftmaxLink(Link):
         return log_softmax_plus(z)
 
     def _nll_step(self, like: Tensor) -> NLLStep:
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-            log_p = log_softmax_plus(z)
-            return log_p, softmax_nll_gradient(log_p, labels, weight), []
+        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+            return *softmax_nll(z, labels, weight), []
 
         return step
 

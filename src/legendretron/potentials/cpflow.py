@@ -21,6 +21,7 @@ _STD_FLOOR = 1e-6
 class _Folding(NamedTuple):
     """What folding the normalisation into the ridge form leaves for its pullback."""
 
+    units: Tensor  # which of the r are normalised
     exp_scale: Tensor
     scale: Tensor
     unit_scale: Tensor
@@ -72,6 +73,7 @@ class CPFlowNetwork(RidgePotential):
         self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
         self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
+        self._units: dict[torch.device, Tensor] = {}
         # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
@@ -96,19 +98,19 @@ class CPFlowNetwork(RidgePotential):
         middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
-    def _spread(self, normalised: Tensor, other: float) -> Tensor:
-        """From the normalised units, (..., chain (M - 1) + 1), to all ``r`` units; ``other`` stands where none is."""
-        runs = normalised.shape[:-1]
-        middle = normalised[..., :-1].reshape(*runs, self.depth - 1, self.chain)
-        middle = torch.nn.functional.pad(middle, (0, self.hidden - self.chain), value=other).reshape(*runs, -1)
-        first = middle.new_full((*runs, self.hidden), other)
-        return torch.cat([first, middle, normalised[..., -1:]], dim=-1)
+    def _normalised_units(self, device: torch.device) -> Tensor:
+        """Indices of the normalised units among the ``r``.
 
-    def _gather(self, units: Tensor) -> Tensor:
-        """The normalised ones of all ``r`` units; the transpose of :meth:`_spread`."""
-        runs = units.shape[:-1]
-        middle = units[..., self.hidden : -1].reshape(*runs, self.depth - 1, self.hidden)[..., : self.chain]
-        return torch.cat([middle.reshape(*runs, -1), units[..., -1:]], dim=-1)
+        Kept for each device, and not as a buffer: it says nothing that is worth saving, and must not be lost when a module
+        is made on the meta device and filled later.
+        """
+        if torch.compiler.is_compiling() or device not in self._units:
+            units = [unit for where in self._chain_positions() for unit in range(where.start, where.stop)]
+            index = torch.tensor(units, device=device)
+            if torch.compiler.is_compiling():
+                return index
+            self._units[device] = index
+        return self._units[device]
 
     def ridge(self) -> Ridge:
         """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + shift), P' = s P."""
@@ -119,22 +121,23 @@ class CPFlowNetwork(RidgePotential):
         exp_scale = torch.exp(self.log_scale)
         scale = exp_scale + _SCALE_FLOOR
         # a unit that is not normalised has scale 1 and shift 0
-        unit_scale = self._spread(scale, 1.0)
-        moved = plain.bias + self._spread(torch.nn.functional.pad(self.shift, (0, 1)), 0.0)
+        units = self._normalised_units(scale.device)
+        unit_scale = torch.ones_like(plain.bias).index_copy(-1, units, scale)
+        moved = plain.bias.index_add(-1, units[:-1], self.shift)
         mixing = torch.cat(plain.mixing, dim=-2)
         folded = plain._replace(
             weight=plain.weight * unit_scale.unsqueeze(-1),
             bias=moved * unit_scale,
             mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
         )
-        return folded, _Folding(exp_scale, scale, unit_scale, moved, mixing)
+        return folded, _Folding(units, exp_scale, scale, unit_scale, moved, mixing)
 
     def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
         ridge, fold = self._fold()
 
         def pullback(gradients: RidgeGradients) -> list[Tensor]:
             cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
-            cot_scale = self._gather(cot_unit) + (gradients.mixing * fold.mixing).sum(-1)
+            cot_scale = cot_unit.index_select(-1, fold.units) + (gradients.mixing * fold.mixing).sum(-1)
             bias = gradients.bias * fold.unit_scale
             cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
             return [
@@ -143,7 +146,7 @@ class CPFlowNetwork(RidgePotential):
                 cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
                 gradients.alpha * torch.sigmoid(self.raw_alpha),
                 gradients.gamma * torch.sigmoid(self.raw_gamma),
-                self._gather(bias)[..., :-1],
+                bias.index_select(-1, fold.units[:-1]),
                 cot_scale * fold.exp_scale,
             ]
 

@@ -53,6 +53,11 @@ class _Units:
         self.last = self.all.narrow(1, rank - 1, 1)
 
 
+def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """``a @ b`` with a run axis; an outer product is much cheaper as an elementwise one."""
+    (torch.mul if b.shape[1] == 1 else torch.bmm)(a, b, out=out)
+
+
 class RidgeStep:
     """Forward sweep and pullback of one ridge potential, for one run axis and batches of one shape.
 
@@ -94,7 +99,7 @@ class RidgeStep:
             slope.last.fill_(1.0)
         d.all.copy_(slope.all)
         for k in range(len(self.transposed) - 1, -1, -1):
-            torch.bmm(self.transposed[k], d.above[k], out=self.upstream[k])
+            _product(self.transposed[k], d.above[k], out=self.upstream[k])
             d.below[k].mul_(self.upstream[k])
         self.product = torch.bmm(d.all.mT, ridge.weight)
         return torch.addcmul(ridge.alpha * x, ridge.gamma, self.product)
@@ -120,7 +125,8 @@ class RidgeStep:
         # down through z_{k+1} = t_{k+1} + P_k softplus(z_k)
         for k in range(len(self.transposed) - 1, -1, -1):
             self.grad_mixing_of[k].baddbmm_(cot_z.above[k], self.positive[k].mT)
-            cot_z.below[k].addcmul_(torch.bmm(self.transposed[k], cot_z.above[k]), slope.below[k])
+            _product(self.transposed[k], cot_z.above[k], out=self.cot_w[k])
+            cot_z.below[k].addcmul_(self.cot_w[k], slope.below[k])
         dx = torch.addcmul(torch.bmm(cot_z.all.mT, ridge.weight), ridge.alpha, dy)
         runs = x.shape[0]
         flat = dy.reshape(runs, -1, 1)

@@ -54,13 +54,12 @@ class _Run:
         """Mean log-loss plus penalty, and its gradient."""
         sample = self.sample
         self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
-        log_p = objective_gradient(
+        nll, hit = objective_gradient(
             self.model, sample.features, sample.rows, sample.labels, self.weight, self.gradient, self.nll_step
         )
         self.penalty.add_gradient(self.gradient)
-        picked = torch.gather(log_p, -1, sample.labels.unsqueeze(-1)).squeeze(-1)
-        self.loss = -float((picked * self.weight).sum())
-        self.accuracy = float(((picked == log_p.amax(-1)) * self.weight).sum())
+        self.loss = float((nll * self.weight).sum())
+        self.accuracy = float((hit * self.weight).sum())
         value = self.loss + float(self.penalty.value())
         return value, self.gradient[0].double().cpu().numpy()
 

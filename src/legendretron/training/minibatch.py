@@ -39,13 +39,15 @@ class _Batches:
             order = order.to(self.sample.rows.device)
             parts = tuple(torch.gather(part, 1, order) for part in parts)
         whole = self.n_full * self.size
-        # batches first, so that each is contiguous
+        # weights as shares of a batch; batches first, so that each is contiguous
         full = [
             part[:, :whole].view(self.n_runs, self.n_full, self.size).transpose(0, 1).contiguous() for part in parts
         ]
+        full[2] = full[2] / self.size
         yield from zip(*full, strict=True)
         if self.rest:
-            yield tuple(part[:, whole:].contiguous() for part in parts)
+            rows, labels, weights = (part[:, whole:].contiguous() for part in parts)
+            yield rows, labels, weights / self.rest
 
 
 class _State:
@@ -101,6 +103,7 @@ class _State:
         tensors, notes = load_checkpoint(settings.checkpoint, settings.fingerprint)
         for name, tensor in self._tensors().items():
             tensor.copy_(tensors[name])
+        self.optimiser.refresh()
         # through load_state_dict, so that modules notice what has been initialised
         self.model.link.load_state_dict(self._link_buffers(), strict=False)
         for run, generator in enumerate(self.batches.generators):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from legendretron.links.base import NLLStep
 from legendretron.training.adam import Adam
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.model import LinearModel
@@ -20,19 +21,20 @@ def objective_gradient(
     labels: Tensor,
     weight: Tensor,
     gradient: Tensor,
-    nll_step: object = None,
-) -> Tensor:
-    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``; return log-probabilities."""
+    nll_step: NLLStep,
+) -> tuple[Tensor, Tensor]:
+    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``.
+
+    Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
+    """
     z, batch = features.product(rows, model.weight, model.bias.unsqueeze(1))
-    if nll_step is None:
-        nll_step = model.link._nll_step(z)
-    log_p, dz, of_link = nll_step(z, labels, weight)  # type: ignore[operator]
+    nll, hit, dz, of_link = nll_step(z, labels, weight)
     runs = model.n_runs
     n_weights = model.n_weights
     batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs))
     rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
     gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
-    return log_p
+    return nll, hit
 
 
 class Step:
@@ -45,7 +47,7 @@ class Step:
     rate : Tensor of shape (R, 1)
         Learning rates, read at each step.
     totals : Tensor of shape (2, R)
-        Sums of weighted losses and of weighted hits, added to at each step.
+        Weighted sums of losses and of hits, added to at each step.
     n_rows : int
         Rows a batch.
     """
@@ -69,15 +71,12 @@ class Step:
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
-        """Train on rows of shape (R, n_rows) with their labels and weights."""
-        log_p = objective_gradient(
-            self.model, self.features, rows, labels, weight / self.n_rows, self.gradient, self.nll_step
-        )
+        """Train on rows of shape (R, n_rows) with their labels and weights, which are shares of the batch."""
+        nll, hit = objective_gradient(self.model, self.features, rows, labels, weight, self.gradient, self.nll_step)
         self.penalty.add_gradient(self.gradient)
         self.optimiser.step(self.gradient, self.rate)
-        picked = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-        hit = (picked == log_p.amax(-1)).to(weight.dtype)
-        self.totals += (torch.stack([-picked, hit]) * weight).sum(-1)
+        self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
+        self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
 
 
 class CapturedStep:
