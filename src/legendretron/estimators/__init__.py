@@ -2,5 +2,6 @@
 
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.splits import fit_splits
 
-__all__ = ["LegendreTronClassifier", "MultinomialLogisticClassifier"]
+__all__ = ["LegendreTronClassifier", "MultinomialLogisticClassifier", "fit_splits"]

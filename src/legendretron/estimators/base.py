@@ -114,8 +114,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
                     "set warm_start=False to start anew."
                 )
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._train(X, y, weight, classes, seed, resume, int(self.max_epochs))
+            self._train(X, y, weight, classes, self._seed(), resume, int(self.max_epochs))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -153,6 +152,9 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             self._train(X, y, weight, known, seed, not first, 1, online=True)
             self.n_iter_ = calls + 1
         return self
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:

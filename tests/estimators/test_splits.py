@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.model_selection import train_test_split
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators import fit_splits
+
+ESTIMATORS = [
+    LegendreTronClassifier.from_paper("libsvm", max_epochs=6),
+    MultinomialLogisticClassifier.from_paper("libsvm", max_epochs=6),
+    LegendreTronClassifier(link="canonical", standardize=False, max_epochs=6),
+    MultinomialLogisticClassifier(alpha=0.1, standardize=False),
+]
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{type(e).__name__}-{e.solver}")
+def test_each_split_comes_out_as_a_fit_of_its_own(estimator, load):
+    X, y = load(return_X_y=True)
+    X = (X - X.mean(0)) / X.std(0)
+    train, test = zip(*(train_test_split(np.arange(len(y)), random_state=s) for s in range(3)), strict=True)
+    results = fit_splits(estimator, X, y, np.stack(train), [0, 1, 2])
+    loss, accuracy = results.evaluate(np.stack(test))
+    for r in range(3):
+        alone = clone(estimator).set_params(random_state=r).fit(X[train[r]], y[train[r]])
+        p = alone.predict_log_proba(X[test[r]])
+        assert loss[r] == pytest.approx(-p[np.arange(len(p)), y[test[r]]].mean(), rel=1e-6)
+        assert accuracy[r] == pytest.approx(alone.score(X[test[r]], y[test[r]]))
+
+
+def test_labels_with_noise():
+    X, y = load_iris(return_X_y=True)
+    rows = np.arange(150)[None]
+    noisy = fit_splits(ESTIMATORS[1], X, y, rows, [0], train_labels=(y[rows] + 1) % 3)
+    clean = fit_splits(ESTIMATORS[1], X, y, rows, [0])
+    assert clean.evaluate(rows)[1] > 0.5 > noisy.evaluate(rows)[1]
+
+
+def test_refusals():
+    X, y = load_iris(return_X_y=True)
+    rows = np.arange(150)[None]
+    with pytest.raises(ValueError, match="estimator must have standardize=False"):
+        fit_splits(LegendreTronClassifier(), X, y, rows, [0])
+    with pytest.raises(ValueError, match="random_states must hold one seed a split, 1, got 2"):
+        fit_splits(ESTIMATORS[0], X, y, rows, [0, 1])

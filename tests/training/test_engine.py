@@ -1,0 +1,284 @@
+"""The engine: what it minimises, that runs do not see each other, and that it can be stopped and resumed."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.training import DivergedError, History, train
+from legendretron.training.penalty import Penalty
+from tests.training.conftest import LINKS, Problem
+
+every_link = pytest.mark.parametrize("link", LINKS)
+
+
+@every_link
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link, solver):
+    together = problem.model(link, [5, 6, 7])
+    result = train(together, problem.sample([5, 6, 7]), problem.settings([5, 6, 7], solver=solver))
+    for r, seed in enumerate([5, 6, 7]):
+        alone = problem.model(link, [seed])
+        single = train(alone, problem.sample([seed]), problem.settings([seed], solver=solver))
+        assert torch.allclose(together.flat[r], alone.flat[0], rtol=1e-9, atol=1e-11)
+        of_run = result.history.of_run(r)
+        assert np.allclose(of_run["train_loss"], single.history["train_loss"], rtol=1e-10)
+
+
+@every_link
+def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
+    seeds = [1, 1, 1, 1]
+    model = problem.model(link, seeds)
+    sample = problem.sample(seeds)
+    sample.labels[2] = (sample.labels[2] + 1) % problem.c
+    sample.weights[3, :50] = 3.0
+    settings = problem.settings(
+        seeds,
+        alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]),
+        learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05]),
+    )
+    train(model, sample, settings)
+    for r in range(4):
+        alone = problem.model(link, [1])
+        one = slice(r, r + 1)
+        single = problem.settings(
+            [1],
+            alpha=settings.alpha[one],
+            link_alpha=settings.link_alpha[one],
+            learning_rate=settings.learning_rate[one],
+        )
+        train(alone, sample.of_run(r), single)
+        assert torch.allclose(model.flat[r], alone.flat[0], rtol=1e-8, atol=1e-10)
+    assert not torch.allclose(model.flat[0], model.flat[1])
+
+
+@every_link
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_gradient_of_the_objective_against_finite_differences(problem, link, symmetric):
+    from legendretron.training.step import objective_gradient
+
+    model = problem.model(link, [0])
+    sample = problem.sample([0])
+    if model.link.needs_batch:
+        model.link.initialize(problem.model("softmax", [0]).log_proba(sample.features, sample.rows)[..., :-1])
+    penalty = Penalty(
+        model, torch.tensor([0.3]).double(), torch.tensor([0.2]).double(), intercept=True, symmetric=symmetric
+    )
+    weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
+    gradient = torch.empty_like(model.flat)
+    like = model.flat.new_empty(1, 100, problem.c - 1)
+
+    def value():
+        nll, _ = objective_gradient(
+            model,
+            sample.features,
+            sample.rows,
+            sample.labels,
+            weight,
+            torch.empty_like(gradient),
+            model.link._nll_step(like),
+        )
+        return float((nll * weight).sum() + penalty.value())
+
+    objective_gradient(model, sample.features, sample.rows, sample.labels, weight, gradient, model.link._nll_step(like))
+    penalty.add_gradient(gradient)
+    start = model.flat.clone()
+    for i in range(model.flat.shape[1]):
+        values = []
+        for sign in (1, -1):
+            model.flat.copy_(start)
+            model.flat[0, i] += sign * 1e-5
+            values.append(value())
+        assert gradient[0, i].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+def test_symmetric_penalty_does_not_depend_on_the_reference_class(problem):
+    """The least penalty over all ways to write the same softmax."""
+    model = problem.model("softmax", [0])
+    one = torch.ones(1, dtype=torch.float64)
+    symmetric = Penalty(model, one, one, intercept=False, symmetric=True).value().item()
+    full = torch.cat([model.weight[0], torch.zeros(problem.d, 1, dtype=torch.float64)], 1)
+    centred = full - full.mean(1, keepdim=True)
+    assert symmetric == pytest.approx(0.5 * centred.square().sum().item(), rel=1e-12)
+
+
+def test_adam_is_torch_adam(problem):
+    from legendretron.training.adam import Adam
+
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(1, 7, generator=generator, dtype=torch.float64)
+    ours, theirs = start.clone(), torch.nn.Parameter(start.clone())
+    adam, reference = Adam(ours), torch.optim.Adam([theirs], lr=0.03)
+    pair = torch.cat([start, start])
+    pair_adam = Adam(pair)
+    for _ in range(20):
+        gradient = torch.randn(1, 7, generator=generator, dtype=torch.float64)
+        adam.step(gradient, torch.full((1, 1), 0.03, dtype=torch.float64))
+        pair_adam.step(gradient.expand(2, -1), torch.tensor([[0.03], [0.0]], dtype=torch.float64))
+        theirs.grad = gradient.clone()
+        reference.step()
+    assert torch.allclose(ours, theirs.detach(), rtol=1e-12)
+    assert torch.allclose(pair[0], ours[0], rtol=1e-12)
+    assert torch.equal(pair[1], start[0])  # a rate of zero leaves a run as it is
+
+
+@every_link
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_sparse_equals_dense(sparse_problem, link, solver):
+    dense = Problem(sparse=True, d=40)
+    dense.x = dense.x.toarray()
+    models = []
+    for problem in (sparse_problem, dense):
+        model = problem.model(link, [3, 4])
+        train(model, problem.sample([3, 4]), problem.settings([3, 4], solver=solver))
+        models.append(model.flat)
+    assert torch.allclose(models[0], models[1], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_early_stopping_keeps_the_best_weights(problem, solver):
+    model = problem.model("composite", [1, 2])
+    held_out = problem.sample([1, 2], held_out=True)
+    settings = problem.settings(
+        [1, 2], solver=solver, max_epochs=300, n_iter_no_change=5, alpha=torch.zeros(2), link_alpha=torch.zeros(2)
+    )
+    result = train(model, problem.sample([1, 2]), settings, held_out)
+    loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+    for run in range(2):
+        of_run = result.history.of_run(run)["validation_loss"][: int(result.n_iter[run])]
+        assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)
+        assert int(result.n_iter[run]) < 300
+        best = int(of_run.argmin())
+        assert len(of_run) - 1 - best >= 5 or solver == "lbfgs"
+
+
+@every_link
+def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, tmp_path):
+    path = tmp_path / "training.safetensors"
+    held_out = problem.sample([1, 2], held_out=True)
+    whole = problem.model(link, [1, 2])
+    whole_result = train(whole, problem.sample([1, 2]), problem.settings([1, 2], max_epochs=12), held_out)
+
+    class Stop(Exception):
+        pass
+
+    stopped = problem.model(link, [1, 2])
+    settings = problem.settings([1, 2], max_epochs=12, checkpoint=path, checkpoint_every=4, fingerprint="same")
+    original = History.append
+
+    def fail_in_epoch_seven(self, epoch, *rest):
+        if epoch == 7:
+            raise Stop
+        original(self, epoch, *rest)
+
+    History.append = fail_in_epoch_seven
+    try:
+        with pytest.raises(Stop):
+            train(stopped, problem.sample([1, 2]), settings, held_out)
+    finally:
+        History.append = original
+    assert path.exists()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    resumed = problem.model(link, [1, 2])
+    result = train(resumed, problem.sample([1, 2]), settings, held_out)
+    assert torch.equal(resumed.flat, whole.flat)
+    assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
+    assert not path.exists()  # removed when all is done
+
+
+def test_a_checkpoint_of_something_else_is_refused(problem, tmp_path):
+    path = tmp_path / "training.safetensors"
+    settings = problem.settings([1], max_epochs=3, checkpoint=path, checkpoint_every=1, fingerprint="mine")
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="cannot be read"):
+        train(problem.model("softmax", [1]), problem.sample([1]), settings)
+    from legendretron.training.checkpoint import save_checkpoint
+
+    save_checkpoint(path, {"a": torch.zeros(1)}, {"fingerprint": "other"})
+    with pytest.raises(ValueError, match="belongs to other data or settings"):
+        train(problem.model("softmax", [1]), problem.sample([1]), settings)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_ctrl_c_stops_between_steps_and_keeps_what_is_there(problem, solver):
+    model = problem.model("composite", [1])
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
+    settings = problem.settings([1], max_epochs=10**6, solver=solver, tol=0.0, alpha=torch.zeros(1))
+    result = train(model, problem.sample([1]), settings)
+    assert time.monotonic() - began < 20
+    assert result.interrupted or solver == "lbfgs"  # L-BFGS may reach the minimum before
+    assert torch.isfinite(model.flat).all()
+    timer.cancel()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_training_works_outside_the_main_thread(problem):
+    model = problem.model("softmax", [1])
+    thread = threading.Thread(target=train, args=(model, problem.sample([1]), problem.settings([1])))
+    thread.start()
+    thread.join()
+    assert not torch.equal(model.flat, problem.model("softmax", [1]).flat)
+
+
+def test_threads_are_given_back(problem):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(problem.model("softmax", [1]), problem.sample([1]), problem.settings([1]))
+        assert torch.get_num_threads() == 2
+        with pytest.raises(DivergedError):
+            _diverge(problem)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def _diverge(problem):
+    problem.x = problem.x * 1e200
+    train(
+        problem.model("composite", [1]), problem.sample([1]), problem.settings([1], learning_rate=torch.tensor([1e100]))
+    )
+
+
+def test_divergence_says_what_to_do(problem):
+    with pytest.raises(DivergedError, match=r"training diverged: the loss of run 0 is .* lower learning_rate"):
+        _diverge(problem)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_link
+def test_both_precisions_learn(problem, link, dtype):
+    model = problem.model(link, [1], dtype)
+    sample = problem.sample([1], dtype)
+    before, _ = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    train(model, sample, problem.settings([1], max_epochs=80))
+    after, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    assert model.flat.dtype == dtype
+    assert after < 0.7 * before
+    assert accuracy > 0.8
+
+
+def test_history_tells_the_loss_of_the_epoch(problem):
+    """With one batch of everything, the loss of an epoch is the loss before its step."""
+    model = problem.model("composite", [1])
+    sample = problem.sample([1])
+    before, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    result = train(model, sample, problem.settings([1], batch_size=1000, max_epochs=2))
+    assert result.history["train_loss"][0] == pytest.approx(before.item(), rel=1e-10)
+    assert result.history["accuracy"][0] == pytest.approx(accuracy.item(), rel=1e-10)
+    assert result.history["epoch"].tolist() == [1, 2]
+
+
+def test_train_loss_of_uneven_batches_is_the_mean_over_rows(problem):
+    model = problem.model("softmax", [1])
+    sample = problem.sample([1])
+    before, _ = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    settings = problem.settings([1], batch_size=30, max_epochs=1, learning_rate=torch.tensor([1e-12]))
+    result = train(model, sample, settings)
+    assert result.history["train_loss"][0] == pytest.approx(before.item(), rel=1e-8)

@@ -1,0 +1,91 @@
+"""Schedules, history, progress, threads, files."""
+
+import io
+import itertools
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.files import write_atomically
+from legendretron.training import History
+from legendretron.training.progress import Progress
+from legendretron.training.schedules import rate_factor
+from legendretron.training.threads import thread_count, threads_for
+
+
+def test_schedules():
+    assert [rate_factor("constant", e, 10) for e in range(3)] == [1.0, 1.0, 1.0]
+    assert [rate_factor("step", e, 100, decay=0.5, decay_every=2) for e in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
+    cosine = [rate_factor("cosine", e, 10) for e in range(10)]
+    assert cosine[0] == 1.0
+    assert all(a > b for a, b in itertools.pairwise(cosine))
+    assert 0 < cosine[-1] < 0.05
+    with pytest.raises(ValueError, match="schedule must be one of"):
+        rate_factor("linear", 0, 10)
+
+
+def test_history_becomes_a_data_frame():
+    history = History()
+    history.append(1, [0.5, 0.6], [0.7, 0.8], [0.9, 0.8], [0.1, 0.1], 1.0)
+    history.append(2, [0.4, 0.5], [0.6, 0.7], [0.9, 0.9], [0.1, 0.1], 2.0)
+    frame = history.to_frame()
+    expected = ["epoch", "run", "train_loss", "validation_loss", "accuracy", "learning_rate", "seconds"]
+    assert list(frame.columns) == expected
+    assert len(frame) == len(history) == 4
+    assert history.of_run(1)["train_loss"].tolist() == [0.6, 0.5]
+    again = History.from_dict(history.to_dict())
+    assert np.array_equal(again["seconds"], history["seconds"])
+    assert "2 epochs, 2 runs" in repr(history)
+    assert repr(History()) == "History(empty)"
+    with pytest.raises(ValueError, match="columns must be"):
+        History.from_dict({"epoch": []})
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("verbose", "stream", "shown"), [
+    (0, Terminal(), False),
+    (1, Terminal(), True),
+    (1, io.StringIO(), False),
+    (2, io.StringIO(), True),
+])  # fmt: skip
+def test_progress_on_a_terminal_and_silence_in_a_log(verbose, stream, shown):
+    progress = Progress(3, verbose, stream)
+    for epoch in (1, 2, 3):
+        progress.update(epoch, 0.5, 0.4)
+    progress.close()
+    text = stream.getvalue()
+    assert bool(text) == shown
+    if shown:
+        assert "3/3" in text
+        assert "validation 0.4000" in text
+
+
+def test_thread_count_grows_with_the_work():
+    assert thread_count(1e5, 16) == 1
+    assert thread_count(1e12, 16) == 16
+    before = torch.get_num_threads()
+    with threads_for(1.0) as inside:
+        assert inside == torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_files_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "file"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"never")
+    assert path.read_bytes() == b"new"
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
