@@ -1,6 +1,6 @@
 """The paper's recipe on its LIBSVM data sets, 20 seeds, beside the published numbers.
 
-    OMP_NUM_THREADS=1 python benchmarks/paper_libsvm.py --data DIR --paper table_libsvm.csv --out docs/results/paper_libsvm.json
+    OMP_NUM_THREADS=1 python benchmarks/paper_libsvm.py --data DIR --paper table_libsvm.csv --out FILE
 
 ``DIR`` holds LIBSVM files such as ``vehicle.scale``; the table has the paper's accuracies. Each data set is split 80/20 by
 ``train_test_split(test_size=0.2, random_state=seed)`` for seeds 0 to 19; all 20 models are trained side by side. Exits with

@@ -1,0 +1,70 @@
+"""The engine on a GPU: captured steps do what plain ones do, and what the CPU does."""
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.training import LinearModel, Sample, as_features, train
+from legendretron.training import minibatch as minibatch_module
+from tests.training.conftest import LINKS, Problem
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def trained(problem, link, device, seeds=(1, 2, 3), **settings):
+    on_cpu = problem.model(link, list(seeds))
+    weight, bias, links = (
+        on_cpu.weight.to(device),
+        on_cpu.bias.to(device),
+        [on_cpu.take(r)[2] for r in range(len(seeds))],
+    )
+    model = LinearModel(weight.contiguous(), bias.contiguous(), links)
+
+    def sample(held_out):
+        plain = problem.sample(list(seeds), held_out=held_out)
+        features = as_features(problem.x, torch.float64, torch.device(device))
+        return Sample(features, plain.rows.to(device), plain.labels.to(device), plain.weights.to(device))
+
+    result = train(model, sample(False), problem.settings(list(seeds), **settings), sample(True))
+    return model.flat.cpu(), result
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("link", LINKS)
+def test_equals_the_cpu(link, sparse):
+    problem = Problem(sparse=sparse, d=20 if sparse else 5)
+    on_cpu, cpu_result = trained(problem, link, "cpu")
+    on_gpu, gpu_result = trained(problem, link, "cuda")
+    assert torch.allclose(on_cpu, on_gpu, rtol=1e-6, atol=1e-8)
+    assert np.allclose(cpu_result.history["train_loss"], gpu_result.history["train_loss"], rtol=1e-8)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_captured_steps_equal_plain_ones(link, monkeypatch):
+    problem = Problem()
+    captured, _ = trained(problem, link, "cuda")
+    monkeypatch.setattr(minibatch_module, "make_step", lambda step, state: step)
+    plain, _ = trained(problem, link, "cuda")
+    assert torch.allclose(captured, plain, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_estimators(solver):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = (X @ rng.normal(size=(6, 4))).argmax(1)
+    for make in (LegendreTronClassifier, MultinomialLogisticClassifier):
+        settings = {"solver": solver, "max_epochs": 20, "alpha": 0.1, "random_state": 0}
+        cpu = make(**settings).fit(X, y).predict_proba(X)
+        gpu = make(device="cuda", **settings).fit(X, y).predict_proba(X)
+        assert np.allclose(cpu, gpu, atol=1e-4)
+
+
+def test_resume_on_cuda(tmp_path):
+    problem = Problem()
+    whole, _ = trained(problem, "cpflow", "cuda", max_epochs=8)
+    kept, _ = trained(
+        problem, "cpflow", "cuda", max_epochs=8, checkpoint=tmp_path / "c", checkpoint_every=3, fingerprint="f"
+    )
+    assert torch.equal(whole, kept)
