@@ -91,6 +91,7 @@ class CapturedStep:
     """
 
     def __init__(self, step: Step, state: list[Tensor]) -> None:
+        self.step = step  # its buffers are what the graph reads and writes
         device = step.model.flat.device
         shape = (step.model.n_runs, step.n_rows)
         self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
