@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python examples/theory.py
+	$(BIN)/python examples/demo.py
 
 test: lint types unit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -46,7 +47,12 @@ def provenance(device: str = "cpu") -> dict[str, object]:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout the package runs from, with a plus if files have changed; None outside of one."""
+    """Commit of the checkout the package runs from, with a plus if files have changed.
+
+    Where there is no checkout, the environment variable LEGENDRETRON_COMMIT can tell; else None.
+    """
+    if told := os.environ.get("LEGENDRETRON_COMMIT"):
+        return told
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:

@@ -1,6 +1,15 @@
-"""Measurements of links and losses: numbers only."""
+"""Measurements of links, losses and predictions: numbers only."""
 
+from legendretron.diagnostics.calibration import CalibrationCurve, calibration_curve, expected_calibration_error
 from legendretron.diagnostics.canonicality import CanonicalityReport, canonicality
 from legendretron.diagnostics.properness import PropernessReport, properness
 
-__all__ = ["CanonicalityReport", "PropernessReport", "canonicality", "properness"]
+__all__ = [
+    "CalibrationCurve",
+    "CanonicalityReport",
+    "PropernessReport",
+    "calibration_curve",
+    "canonicality",
+    "expected_calibration_error",
+    "properness",
+]

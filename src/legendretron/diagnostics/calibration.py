@@ -1,0 +1,92 @@
+r"""Calibration: whether of all cases given a probability of 70 %, seven in ten come true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from legendretron.validation import check_choice, check_integer
+
+__all__ = ["CalibrationCurve", "calibration_curve", "expected_calibration_error"]
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Predicted against observed frequencies, by bins of equal width; what :func:`calibration_curve` returns.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_bins + 1,)
+        Bounds of the bins.
+    count : ndarray of shape (n_bins,)
+        Predictions in each bin.
+    confidence, frequency, standard_error : ndarray of shape (n_bins,)
+        Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
+    """
+
+    edges: np.ndarray
+    count: np.ndarray
+    confidence: np.ndarray
+    frequency: np.ndarray
+    standard_error: np.ndarray
+
+    @property
+    def expected_calibration_error(self) -> float:
+        """Mean of ``|frequency - confidence|`` over all predictions."""
+        filled = self.count > 0
+        gaps = np.abs(self.frequency[filled] - self.confidence[filled])
+        return float((self.count[filled] * gaps).sum() / self.count.sum())
+
+
+def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top") -> CalibrationCurve:
+    r"""Compare predicted probabilities with how often they came true.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels as column numbers of ``p``, from 0.
+    p : array of shape (n, C)
+        Predicted probabilities.
+    n_bins : int
+        Bins of equal width between 0 and 1.
+    kind : {"top", "all"}
+        ``"top"``: the probability of the predicted class, against whether it was right. ``"all"``: the probability of every
+        class, against whether it was the one.
+
+    Examples
+    --------
+    >>> p = np.array([[0.8, 0.2], [0.8, 0.2], [0.8, 0.2], [0.8, 0.2], [0.8, 0.2]])
+    >>> calibration_curve([0, 0, 0, 0, 1], p).expected_calibration_error < 1e-12
+    True
+    """
+    check_integer("n_bins", n_bins, 1)
+    check_choice("kind", kind, ("top", "all"))
+    p, y = np.asarray(p, dtype=float), np.asarray(y)
+    if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
+        raise ValueError(f"p must have shape (n, C) with n >= 1 and C >= 2, got {p.shape}.")
+    if y.shape != (len(p),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
+        raise ValueError(
+            f"y must hold {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
+        )
+    if not (np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(1), 1, atol=1e-4)):
+        raise ValueError("p must hold probabilities that sum to 1 in every row.")
+    if kind == "top":
+        predicted = p.argmax(1)
+        confidence, right = p[np.arange(len(p)), predicted], predicted == y
+    else:
+        confidence, right = p.ravel(), (np.arange(p.shape[1]) == y[:, None]).ravel()
+    edges = np.linspace(0, 1, n_bins + 1)
+    place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
+    count = np.bincount(place, minlength=n_bins)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(place, confidence, n_bins) / count
+        share = np.bincount(place, right, n_bins) / count
+        error = np.sqrt(share * (1 - share) / count)
+    return CalibrationCurve(edges, count, mean, share, error)
+
+
+def expected_calibration_error(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top") -> float:
+    """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`."""
+    return calibration_curve(y, p, n_bins=n_bins, kind=kind).expected_calibration_error

@@ -1,0 +1,19 @@
+"""What all plots share: axes on demand, and colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["COLOURS", "axes_or_new"]
+
+#: Okabe and Ito's palette.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def axes_or_new(ax: Any, **size: Any) -> Any:
+    """Return the axes given, or those of a new figure; needs matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:  # pragma: no cover
+        raise ImportError("plots need matplotlib: pip install 'legendretron[plots]'.") from error
+    return ax if ax is not None else plt.subplots(layout="constrained", **size)[1]

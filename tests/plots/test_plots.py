@@ -1,0 +1,72 @@
+"""Plots show what was computed."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from legendretron import LegendreTronClassifier
+from legendretron.diagnostics import calibration_curve, expected_calibration_error
+from legendretron.plots import ReliabilityDisplay, TrainingDisplay
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = load_iris(return_X_y=True)
+    clf = LegendreTronClassifier(early_stopping=True, max_epochs=20, random_state=0).fit(X, y)
+    return clf, clf.predict_proba(X), y
+
+
+def test_reliability_diagram(fitted):
+    _, p, y = fitted
+    display = ReliabilityDisplay.from_predictions(y, {"a": p, "b": np.full_like(p, 1 / 3)})
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert any(label.startswith("a (error ") for label in labels)
+    assert len(display.figure_.axes) == 2
+    _, ax = plt.subplots()
+    assert ReliabilityDisplay.from_predictions(y, {"a": p}, kind="all", ax=ax).ax_ is ax
+    assert ax.get_xlabel() == "predicted probability"
+
+
+def test_training_picture(fitted):
+    clf, _, _ = fitted
+    display = TrainingDisplay.from_histories({"a": clf.history_})
+    lines = {line.get_label(): line for line in display.ax_.lines}
+    assert np.allclose(lines["a, training"].get_ydata(), clf.history_["train_loss"])
+    assert np.allclose(lines["a, validation"].get_ydata(), clf.history_["validation_loss"])
+
+
+def test_calibration_of_honest_and_of_boastful_predictions():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 50_000)
+    y = (p.cumsum(1) < rng.random((50_000, 1))).sum(1)
+    for kind in ("top", "all"):
+        assert expected_calibration_error(y, p, kind=kind) < 0.01
+        sharp = p**3 / (p**3).sum(1, keepdims=True)
+        assert expected_calibration_error(y, sharp, kind=kind) > 0.1
+    curve = calibration_curve(y, p, n_bins=7)
+    assert curve.count.sum() == 50_000
+    assert len(curve.edges) == 8
+
+
+def test_calibration_errors():
+    p = np.full((4, 2), 0.5)
+    with pytest.raises(ValueError, match=r"p must have shape \(n, C\)"):
+        calibration_curve([0], [0.5])
+    with pytest.raises(ValueError, match="y must hold 4 labels from 0 to 1"):
+        calibration_curve([0, 1, 2, 0], p)
+    with pytest.raises(ValueError, match="p must hold probabilities"):
+        calibration_curve([0, 1, 1, 0], 2 * p)
+    with pytest.raises(ValueError, match="n_bins must be an integer of at least 1, got 0"):
+        calibration_curve([0, 1, 1, 0], p, n_bins=0)
+    with pytest.raises(ValueError, match="kind must be one of 'top', 'all', got 'each'"):
+        calibration_curve([0, 1, 1, 0], p, kind="each")
