@@ -3,8 +3,8 @@
     python benchmarks/compare_logistic.py --data DIR --out docs/results/compare_logistic.json
 
 For each data set and seed: 64 % of the rows to train on, 16 % to choose the strength of the penalty on, 20 % to test on.
-Every contestant gets the same list of strengths and is chosen by log-loss; logistic regression is fitted to the minimum. Writes
-JSON, and a table in Markdown beside it.
+Every contestant gets the same list of strengths and is chosen by log-loss; logistic regression is fitted to the minimum.
+Writes JSON, and a table in Markdown beside it.
 """
 
 from __future__ import annotations
