@@ -37,8 +37,8 @@ FILES = {
     "usps": "usps.bz2",
     "Sensorless (500 rows a class)": "Sensorless.subset5500.scale.bz2",
 }
-STRENGTHS = [1e-5, 1e-4, 1e-3, 1e-2]
-SETTINGS = {"standardize": False, "dtype": "float32", "learning_rate": 0.02, "max_epochs": 150, "link_alpha": 1e-4}
+STRENGTHS = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
+SETTINGS = {"standardize": False, "dtype": "float32", "learning_rate": 0.02, "max_epochs": 150}
 CONTESTANTS = {
     "logistic regression": MultinomialLogisticClassifier(standardize=False, max_epochs=3000, tol=1e-6),
     "composite, H=2": LegendreTronClassifier("composite", hidden=2, **SETTINGS),

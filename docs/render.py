@@ -1,0 +1,116 @@
+"""Write the tables of README.md, docs/results.md and docs/theory.md from the records in docs/results.
+
+    python docs/render.py
+
+Tables stand between markers; a test checks that they are what this script writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+
+
+def record(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def compare() -> str:
+    text = (RESULTS / "compare_logistic.md").read_text()
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+def paper() -> str:
+    rows = [
+        [
+            row["dataset"],
+            row["model"],
+            f"{row['accuracy']:.2f} ± {row['standard_error']:.2f}",
+            f"{row['paper']:.2f} ± {row['paper_standard_error']:.2f}",
+            f"{row['gap_in_standard_errors']:+.2f}",
+            f"{row['seconds_for_20_models']:.1f} s",
+        ]
+        for row in record("paper_libsvm")["rows"]
+    ]
+    return table(["data set", "model", "ours", "paper", "gap in standard errors", "time of 20 models"], rows)
+
+
+def speed() -> str:
+    gpu = {(r["shape"], r["models"], r["dtype"], r["link"]): r["ms"] for r in record("training_speed_gpu")["rows"]}
+    rows = [
+        [
+            row["shape"],
+            str(row["models"]),
+            row["link"],
+            row["dtype"],
+            f"{row['ms']:.2f} ms",
+            f"{row['times_faster']:.1f}",
+            f"{row['of_logistic_regression']:.2f}",
+            f"{gpu[row['shape'], row['models'], row['dtype'], row['link']]:.2f} ms",
+        ]
+        for row in record("training_speed")["rows"]
+    ]
+    head = [
+        "shape",
+        "models",
+        "link",
+        "precision",
+        "a step",
+        "times faster than plain",
+        "of logistic regression",
+        "H200",
+    ]
+    return table(head, rows)
+
+
+def theory() -> str:
+    rows = [
+        [
+            row["data"],
+            row["link"],
+            str(row["n_points"]),
+            f"{row['median_asymmetry']:.1e}",
+            f"{row['indefinite_share']:.0%}",
+            f"{row['nonmonotone_share']:.2%}",
+        ]
+        for row in record("theory")["links"]
+    ]
+    head = ["data", "link", "points", "median asymmetry", "indefinite symmetric part", "pairs that move backwards"]
+    return table(head, rows)
+
+
+TABLES = {
+    "README.md": {"compare": compare},
+    "docs/results.md": {
+        "paper": paper,
+        "speed": speed,
+        "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
+    },
+    "docs/theory.md": {"theory": theory},
+}
+
+
+def rendered(document: str) -> str:
+    """The document with its tables made anew."""
+    text = (ROOT / document).read_text()
+    for name, make in TABLES[document].items():
+        pattern = re.compile(rf"(<!-- {name} -->)(\s*).*?(\s*)(<!-- /{name} -->)", re.DOTALL)
+        if not pattern.search(text):
+            raise ValueError(f"{document} has no markers for the table {name!r}.")
+        text = pattern.sub(lambda m, make=make: f"{m[1]}{m[2]}{make()}{m[3]}{m[4]}", text)
+    return text
+
+
+if __name__ == "__main__":
+    for document in TABLES:
+        (ROOT / document).write_text(rendered(document))
+        print(f"wrote {document}")
