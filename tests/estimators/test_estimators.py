@@ -25,6 +25,7 @@ from legendretron import (
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
 )
+from legendretron.training import History
 
 X, y = load_iris(return_X_y=True)
 X2, y2 = load_breast_cancer(return_X_y=True)
@@ -316,19 +317,174 @@ def test_cuda_where_there_is_none():
 
 
 def test_warnings():
-    with pytest.warns(ConvergenceWarning, match="has not converged in max_epochs=3"):
+    with pytest.warns(ConvergenceWarning, match=r"has not converged in 3 iterations \(max_epochs=3\)"):
         MultinomialLogisticClassifier(max_epochs=3).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MultinomialLogisticClassifier().fit(X, y)
 
 
-def test_checkpoint_of_a_fit(tmp_path):
+class _Died(Exception):
+    pass
+
+
+def _die_in_epoch(monkeypatch, number):
+    """Make training die at the end of an epoch, as a killed process would."""
+    original = History.append
+
+    def append(self, epoch, *rest):
+        if epoch == number:
+            raise _Died
+        original(self, epoch, *rest)
+
+    monkeypatch.setattr(History, "append", append)
+
+
+def test_a_fit_that_died_is_resumed(tmp_path, monkeypatch):
     path = tmp_path / "fit.safetensors"
-    plain = LegendreTronClassifier(max_epochs=12, random_state=0).fit(X, y)
-    kept = LegendreTronClassifier(max_epochs=12, random_state=0, checkpoint=path, checkpoint_every=5).fit(X, y)
-    assert np.array_equal(plain.predict_proba(X), kept.predict_proba(X))
+    settings = {"max_epochs": 12, "random_state": 0, "checkpoint_every": 5}
+    plain = LegendreTronClassifier(**settings).fit(X, y)
+    with monkeypatch.context() as patch:
+        _die_in_epoch(patch, 8)
+        with pytest.raises(_Died):
+            LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
+    # only this very fit may go on from there
+    for other in (
+        LegendreTronClassifier(checkpoint=path, alpha=0.5, **settings),
+        LegendreTronClassifier(checkpoint=path, **{**settings, "random_state": 1}),
+        LegendreTronClassifier(checkpoint=path, link=CompositeLink(3).double(), **settings),
+    ):
+        with pytest.raises(ValueError, match="belongs to other data, settings or random_state"):
+            other.fit(X, y)
+    with pytest.raises(ValueError, match="belongs to other data"):
+        LegendreTronClassifier(checkpoint=path, **settings).fit(X + 1e-9, y)
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(ValueError, match="checksum does not match"):
+        LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
+    path.write_bytes(content)
+    epochs = []
+    original = History.append
+    monkeypatch.setattr(
+        History, "append", lambda self, epoch, *rest: (epochs.append(epoch), original(self, epoch, *rest))
+    )
+    resumed = LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
+    assert epochs == list(range(6, 13))  # from the checkpoint on, and not from the start
+    assert np.array_equal(plain.predict_proba(X), resumed.predict_proba(X))
     assert not path.exists()
+
+
+def test_checkpoints_that_could_not_be_resumed_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint needs a random_state"):
+        LegendreTronClassifier(checkpoint=tmp_path / "c").fit(X, y)
+    with pytest.raises(ValueError, match=r"checkpoint must be the path of a file, but .* is a folder"):
+        LegendreTronClassifier(checkpoint=tmp_path, random_state=0).fit(X, y)
+
+
+@every
+def test_sparse_data_after_dense_ones(estimator):
+    """Centring cannot be had on sparse data; it moves into the intercept instead."""
+    clf = clone(estimator).set_params(warm_start=True, max_epochs=300 if estimator.solver == "lbfgs" else 30)
+    before = clf.fit(X, y).predict_proba(X)
+    after = clf.fit(scipy.sparse.csr_matrix(X), y).predict_proba(X)
+    assert -np.log(after[np.arange(150), y]).mean() < -np.log(before[np.arange(150), y]).mean() + 0.02
+
+
+def test_a_failed_warm_start_in_another_precision_leaves_the_model_alone():
+    clf = LegendreTronClassifier(warm_start=True, **FAST).fit(X, y)
+    before = clf.predict_proba(X)
+    clf.set_params(early_stopping=True, validation_fraction=0.001)
+    with pytest.raises(ValueError, match=r"early_stopping cannot hold out validation_fraction=0.001 of 150 samples"):
+        clf.fit(X.astype(np.float32), y)
+    assert np.array_equal(clf.predict_proba(X), before)
+
+
+def test_early_stopping_looks_at_rows_it_does_not_train_on():
+    """Labels without a pattern can be learned by heart, but not foreseen."""
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(120, 60)), rng.integers(0, 2, 120)
+    clf = LegendreTronClassifier(early_stopping=True, validation_fraction=0.3, n_iter_no_change=50, max_epochs=200,
+                                 learning_rate=0.05, alpha=0.0, random_state=0).fit(features, labels)  # fmt: skip
+    assert clf.history_["train_loss"][-1] < 0.3
+    assert clf.history_["validation_loss"][-1] > 0.7
+
+
+def test_class_order_of_link_and_loss():
+    clf = LegendreTronClassifier(**FAST).fit(X2, y2)
+    assert list(clf.link_classes_) == [1, 0]
+    z = torch.as_tensor(clf.linear_predictor(X2))
+    columns = clf.link_.inverse(z).numpy()[:, np.argsort(clf.link_classes_)]
+    assert np.allclose(columns, clf.predict_proba(X2))
+    position = torch.as_tensor(np.argsort(clf.link_classes_)[y2])
+    assert clf.loss_(z, position) < 0.5 * clf.loss_(z, 1 - position)
+    three = LegendreTronClassifier(**FAST).fit(X, y)
+    assert list(three.link_classes_) == [0, 1, 2]
+
+
+def test_rows_that_count_nothing_are_not_there():
+    weight = np.ones(150)
+    weight[:40] = 0
+    for make in (
+        lambda: MultinomialLogisticClassifier(alpha=0.1, class_weight="balanced", tol=1e-10),
+        lambda: LegendreTronClassifier(batch_size=16, class_weight="balanced", **FAST),
+    ):
+        weighted, removed = make().fit(X, y, sample_weight=weight), make().fit(X[40:], y[40:])
+        assert np.allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-7)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_bad_class_weights(weight):
+    with pytest.raises(ValueError, match="class_weight must hold finite, non-negative weights"):
+        LegendreTronClassifier(class_weight={0: 1, 1: 1, 2: weight}).fit(X, y)
+
+
+def test_class_weights_that_leave_nothing():
+    with pytest.raises(ValueError, match="leaves no sample that counts"):
+        LegendreTronClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, y)
+
+
+def test_weights_of_partial_fit_count_across_calls():
+    def after(weight):
+        clf = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+        return clf.partial_fit(X[:10], y[:10], sample_weight=np.full(10, weight)).coef_
+
+    assert not np.allclose(after(1e3), after(1e-3))
+    with pytest.raises(ValueError, match="class_weight='balanced' needs all data at once"):
+        LegendreTronClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_partial_fit_keeps_the_moments_of_adam():
+    kept = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+    lost = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+    lost._standardized.moments = None
+    assert not np.allclose(kept.partial_fit(X, y).coef_, lost.partial_fit(X, y).coef_)
+
+
+def test_penalties_differ_for_three_classes_and_not_for_two():
+    for data, same in (((X, y), False), ((X2, y2), True)):
+        p = [
+            MultinomialLogisticClassifier(alpha=0.1, penalty=k).fit(*data).predict_proba(data[0])
+            for k in ("symmetric", "reference")
+        ]
+        assert np.allclose(*p, atol=1e-6) == same
+
+
+def test_lbfgs_says_when_it_gave_up():
+    with pytest.warns(ConvergenceWarning, match="scale the features"):
+        MultinomialLogisticClassifier(alpha=1e-4, standardize=False, max_epochs=200).fit(X * 1e9, y)
+
+
+def test_a_start_at_the_minimum_still_counts_as_an_iteration():
+    clf = MultinomialLogisticClassifier().fit(np.ones((10, 2)), [0, 1] * 5)
+    assert clf.n_iter_ == len(clf.history_) == 1
+    assert np.allclose(clf.predict_proba(np.ones((1, 2))), 0.5)
+
+
+def test_extreme_weights_and_features():
+    plain = MultinomialLogisticClassifier(alpha=0.1).fit(X, y).predict_proba(X)
+    for size in (1e307, 1e-300):
+        weighted = MultinomialLogisticClassifier(alpha=0.1).fit(X, y, sample_weight=np.full(150, size))
+        assert np.allclose(weighted.predict_proba(X), plain, atol=1e-6)
 
 
 @pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
@@ -336,7 +492,7 @@ def test_presets(group):
     clf = LegendreTronClassifier.from_paper(group, random_state=1)
     assert clf.network == "cpflow"
     assert clf.init == "paper"
-    assert clf.link_alpha == clf.alpha
+    assert clf.link_alpha is None  # the same as alpha
     assert clf.penalize_intercept
     assert clf.random_state == 1
     baseline = MultinomialLogisticClassifier.from_paper(group)

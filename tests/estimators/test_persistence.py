@@ -5,6 +5,8 @@ import struct
 
 import numpy as np
 import pytest
+import torch
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
@@ -36,8 +38,14 @@ def test_round_trip(name, tmp_path):
     assert again.classes_.dtype.kind == clf.classes_.dtype.kind
     assert again.history_.to_dict().keys() == clf.history_.to_dict().keys()
     assert again.n_iter_ == clf.n_iter_
-    if name != "object":
+    if name == "object":
+        given, restored = clf.link.state_dict(), again.link.state_dict()
+        assert all(torch.equal(given[key], restored[key]) for key in given)
+    else:
         assert again.get_params() == clf.get_params()
+    labels = clf.classes_[np.arange(len(features)) % len(clf.classes_)]
+    refitted = [clone(c).fit(features, labels).predict_proba(features) for c in (clf, again)]
+    assert np.array_equal(*refitted)
     again.set_params(warm_start=True).fit(features, clf.classes_[np.arange(len(features)) % len(clf.classes_)])
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
@@ -56,7 +64,7 @@ def test_every_flipped_byte_is_noticed(tmp_path):
         damaged = bytearray(content)
         damaged[position] ^= 0x01
         path.write_bytes(bytes(damaged))
-        with pytest.raises(ValueError, match=r"damaged|not a saved estimator|version|checksum"):
+        with pytest.raises(ValueError, match=r"damaged|is needed|checksum"):
             LegendreTronClassifier.load(path)
 
 
@@ -64,7 +72,7 @@ def test_every_flipped_byte_is_noticed(tmp_path):
 def test_truncated(tmp_path, keep):
     path = saved(tmp_path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="damaged or not a saved estimator"):
+    with pytest.raises(ValueError, match="damaged or not a file of legendretron"):
         LegendreTronClassifier.load(path)
 
 
@@ -73,7 +81,7 @@ def test_tampered_settings_are_noticed(tmp_path):
     content = path.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
-    header["__metadata__"]["settings"] = header["__metadata__"]["settings"].replace('"n_iter": 10', '"n_iter": 99')
+    header["__metadata__"]["notes"] = header["__metadata__"]["notes"].replace('"n_iter": 10', '"n_iter": 99')
     new = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + size :])
     with pytest.raises(ValueError, match="checksum does not match"):
@@ -91,10 +99,31 @@ def test_other_files_are_refused(tmp_path):
     import pickle
 
     path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(ValueError, match="damaged or not a saved estimator"):
+    with pytest.raises(ValueError, match="damaged or not a file of legendretron"):
         LegendreTronClassifier.load(path)
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="is not a saved estimator of legendretron"):
+    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-1' is needed"):
         LegendreTronClassifier.load(path)
+
+
+def test_training_goes_on_after_loading_as_if_it_had_not_been_saved(tmp_path):
+    clf = LegendreTronClassifier(random_state=0)
+    for _ in range(3):
+        clf.partial_fit(X, y, classes=[0, 1, 2])
+    clf.save(tmp_path / "model.safetensors")
+    again = LegendreTronClassifier.load(tmp_path / "model.safetensors")
+    assert np.array_equal(clf.partial_fit(X, y).coef_, again.partial_fit(X, y).coef_)
+
+
+def test_files_are_as_readable_as_any_other_and_links_are_followed(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"")
+    link.symlink_to(target)
+    FITTED["logistic"]().save(link)
+    assert link.is_symlink()
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert target.stat().st_mode == plain.stat().st_mode
+    MultinomialLogisticClassifier.load(link)

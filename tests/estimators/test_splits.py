@@ -39,10 +39,27 @@ def test_labels_with_noise():
     assert clean.evaluate(rows)[1] > 0.5 > noisy.evaluate(rows)[1]
 
 
+def test_class_weights_and_precision_are_those_of_a_fit():
+    X, y = load_iris(return_X_y=True)
+    rows = np.arange(150)[None]
+    estimator = MultinomialLogisticClassifier(alpha=0.1, standardize=False, class_weight={0: 1, 1: 1, 2: 50})
+    loss = fit_splits(estimator, X, y, rows, [0]).evaluate(rows)[0][0]
+    p = clone(estimator).fit(X, y).predict_log_proba(X)
+    assert loss == pytest.approx(-p[np.arange(150), y].mean(), rel=1e-5)
+    single = LegendreTronClassifier(standardize=False, max_epochs=2)
+    assert str(fit_splits(single, X.astype(np.float32), y, rows, [0]).model.flat.dtype) == "torch.float32"
+
+
 def test_refusals():
     X, y = load_iris(return_X_y=True)
     rows = np.arange(150)[None]
     with pytest.raises(ValueError, match="estimator must have standardize=False"):
         fit_splits(LegendreTronClassifier(), X, y, rows, [0])
+    with pytest.raises(ValueError, match="'alpha' parameter"):
+        fit_splits(MultinomialLogisticClassifier(alpha=-1, standardize=False), X, y, rows, [0])
+    with pytest.raises(ValueError, match="y must hold 150 classes numbered from 0 without gaps"):
+        fit_splits(ESTIMATORS[0], X, y + 1, rows, [0])
+    with pytest.raises(ValueError, match="NaN"):
+        fit_splits(ESTIMATORS[0], X * np.nan, y, rows, [0])
     with pytest.raises(ValueError, match="random_states must hold one seed a split, 1, got 2"):
         fit_splits(ESTIMATORS[0], X, y, rows, [0, 1])

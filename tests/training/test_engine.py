@@ -199,7 +199,7 @@ def test_a_checkpoint_of_something_else_is_refused(problem, tmp_path):
     from legendretron.training.checkpoint import save_checkpoint
 
     save_checkpoint(path, {"a": torch.zeros(1)}, {"fingerprint": "other"})
-    with pytest.raises(ValueError, match="belongs to other data or settings"):
+    with pytest.raises(ValueError, match="belongs to other data, settings or random_state"):
         train(problem.model("softmax", [1]), problem.sample([1]), settings)
 
 
@@ -244,6 +244,17 @@ def _diverge(problem):
     train(
         problem.model("composite", [1]), problem.sample([1]), problem.settings([1], learning_rate=torch.tensor([1e100]))
     )
+
+
+def test_a_run_that_diverges_does_not_take_the_others_with_it(problem):
+    model = problem.model("composite", [1, 2])
+    settings = problem.settings([1, 2], learning_rate=torch.tensor([0.02, 1e200], dtype=torch.float64))
+    with pytest.warns(RuntimeWarning, match="training diverged: the loss of run 1"):
+        train(model, problem.sample([1, 2]), settings)
+    alone = problem.model("composite", [1])
+    train(alone, problem.sample([1]), problem.settings([1]))
+    assert torch.allclose(model.flat[0], alone.flat[0], rtol=1e-8, atol=1e-10)
+    assert model.flat[1].isnan().all()
 
 
 def test_divergence_says_what_to_do(problem):

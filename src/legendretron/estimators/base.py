@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,6 +50,11 @@ class _Standardized:
         if scipy.sparse.issparse(X):
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
         return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+
+    def uncentred(self) -> _Standardized:
+        """The same model with the means moved into the bias, so that sparse features can stay sparse."""
+        shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
+        return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
 
     def folded(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients ``(K, d)`` and intercepts ``(K,)`` for the features as they come."""
@@ -125,8 +131,10 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y
             As in :meth:`fit`; not all classes need be there.
+        sample_weight : array of shape (n_samples,), optional
+            What each row counts beside one of weight 1 in this or any other call.
         classes : array, optional
             All classes; needed in the first call.
 
@@ -138,6 +146,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             first = not hasattr(self, "_standardized")
             if first and classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit.")
+            if self.class_weight == "balanced":
+                raise ValueError("class_weight='balanced' needs all data at once; give partial_fit a dict of weights.")
             X, y, weight = self._check_data(X, y, sample_weight, reset=first)
             known = np.unique(classes) if first else self.classes_
             if not first and classes is not None and not np.array_equal(np.unique(classes), known):
@@ -174,11 +184,24 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), reset=reset)
         check_classification_targets(y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, y)
-        if not weight.sum() > 0:
+        if not weight.any():
             raise ValueError("sample_weight must not be zero for all samples.")
+        weight = weight * self._class_weights(y, weight)
+        if not weight.any():
+            raise ValueError(f"class_weight={self.class_weight!r} leaves no sample that counts.")
         return X, y, weight
+
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """What each row counts for the sake of its class; rows of weight zero are not there."""
+        factors = np.ones(len(y))
+        if isinstance(self.class_weight, dict):
+            values = np.asarray(list(self.class_weight.values()), dtype=float)
+            if not (np.isfinite(values).all() and (values >= 0).all()):
+                raise ValueError(f"class_weight must hold finite, non-negative weights, got {self.class_weight!r}.")
+        if self.class_weight is not None:
+            present = weight > 0
+            factors[present] = compute_sample_weight(self.class_weight, y[present])
+        return factors
 
     def _device(self) -> torch.device:
         name = self.device
@@ -188,6 +211,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             device = torch.device(name)
         except RuntimeError as error:
             raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {self.device!r}.") from error
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {self.device!r}.")
         if device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(
                 f"device={self.device!r} was asked for, but torch sees no CUDA device here; use device='cpu' or 'auto'."
@@ -208,10 +233,15 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         device = self._device()
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
+        if not online:
+            weight = weight / weight.max()  # only ratios matter, and nothing should overflow
         labels = _to_internal(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
-        link = self.link_ if resume else self._make_link(n_classes, generator, dtype)
+        if scipy.sparse.issparse(X) and start.mean.any():
+            start = start.uncentred()
+        # a copy: should training fail, the fitted link must be as it was
+        link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype)
         model = LinearModel(
             start.weight.to(device, dtype).unsqueeze(0), start.bias.to(device, dtype).unsqueeze(0), [link.to(dtype)]
         )
@@ -226,29 +256,38 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 torch.as_tensor(rows, device=device).unsqueeze(0),
                 on_device(labels, torch.int64),
                 on_device(weight, dtype),
+                normalise=not online,
             )
 
         rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
         validation = None
         if self.early_stopping and not online:
-            rows, held_out = train_test_split(
-                rows, test_size=self.validation_fraction, stratify=labels[rows], random_state=seed
-            )
+            try:
+                rows, held_out = train_test_split(
+                    rows, test_size=self.validation_fraction, stratify=labels[rows], random_state=seed
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"early_stopping cannot hold out validation_fraction={self.validation_fraction} of {len(rows)} "
+                    f"samples: {error} Raise validation_fraction, or set early_stopping=False."
+                ) from error
             validation = sample(held_out)
-        settings = self._training_settings(X, y, weight, seed, len(rows), max_epochs, online)
+        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
+        settings = self._training_settings(identity, seed, len(rows), max_epochs, online)
         moments = start.moments if online else None
         result = train(model, sample(rows), settings, validation, moments)
-        self._report(result)
         w, b, trained = model.take(0)
         self.classes_ = classes
         self.link_ = trained.cpu().eval().requires_grad_(False)
-        self._standardized = _Standardized(
-            start.mean, start.scale, w.cpu(), b.cpu(), result.moments if online else None
-        )
+        kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
+        self._standardized = _Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
         coef, intercept = self._standardized.folded()
         self.coef_, self.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
+        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
+            raise ValueError(f"X has features of a size that {X.dtype} cannot hold the coefficients of; scale X first.")
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
+        self._report(result)
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
@@ -259,6 +298,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             scaler = StandardScaler(with_mean=not scipy.sparse.issparse(X)).fit(X, sample_weight=weight)
             mean = mean if scaler.mean_ is None or scipy.sparse.issparse(X) else scaler.mean_
             scale = scaler.scale_
+            if not np.isfinite(scale).all():
+                raise ValueError("X has features too large to take a variance of; scale X first.")
         w = torch.zeros(d, n_classes - 1, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
         if self.init == "paper":  # as torch.nn.Linear
@@ -268,12 +309,16 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return _Standardized(mean.astype(np.float64), scale.astype(np.float64), w, b)
 
     def _training_settings(
-        self, X: Any, y: np.ndarray, weight: np.ndarray, seed: int, n_rows: int, max_epochs: int, online: bool
+        self, identity: tuple[Any, ...], seed: int, n_rows: int, max_epochs: int, online: bool
     ) -> TrainingSettings:
         batch = _auto_batch(n_rows) if self.batch_size == "auto" else int(self.batch_size)
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
         if path is not None and self.solver != "adam":
             raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
+        if path is not None and self.random_state is None:
+            raise ValueError("checkpoint needs a random_state, without which a fit cannot be resumed; got None.")
+        if path is not None and path.is_dir():
+            raise ValueError(f"checkpoint must be the path of a file, but {str(path)!r} is a folder.")
         return TrainingSettings(
             alpha=torch.tensor([float(self.alpha)], dtype=torch.float64),
             learning_rate=torch.tensor([float(self.learning_rate)], dtype=torch.float64),
@@ -289,18 +334,22 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             verbose=int(self.verbose),
             checkpoint=path,
             checkpoint_every=int(self.checkpoint_every),
-            fingerprint="" if path is None else self._fingerprint(X, y, weight, seed),
+            fingerprint="" if path is None else self._fingerprint(identity),
             **self._settings(),
         )
 
-    def _fingerprint(self, X: Any, y: np.ndarray, weight: np.ndarray, seed: int) -> str:
-        """What a checkpoint must share with this fit to be resumed."""
-        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in ("verbose", "checkpoint")}
-        digest = hashlib.sha256(json.dumps([parameters, seed, X.shape], sort_keys=True).encode())
-        parts = (X.data, X.indices, X.indptr) if scipy.sparse.issparse(X) else (X,)
-        for part in (*parts, weight):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(np.asarray(y).astype(str).tobytes())
+    def _fingerprint(self, identity: tuple[Any, ...]) -> str:
+        """What a checkpoint must share with this fit to be resumed: parameters, data, start and seeds."""
+        ignored = ("verbose", "checkpoint", "random_state")  # of the last, the seeds drawn from it count
+        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in ignored}
+        digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+        for part in identity:
+            arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
+            for array in arrays:
+                plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+                plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
+                digest.update(f"{plain.dtype}{plain.shape}".encode())
+                digest.update(np.ascontiguousarray(plain).tobytes())
         return digest.hexdigest()
 
     def _report(self, result: TrainingResult) -> None:
@@ -308,7 +357,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
         elif not bool(result.converged.all()):
             warnings.warn(
-                f"L-BFGS has not converged in max_epochs={self.max_epochs} iterations; raise max_epochs, or alpha.",
+                f"L-BFGS has not converged in {int(result.n_iter.max())} iterations (max_epochs={self.max_epochs}); raise "
+                "max_epochs or alpha, or scale the features.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -347,6 +397,12 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
         log_p = self.predict_log_proba(X)
         return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+
+    @property
+    def link_classes_(self) -> np.ndarray:
+        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
+        check_is_fitted(self)
+        return self.classes_[::-1] if len(self.classes_) == 2 else self.classes_
 
     @property
     def loss_(self) -> CanonicalLoss:

@@ -39,7 +39,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     n_nests : int, default=4
         Softmaxes mixed by a canonical link.
     alpha : float, default=1e-4
-        Penalty on ``W``, beside a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+        Penalty on ``W``, beside a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
     link_alpha : float, default=None
         Penalty on the link's parameters; ``None`` for the same as ``alpha``.
     solver : {"adam", "lbfgs"}, default="adam"
@@ -81,8 +81,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line an epoch.
     checkpoint : path, default=None
-        With Adam, a file to keep the state of training in. A fit that was stopped resumes from it and ends as if it had
-        not been; the file is removed when the fit is done.
+        With Adam and a fixed ``random_state``, a file to keep the state of training in. A fit that was stopped resumes from
+        it and ends as if it had not been; the file is removed when the fit is done. One path serves one fit at a time.
     checkpoint_every : int, default=10
         Epochs between two checkpoints.
 
@@ -95,9 +95,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
     intercept_ : ndarray of shape (n_classes - 1,)
         ``b``.
     link_ : Link
-        The learned link, a torch module on the CPU.
+        The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``.
     loss_ : CanonicalLoss
-        The learned loss, where the link is canonical.
+        The learned loss, where the link is canonical; its classes are in the order of ``link_classes_``.
+    link_classes_ : ndarray of shape (n_classes,)
+        As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
     history_ : History
         Losses, accuracy, rate and time by epoch; ``history_.to_frame()`` is a data frame.
     n_iter_ : int

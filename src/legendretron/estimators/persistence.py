@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+from legendretron.artifacts import read_artifact, write_artifact
 from legendretron.estimators.base import LinearLinkClassifier, _Standardized
-from legendretron.files import write_atomically
-from legendretron.links import link_config, make_link
+from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
 __all__ = ["load_estimator", "save_estimator"]
 
-_FORMAT = "legendretron-estimator"
-_VERSION = 1
+_KIND = "legendretron-estimator-1"
 Estimator = TypeVar("Estimator", bound=LinearLinkClassifier)
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ImportError as error:  # pragma: no cover
-        raise ImportError("saving and loading need safetensors: pip install 'legendretron[save]'.") from error
-    return safetensors
-
-
-def _checksum(tensors: dict[str, torch.Tensor], settings: str) -> str:
-    digest = hashlib.sha256(settings.encode())
-    for name in sorted(tensors):
-        array = tensors[name].contiguous().numpy()
-        digest.update(f"{name}:{array.dtype}:{array.shape};".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]) -> None:
@@ -54,60 +34,42 @@ def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]
         "standardized.bias": state.bias,
         **{f"link.{name}": tensor for name, tensor in estimator.link_.state_dict().items()},
     }
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    settings = json.dumps(
-        {
-            "estimator": type(estimator).__name__,
-            "parameters": _encode_parameters(estimator),
-            "link": link_config(estimator.link_),
-            "classes": _encode_array(estimator.classes_),
-            "n_features_in": int(estimator.n_features_in_),
-            "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
-            "n_iter": estimator.n_iter_,
-            "history": estimator.history_.to_dict(),
-        }
-    )
-    header = {
-        "format": _FORMAT,
-        "version": str(_VERSION),
-        "settings": settings,
-        "sha256": _checksum(tensors, settings),
+    settings = {
+        "estimator": type(estimator).__name__,
+        "parameters": _encode_parameters(estimator),
+        "link": link_config(estimator.link_),
+        "classes": _encode_array(estimator.classes_),
+        "n_features_in": int(estimator.n_features_in_),
+        "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
+        "n_iter": estimator.n_iter_,
+        "history": estimator.history_.to_dict(),
     }
-    write_atomically(path, _safetensors().torch.save(tensors, header))
+    given = getattr(estimator, "link", None)
+    if isinstance(given, Link):  # the link that was handed over is a parameter, and not what it has become
+        settings["given_link"] = {**link_config(given), "dtype": _precision(given)}
+        tensors |= {f"given_link.{name}": tensor for name, tensor in given.state_dict().items()}
+    if state.moments is not None:
+        tensors |= {f"moments.{i}": moment for i, moment in enumerate(state.moments)}
+    write_artifact(path, _KIND, tensors, settings)
 
 
 def load_estimator(cls: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """See :meth:`LinearLinkClassifier.load`."""
-    library = _safetensors()
+    tensors, settings = read_artifact(path, _KIND)
     name = repr(os.fspath(path))
-    if not os.path.isfile(path):
-        raise ValueError(f"path must be a file written by save, but there is none at {name}.")
-    try:
-        with library.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-    except (library.SafetensorError, OSError) as error:
-        raise ValueError(f"{name} is damaged or not a saved estimator: {error}.") from error
-    if header.get("format") != _FORMAT:
-        raise ValueError(f"{name} is not a saved estimator of legendretron.")
-    if header.get("version") != str(_VERSION):
-        raise ValueError(f"{name} has format version {header.get('version')}, this release reads version {_VERSION}.")
-    if header.get("sha256") != _checksum(tensors, header.get("settings", "")):
-        raise ValueError(f"{name} has been changed or damaged since it was saved: its checksum does not match.")
-    settings = json.loads(header["settings"])
     if settings["estimator"] != cls.__name__:
         raise ValueError(f"{name} holds a {settings['estimator']}, not a {cls.__name__}; use its load.")
     return _rebuild(cls, settings, tensors)
 
 
 def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Estimator:
-    config = dict(settings["link"])
     weight = tensors["standardized.weight"]
-    link = make_link(config.pop("kind"), config.pop("n_classes"), dtype=weight.dtype, **config)
-    link.load_state_dict({k.removeprefix("link."): v for k, v in tensors.items() if k.startswith("link.")})
+    link = _rebuild_link(settings["link"], weight.dtype, tensors, "link.")
     parameters = _decode_parameters(settings["parameters"])
     if parameters.get("link") == "object":
-        parameters["link"] = link
+        given = dict(settings["given_link"])
+        parameters["link"] = _rebuild_link(given, getattr(torch, given.pop("dtype")), tensors, "given_link.")
+    moments = tuple(tensors[f"moments.{i}"] for i in range(3)) if "moments.0" in tensors else None
     estimator = cls(**parameters)
     estimator.classes_ = _decode_array(settings["classes"])
     estimator.coef_ = tensors["coef"].numpy()
@@ -118,6 +80,7 @@ def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, 
         tensors["standardized.scale"].numpy(),
         weight,
         tensors["standardized.bias"],
+        moments,
     )
     estimator.history_ = History.from_dict(settings["history"])
     estimator.n_iter_ = settings["n_iter"]
@@ -130,11 +93,23 @@ def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, 
     return estimator
 
 
+def _rebuild_link(config: dict[str, Any], dtype: torch.dtype, tensors: dict[str, torch.Tensor], prefix: str) -> Link:
+    config = dict(config)
+    link = make_link(config.pop("kind"), config.pop("n_classes"), dtype=dtype, **config)
+    link.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    return link
+
+
+def _precision(link: Link) -> str:
+    parameter = next(link.parameters(), None)
+    return "float32" if parameter is None else str(parameter.dtype).removeprefix("torch.")
+
+
 def _encode_parameters(estimator: LinearLinkClassifier) -> dict[str, Any]:
     encoded = {}
     for name, value in estimator.get_params(deep=False).items():
         if name == "link" and not isinstance(value, str):
-            value = "object"  # what it has become is saved as link_
+            value = "object"
         elif name == "class_weight" and isinstance(value, dict):
             value = [[_plain(label), float(weight)] for label, weight in value.items()]
         elif name == "checkpoint" and value is not None:

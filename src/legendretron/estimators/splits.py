@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import check_array
 
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
@@ -59,7 +60,7 @@ def fit_splits(
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
     y : ndarray of shape (N,)
-        Classes from 0 to C - 1.
+        Classes from 0 to C - 1, all of them there.
     train_rows : ndarray of shape (R, n)
         Rows to train on, of each split.
     random_states : sequence of int
@@ -67,12 +68,20 @@ def fit_splits(
     train_labels : ndarray of shape (R, n), optional
         Labels to train on, if not those of ``y``: for instance with noise.
     """
+    estimator = clone(estimator)
     for name in ("standardize", "early_stopping", "warm_start"):
         if getattr(estimator, name):
             raise ValueError(f"estimator must have {name}=False to be fitted on splits, got {name}=True.")
     if len(random_states) != len(train_rows):
         raise ValueError(f"random_states must hold one seed a split, {len(train_rows)}, got {len(random_states)}.")
-    dtype = torch.float32 if estimator.dtype == "float32" else torch.float64
+    estimator._validate_params()
+    X = check_array(X, accept_sparse="csr", dtype=estimator._numpy_dtype())
+    y = np.asarray(y)
+    if y.shape != (X.shape[0],) or y.dtype.kind not in "iu" or not np.array_equal(np.unique(y), np.arange(y.max() + 1)):
+        raise ValueError(
+            f"y must hold {X.shape[0]} classes numbered from 0 without gaps; see numpy.unique(return_inverse)."
+        )
+    dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     device = estimator._device()
     n_classes = int(y.max()) + 1
     # the estimators swap two classes, so that the predictor is that of the second
@@ -89,11 +98,14 @@ def fit_splits(
         links.append(single._make_link(n_classes, generator, dtype))
     model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
     rows = torch.as_tensor(train_rows, device=device)
-    used = labels[rows]
-    if train_labels is not None:
-        used = torch.as_tensor(1 - train_labels if n_classes == 2 else train_labels, device=device)
-    sample = Sample(features, rows, used, torch.ones(rows.shape, dtype=dtype, device=device))
-    one = estimator._training_settings(X, y, np.ones(len(y)), seeds[0], rows.shape[1], int(estimator.max_epochs), False)
+    own = y[train_rows] if train_labels is None else np.asarray(train_labels)
+    used = torch.as_tensor(1 - own if n_classes == 2 else own, dtype=torch.int64, device=device)
+    weight = np.stack([estimator._class_weights(of_split, np.ones(len(of_split))) for of_split in own])
+    sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
+    identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds)
+    one = estimator.set_params(random_state=0)._training_settings(
+        identity, seeds[0], rows.shape[1], int(estimator.max_epochs), False
+    )
     runs = len(seeds)
     settings = replace(
         one,
@@ -102,4 +114,6 @@ def fit_splits(
         link_alpha=one.link_alpha.expand(runs),
         learning_rate=one.learning_rate.expand(runs),
     )
-    return SplitResults(model, train(model, sample, settings), features, labels)
+    result = train(model, sample, settings)
+    estimator._report(result)
+    return SplitResults(model, result, features, labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import scipy.optimize
@@ -84,11 +85,18 @@ class _Run:
         return self.validation is not None and self.waited >= self.settings.n_iter_no_change
 
 
-def _polish(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray, tol: float) -> np.ndarray:
+def _without_stopping(callback: Callable[..., None], found: scipy.optimize.OptimizeResult) -> None:
+    with suppress(StopIteration):
+        callback(found)
+
+
+def _polish(
+    objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray, tol: float
+) -> tuple[np.ndarray, float]:
     """Bring the gradient down to ``tol`` where L-BFGS cannot: near a minimum its line search no longer sees the value fall.
 
     A few Newton steps by conjugate gradients, with products of the Hessian as differences of gradients; each is kept only
-    if the gradient has become smaller.
+    if the gradient has become smaller. Returns the point and the largest entry of its gradient.
     """
     gradient = objective(x)[1].copy()
     for _ in range(_POLISHING_STEPS):
@@ -106,7 +114,7 @@ def _polish(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.n
         if not np.abs(new_gradient).max() < size:
             break
         x, gradient = x + step, new_gradient
-    return x
+    return x, float(np.abs(gradient).max())
 
 
 def train_lbfgs(
@@ -167,13 +175,18 @@ def train_lbfgs(
                 "maxls": 50,
             },
         )
-        if validation is None and found.status != 1 and not stop_requested():
-            polished = _polish(run.objective, found.x, settings.tol)
+        if run.n_iter == 0:  # the start was the minimum: still one epoch, to have something to tell
+            run.objective(found.x)
+            _without_stopping(callback(run, number), found)
+        if validation is None and not stop_requested():
+            tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
+            polished, gradient = found.x, float(np.abs(found.jac).max())
+            if found.status != 1:  # status 1: a limit on iterations or evaluations was met
+                polished, gradient = _polish(run.objective, found.x, tol)
             run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
+            converged[number] = gradient <= 10 * tol
         model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
         n_iter[number] = run.n_iter
-        # status 1: a limit on iterations or evaluations was met
-        converged[number] = found.status != 1 or validation is not None
         if stop_requested():
             break
     progress.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 
 import torch
@@ -63,6 +64,7 @@ class _State:
         self.waited = torch.zeros(runs, dtype=torch.int64, device=device)
         self.n_iter = torch.zeros(runs, dtype=torch.int64, device=device)
         self.stopped = torch.zeros(runs, dtype=torch.bool, device=device)
+        self.diverged = torch.zeros_like(self.stopped)
         self.history = History()
         self.epoch = 0
         self.seconds = 0.0
@@ -78,6 +80,7 @@ class _State:
             "waited": self.waited,
             "n_iter": self.n_iter,
             "stopped": self.stopped,
+            "diverged": self.diverged,
         }
         return state | {f"link.{name}": buffer for name, buffer in self._link_buffers().items()}
 
@@ -187,8 +190,9 @@ def train_minibatch(
         if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
             state.save(settings)
     progress.close()
-    if validation is not None and bool((state.best_loss < torch.inf).all()):
-        flat.copy_(state.best)
+    if validation is not None:
+        flat.copy_(torch.where((state.best_loss < torch.inf).unsqueeze(1), state.best, flat))
+    flat[state.diverged] = torch.nan
     if settings.checkpoint is not None and not interrupted:
         settings.checkpoint.unlink(missing_ok=True)
     return TrainingResult(
@@ -210,12 +214,19 @@ def _initialize_link(model: LinearModel, sample: Sample, size: int) -> None:
 
 def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
     bad = ~torch.isfinite(train_loss) & ~state.stopped
-    if bool(bad.any()):
-        run = int(bad.nonzero()[0, 0])
-        raise DivergedError(
-            f"training diverged: the loss of run {run} is {float(train_loss[run])} in epoch {state.epoch} at a "
-            f"learning rate of {float(rate[run, 0]):.3g}; lower learning_rate, or scale the features."
-        )
+    if not bool(bad.any()):
+        return
+    run = int(bad.nonzero()[0, 0])
+    message = (
+        f"training diverged: the loss of run {run} is {float(train_loss[run])} in epoch {state.epoch} at a "
+        f"learning rate of {float(rate[run, 0]):.3g}; lower learning_rate, or scale the features."
+    )
+    state.stopped = state.stopped | bad
+    state.diverged = state.diverged | bad
+    if bool(state.diverged.all()):
+        raise DivergedError(message)
+    # the other runs must not suffer from their neighbour
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _keep_best(state: _State, loss: Tensor, settings: TrainingSettings) -> None:

@@ -32,21 +32,27 @@ class Sample:
         Classes, from 0.
     weights : Tensor of shape (R, n)
         What each row counts; non-negative, not all zero.
+    normalise : bool
+        Whether only their ratios matter.
     """
 
     features: Features
     rows: Tensor
     labels: Tensor
     weights: Tensor
+    normalise: bool = True
 
     def normalised_weights(self) -> Tensor:
-        """Weights with a mean of one in every run."""
-        return self.weights * (self.weights.shape[1] / self.weights.sum(1, keepdim=True))
+        """Weights with a mean of one in every run, or as they are if they are not to be normalised."""
+        if not self.normalise:
+            return self.weights
+        relative = self.weights / self.weights.amax(1, keepdim=True)  # first, so that no sum overflows
+        return relative * (relative.shape[1] / relative.sum(1, keepdim=True))
 
     def of_run(self, run: int) -> Sample:
         """Return the sample of one run, with a run axis of size 1."""
         one = slice(run, run + 1)
-        return Sample(self.features, self.rows[one], self.labels[one], self.weights[one])
+        return Sample(self.features, self.rows[one], self.labels[one], self.weights[one], self.normalise)
 
 
 @dataclass(frozen=True)
