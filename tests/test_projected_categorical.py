@@ -132,10 +132,10 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="exactly one of probs and logits"):
         ProjectedCategorical(probs=torch.tensor([0.5]), logits=torch.tensor([0.0]))
     with pytest.raises(ValueError, match="probs"):
-        ProjectedCategorical(probs=torch.tensor([0.8, 0.8]))
+        ProjectedCategorical(probs=torch.tensor([0.8, 0.8]), validate_args=True)
     with pytest.raises(ValueError, match=r"logits must have shape \(..., K\)"):
         ProjectedCategorical(logits=torch.tensor(0.0))
-    d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]))
+    d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]), validate_args=True)
     with pytest.raises(ValueError, match="support"):
         d.log_prob(torch.tensor([1.0, 1.0]))
     with pytest.raises(ValueError, match="same classes"):

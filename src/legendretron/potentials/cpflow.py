@@ -117,18 +117,19 @@ class CPFlowNetwork(RidgePotential):
         return self._fold()[0]
 
     def _fold(self) -> tuple[Ridge, _Folding]:
-        plain = super().ridge()
         exp_scale = torch.exp(self.log_scale)
         scale = exp_scale + _SCALE_FLOOR
         # a unit that is not normalised has scale 1 and shift 0
         units = self._normalised_units(scale.device)
-        unit_scale = torch.ones_like(plain.bias).index_copy(-1, units, scale)
-        moved = plain.bias.index_add(-1, units[:-1], self.shift)
-        mixing = torch.cat(plain.mixing, dim=-2)
-        folded = plain._replace(
-            weight=plain.weight * unit_scale.unsqueeze(-1),
+        unit_scale = torch.ones_like(self.bias).index_copy(-1, units, scale)
+        moved = self.bias.index_add(-1, units[:-1], self.shift)
+        mixing = self._positive_mixing()
+        folded = Ridge(
+            weight=self.weight * unit_scale.unsqueeze(-1),
             bias=moved * unit_scale,
             mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
+            alpha=softplus(self.raw_alpha)[..., None, None],
+            gamma=softplus(self.raw_gamma)[..., None, None],
         )
         return folded, _Folding(units, exp_scale, scale, unit_scale, moved, mixing)
 

@@ -119,6 +119,10 @@ class RidgePotential(Potential):
 
     # --- the ridge form ---
 
+    def _positive_mixing(self) -> Tensor:
+        """All of P, one layer below the other; divided by the fan-in so that outputs do not grow with the width."""
+        return softplus(self.raw_mixing) / self.hidden
+
     def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
         return mixing.split([self.chain] * (self.depth - 1) + [1], dim=-2)
 
@@ -127,8 +131,7 @@ class RidgePotential(Potential):
         return Ridge(
             weight=self.weight,
             bias=self.bias,
-            # divided by the fan-in so that a layer's output does not grow with its width
-            mixing=self._split_mixing(softplus(self.raw_mixing) / self.hidden),
+            mixing=self._split_mixing(self._positive_mixing()),
             alpha=softplus(self.raw_alpha)[..., None, None],
             gamma=softplus(self.raw_gamma)[..., None, None],
         )

@@ -129,11 +129,11 @@ class RidgeStep:
             cot_z.below[k].addcmul_(self.cot_w[k], slope.below[k])
         dx = torch.addcmul(torch.bmm(cot_z.all.mT, ridge.weight), ridge.alpha, dy)
         runs = x.shape[0]
-        flat = dy.reshape(runs, -1, 1)
+        flat = dy.reshape(runs, -1)
         return dx, RidgeGradients(
             weight=torch.bmm(cot_z.all, x).addcmul_(ridge.gamma, torch.bmm(d.all, dy)),
             bias=cot_z.all.sum(-1),
             mixing=self.grad_mixing,
-            alpha=torch.bmm(x.reshape(runs, 1, -1), flat).reshape(runs),
-            gamma=torch.bmm(self.product.view(runs, 1, -1), flat).reshape(runs),
+            alpha=torch.linalg.vecdot(x.reshape(runs, -1), flat),
+            gamma=torch.linalg.vecdot(self.product.view(runs, -1), flat),
         )
