@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +21,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from legendretron.estimators.fingerprint import fingerprint
+from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
@@ -36,33 +35,6 @@ def _auto_batch(n_rows: int) -> int:
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
-@dataclass
-class _Standardized:
-    """The model in the units it was trained in, to go on from: features minus ``mean``, over ``scale``."""
-
-    mean: np.ndarray
-    scale: np.ndarray
-    weight: torch.Tensor
-    bias: torch.Tensor
-    moments: tuple[torch.Tensor, ...] | None = None
-
-    def transform(self, X: Any) -> Any:
-        if scipy.sparse.issparse(X):
-            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
-        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
-
-    def uncentred(self) -> _Standardized:
-        """The same model with the means moved into the bias, so that sparse features can stay sparse."""
-        shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
-        return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
-
-    def folded(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(K, d)`` and intercepts ``(K,)`` for the features as they come."""
-        weight = self.weight.double().cpu().numpy()
-        coef = (weight / self.scale[:, None]).T
-        return coef, self.bias.double().cpu().numpy() - coef @ self.mean
-
-
 class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
@@ -72,7 +44,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     link_: Link
     history_: History
     n_iter_: int
-    _standardized: _Standardized
+    _standardized: Standardized
 
     # the title in the HTML display leads to the paper
     _doc_link_module = "legendretron"
@@ -280,7 +252,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_ = classes
         self.link_ = trained.cpu().eval().requires_grad_(False)
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
-        self._standardized = _Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
+        self._standardized = Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
         coef, intercept = self._standardized.folded()
         self.coef_, self.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
@@ -291,7 +263,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
-    ) -> _Standardized:
+    ) -> Standardized:
         d = X.shape[1]
         mean, scale = np.zeros(d), np.ones(d)
         if self.standardize:
@@ -306,7 +278,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             bound = d**-0.5
             w.uniform_(-bound, bound, generator=generator)
             b.uniform_(-bound, bound, generator=generator)
-        return _Standardized(mean.astype(np.float64), scale.astype(np.float64), w, b)
+        return Standardized(mean.astype(np.float64), scale.astype(np.float64), w, b)
 
     def _training_settings(
         self, identity: tuple[Any, ...], seed: int, n_rows: int, max_epochs: int, online: bool
@@ -334,23 +306,9 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             verbose=int(self.verbose),
             checkpoint=path,
             checkpoint_every=int(self.checkpoint_every),
-            fingerprint="" if path is None else self._fingerprint(identity),
+            fingerprint="" if path is None else fingerprint(self, identity),
             **self._settings(),
         )
-
-    def _fingerprint(self, identity: tuple[Any, ...]) -> str:
-        """What a checkpoint must share with this fit to be resumed: parameters, data, start and seeds."""
-        ignored = ("verbose", "checkpoint", "random_state")  # of the last, the seeds drawn from it count
-        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in ignored}
-        digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
-        for part in identity:
-            arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
-            for array in arrays:
-                plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
-                plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
-                digest.update(f"{plain.dtype}{plain.shape}".encode())
-                digest.update(np.ascontiguousarray(plain).tobytes())
-        return digest.hexdigest()
 
     def _report(self, result: TrainingResult) -> None:
         if result.interrupted:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from legendretron.artifacts import read_artifact, write_artifact
-from legendretron.estimators.base import LinearLinkClassifier, _Standardized
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
@@ -75,7 +76,7 @@ def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, 
     estimator.coef_ = tensors["coef"].numpy()
     estimator.intercept_ = tensors["intercept"].numpy()
     estimator.link_ = link.eval().requires_grad_(False)
-    estimator._standardized = _Standardized(
+    estimator._standardized = Standardized(
         tensors["standardized.mean"].numpy(),
         tensors["standardized.scale"].numpy(),
         weight,
