@@ -128,10 +128,8 @@ def test_parameter_gradients(name):
     for method, at in (("value", x), ("gradient", x), ("inverse_gradient", y)):
 
         def function(*parameters, method=method, at=at):
-            with torch.nn.utils.parametrize.cached():
-                return torch.func.functional_call(
-                    _Calls(g, method), {f"g.{n}": p for n, p in zip(names, parameters, strict=True)}, (at,)
-                )
+            replaced = {f"g.{n}": p for n, p in zip(names, parameters, strict=True)}
+            return torch.func.functional_call(_Calls(g, method), replaced, (at,))
 
         parameters = tuple(p.detach().clone().requires_grad_() for p in g.parameters())
         if parameters:

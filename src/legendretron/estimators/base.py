@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ def _auto_batch(n_rows: int) -> int:
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
-class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
     classes_: np.ndarray
@@ -52,12 +53,12 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # --- what subclasses say ---
 
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
-        raise NotImplementedError
+    @abstractmethod
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link: ...
 
+    @abstractmethod
     def _settings(self) -> dict[str, Any]:
         """Entries of TrainingSettings that only one of the estimators has."""
-        raise NotImplementedError
 
     # --- fitting ---
 
