@@ -60,11 +60,17 @@ def check_float_tensor(name: str, value: object) -> Tensor:
     return value
 
 
+def at_least_single(tensor: Tensor) -> Tensor:
+    """Return ``tensor`` in float32 if it has fewer bits: exponentials, sums and differences of them need the digits."""
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
 def check_precision(name: str, value: Tensor, parameter: Tensor | None) -> Tensor:
-    """Return ``value`` in the precision of a module's parameters: raised to it if lower, refused if higher."""
-    if parameter is None or value.dtype == parameter.dtype:
+    """Return ``value`` in the precision of a module's parameters, at least float32: raised if lower, refused if higher."""
+    value = at_least_single(value)
+    if parameter is None or value.dtype == parameter.dtype or parameter.dtype.itemsize < 4:
         return value
-    if torch.finfo(value.dtype).bits > torch.finfo(parameter.dtype).bits:
+    if value.dtype.itemsize > parameter.dtype.itemsize:
         raise ValueError(
             f"{name} has dtype {value.dtype}, but the parameters are {parameter.dtype}; convert one of them, "
             f"for example with {name}.to({parameter.dtype})."

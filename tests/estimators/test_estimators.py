@@ -520,7 +520,8 @@ def test_learns_probabilities_drawn_from_a_known_canonical_link():
     with torch.no_grad():
         link.nests.log_mu.copy_(mu.log())
         link.nests.log_beta.fill_(np.log(0.5))
-        link.nests.offsets.copy_(offsets)
+        link.nests.offsets.copy_(offsets[:, :-1])
+        link.nests.reference_offset.zero_()
         link.nests.gate_bias.copy_(-0.5 / mu * torch.logsumexp(offsets, -1))  # both nests matter near the origin
     features = rng.normal(size=(20_000, 4))
     weight = np.array([[2.0, -1.0], [0.5, 1.5], [-1.0, 0.0], [0.0, 1.0]])

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
-from legendretron.links import Link, make_link
+from legendretron.links import Link, make_link, settings_of
 
 __all__ = ["LegendreTronClassifier"]
 
@@ -218,12 +218,16 @@ class LegendreTronClassifier(LinearLinkClassifier):
                     f"link must be for the {n_classes} classes of the data and without run axes, got {self.link!r}."
                 )
             return copy.deepcopy(self.link)
-        settings: dict[str, Any] = {}
-        if self.link == "composite":
-            settings = {"n_blocks": self.n_blocks, "hidden": self.hidden, "depth": self.depth, "network": self.network}
-            settings |= {"init": self.init, "generator": generator}
-        elif self.link == "canonical":
-            settings = {"n_nests": self.n_nests, "generator": generator}
+        settings = settings_of(
+            self.link,
+            n_blocks=self.n_blocks,
+            hidden=self.hidden,
+            depth=self.depth,
+            network=self.network,
+            n_nests=self.n_nests,
+            init=self.init,
+            generator=generator,
+        )
         return make_link(self.link, n_classes, dtype=dtype, **settings)
 
     def _settings(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
-from legendretron.links.config import link_config, make_link
+from legendretron.links.config import link_config, make_link, settings_of
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
 
@@ -15,6 +15,7 @@ __all__ = [
     "SoftmaxLink",
     "link_config",
     "make_link",
+    "settings_of",
     "stack_runs",
     "take_run",
 ]

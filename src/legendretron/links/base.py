@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NoReturn
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
+from legendretron.distributed import count_over_ranks
 from legendretron.simplex import append_reference, log_softmax_plus_inverse
 from legendretron.validation import check_integer, check_last_axis, check_precision, check_proba, check_run_shape
 
@@ -114,17 +116,22 @@ class Link(nn.Module, ABC):
     def forward(self, z: Tensor) -> Tensor:
         """Log-probabilities: ``(..., C - 1) -> (..., C)``.
 
-        In training mode the first batch of at least two rows also sets what depends on one, see :meth:`initialize`.
+        Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
+
+        In training mode the first batch of at least two rows also sets what depends on one, see :meth:`initialize`. With
+        ``torch.distributed`` running, that is the batch of all its processes together, so all of them must take part.
         """
         rows = self._rows("z", z, self.n_classes - 1)
-        if self.training and self.needs_batch and rows.shape[-2] >= 2:
-            self.initialize(rows.detach())
-        return self._log_proba(rows).reshape(*z.shape[:-1], self.n_classes)
+        with _full_precision(rows):
+            if self.training and self.needs_batch and count_over_ranks(rows.shape[-2]) >= 2:
+                self.initialize(rows.detach(), across_ranks=True)
+            return self._log_proba(rows).reshape(*z.shape[:-1], self.n_classes)
 
     def inverse(self, z: Tensor) -> Tensor:
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
         rows = self._rows("z", z, self.n_classes - 1)
-        return self._log_proba(rows).exp().reshape(*z.shape[:-1], self.n_classes)
+        with _full_precision(rows):
+            return self._log_proba(rows).exp().reshape(*z.shape[:-1], self.n_classes)
 
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""
@@ -172,10 +179,30 @@ class Link(nn.Module, ABC):
         return False
 
     @torch.no_grad()
-    def initialize(self, z: Tensor, weight: Tensor | None = None) -> None:
-        """Set what depends on a first batch ``(..., C - 1)``, with weights ``(...)`` or not; nothing for most links."""
+    def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
+        """Set what depends on a first batch ``(..., C - 1)``, with weights ``(...)`` or not; nothing for most links.
+
+        With ``across_ranks`` the batch is this process's part of one that is spread over all processes of the default
+        group, and all of them must call.
+        """
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        for name, own in self.named_parameters():
+            saved = state_dict.get(prefix + name)
+            if saved is not None and saved.shape != own.shape:
+                raise ValueError(
+                    f"{prefix}{name} has shape {tuple(saved.shape)} in the state dict and {tuple(own.shape)} in {self!r}: "
+                    "they differ in n_classes or in another setting. Build the link with the settings it was saved with."
+                )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"
+
+
+def _full_precision(like: Tensor) -> AbstractContextManager[Any]:
+    """Leave automatic mixed precision, which would take the products of a link in half precision."""
+    device = like.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

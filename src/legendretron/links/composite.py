@@ -167,9 +167,9 @@ class CompositeLink(Link):
         return any(block.needs_batch for block in self._chain())
 
     @torch.no_grad()
-    def initialize(self, z: Tensor, weight: Tensor | None = None) -> None:
+    def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""
         rows = self._rows("z", z, self.n_classes - 1)
         for block in self._chain():
-            block.initialize(rows, weight)
+            block.initialize(rows, weight, across_ranks=across_ranks)
             rows = block._gradient(rows)

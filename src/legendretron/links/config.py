@@ -13,13 +13,33 @@ from legendretron.links.composite import CompositeLink
 from legendretron.links.softmax import SoftmaxLink
 from legendretron.validation import check_choice
 
-__all__ = ["link_config", "make_link"]
+__all__ = ["link_config", "make_link", "settings_of"]
 
 _KINDS: dict[str, Callable[..., Link]] = {
     "softmax": SoftmaxLink,
     "composite": CompositeLink,
     "canonical": CanonicalLink,
 }
+
+
+#: What can be set for each kind; a link's other arguments are where and how it is made.
+_SETTINGS: dict[str, tuple[str, ...]] = {
+    "softmax": (),
+    "composite": ("n_blocks", "hidden", "depth", "network", "init", "generator", "device"),
+    "canonical": ("n_nests", "generator", "device"),
+}
+
+
+def settings_of(kind: str, **settings: Any) -> dict[str, Any]:
+    """Return those of the settings that a link of this kind has.
+
+    Examples
+    --------
+    >>> settings_of("canonical", n_blocks=2, n_nests=3)
+    {'n_nests': 3}
+    """
+    check_choice("link", kind, tuple(_KINDS))
+    return {name: settings[name] for name in _SETTINGS[kind] if name in settings}
 
 
 def make_link(kind: str, n_classes: int, *, dtype: torch.dtype | None = None, **settings: Any) -> Link:

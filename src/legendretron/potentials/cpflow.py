@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
+from legendretron.distributed import is_sharded, sum_over_ranks, whole, write_whole
 from legendretron.potentials.ridge import RidgePotential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients
 from legendretron.potentials.softplus import softplus
+from legendretron.validation import at_least_single
 
 __all__ = ["CPFlowNetwork"]
 
@@ -21,7 +24,6 @@ _STD_FLOOR = 1e-6
 class _Folding(NamedTuple):
     """What folding the normalisation into the ridge form leaves for its pullback."""
 
-    units: Tensor  # which of the r are normalised
     exp_scale: Tensor
     scale: Tensor
     unit_scale: Tensor
@@ -73,7 +75,7 @@ class CPFlowNetwork(RidgePotential):
         self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
         self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
-        self._units: dict[torch.device, Tensor] = {}
+        self._shards: dict[str, Tensor] = {}
         # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
@@ -98,48 +100,48 @@ class CPFlowNetwork(RidgePotential):
         middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
-    def _normalised_units(self, device: torch.device) -> Tensor:
-        """Indices of the normalised units among the ``r``.
+    def _spread(self, middle: Tensor, others: float) -> Tensor:
+        """Values of the normalised units of the middle layers among those of all units of these layers."""
+        layers = middle.unflatten(-1, (self.depth - 1, self.chain))
+        return pad(layers, (0, self.hidden - self.chain), value=others).flatten(-2)
 
-        Kept for each device, and not as a buffer: it says nothing that is worth saving, and must not be lost when a module
-        is made on the meta device and filled later.
-        """
-        if torch.compiler.is_compiling() or device not in self._units:
-            units = [unit for where in self._chain_positions() for unit in range(where.start, where.stop)]
-            index = torch.tensor(units, device=device)
-            if torch.compiler.is_compiling():
-                return index
-            self._units[device] = index
-        return self._units[device]
+    def _select(self, units: Tensor) -> Tensor:
+        """The normalised units of the middle layers, of values for all ``r``."""
+        layers = units[..., self.hidden : -1].unflatten(-1, (self.depth - 1, self.hidden))
+        return layers[..., : self.chain].flatten(-2)
 
     def ridge(self) -> Ridge:
         """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + shift), P' = s P."""
         return self._fold()[0]
 
     def _fold(self) -> tuple[Ridge, _Folding]:
-        exp_scale = torch.exp(self.log_scale)
+        exp_scale = torch.exp(at_least_single(self.log_scale))
         scale = exp_scale + _SCALE_FLOOR
+        bias = at_least_single(self.bias)
         # a unit that is not normalised has scale 1 and shift 0
-        units = self._normalised_units(scale.device)
-        unit_scale = torch.ones_like(self.bias).index_copy(-1, units, scale)
-        moved = self.bias.index_add(-1, units[:-1], self.shift)
+        unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
+        unit_scale = pad(unit_scale, (self.hidden, 0), value=1.0)
+        moved = bias + pad(self._spread(at_least_single(self.shift), 0.0), (self.hidden, 1))
         mixing = self._positive_mixing()
+        alpha, gamma = self._scales()
         folded = Ridge(
-            weight=self.weight * unit_scale.unsqueeze(-1),
+            weight=at_least_single(self.weight) * unit_scale.unsqueeze(-1),
             bias=moved * unit_scale,
             mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
-            alpha=softplus(self.raw_alpha)[..., None, None],
-            gamma=softplus(self.raw_gamma)[..., None, None],
+            alpha=alpha,
+            gamma=gamma,
         )
-        return folded, _Folding(units, exp_scale, scale, unit_scale, moved, mixing)
+        return folded, _Folding(exp_scale, scale, unit_scale, moved, mixing)
 
     def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
         ridge, fold = self._fold()
 
         def pullback(gradients: RidgeGradients) -> list[Tensor]:
             cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
-            cot_scale = cot_unit.index_select(-1, fold.units) + (gradients.mixing * fold.mixing).sum(-1)
+            cot_scale = (gradients.mixing * fold.mixing).sum(-1)
+            cot_scale[..., -1] += cot_unit[..., -1]
             bias = gradients.bias * fold.unit_scale
+            cot_scale[..., :-1] += self._select(cot_unit)
             cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
             return [
                 gradients.weight * fold.unit_scale.unsqueeze(-1),
@@ -147,7 +149,7 @@ class CPFlowNetwork(RidgePotential):
                 cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
                 gradients.alpha * torch.sigmoid(self.raw_alpha),
                 gradients.gamma * torch.sigmoid(self.raw_gamma),
-                bias.index_select(-1, fold.units[:-1]),
+                self._select(bias),
                 cot_scale * fold.exp_scale,
             ]
 
@@ -159,7 +161,7 @@ class CPFlowNetwork(RidgePotential):
         return self._needs_batch
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, weight: Tensor | None = None) -> None:
+    def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Set the normalisation to zero mean and unit variance on a batch.
 
         Parameters
@@ -168,36 +170,57 @@ class CPFlowNetwork(RidgePotential):
             At least two rows. Rows that are not finite do not count.
         weight : Tensor of shape (...), optional
             What each row counts.
+        across_ranks : bool
+            Whether the batch is this process's part of one that is spread over all processes of the default group. Then
+            the normalisation is that of the whole batch, the same everywhere.
         """
         x = self._rows("x", x)
-        if x.shape[-2] < 2:
+        total = sum_over_ranks if across_ranks else _unchanged
+        if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
-        finite = torch.isfinite(x).all(-1)
-        x = torch.where(finite.unsqueeze(-1), x, torch.zeros_like(x))
-        share = finite.to(x.dtype) if weight is None else weight.reshape(finite.shape).to(x.dtype) * finite
-        share = (share / share.sum(-1, keepdim=True)).unsqueeze(-1)
         plain = RidgePotential.ridge(self)
-        t = x @ plain.weight.mT + plain.bias.unsqueeze(-2)
+        t = whole(x @ plain.weight.mT) + whole(plain.bias).unsqueeze(-2)
+        finite = torch.isfinite(t).all(-1)
+        t = torch.where(finite.unsqueeze(-1), t, torch.zeros_like(t))
+        share = finite.to(t.dtype) if weight is None else weight.reshape(finite.shape).to(t.dtype) * finite
+        share = (share / total(share.sum(-1, keepdim=True))).unsqueeze(-1)
         s = softplus(t[..., : self.hidden])
-        row = 0
+        shifts, log_scales = [], []
         for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
-            u = t[..., where] + s @ mixing.mT
-            rows = slice(row, row + u.shape[-1])
-            row = rows.stop
-            mean = (share * u).sum(-2)
-            std = (share * (u - mean.unsqueeze(-2)).square()).sum(-2).sqrt()
+            u = t[..., where] + s @ whole(mixing).mT
+            mean = total((share * u).sum(-2))
+            std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()
             # a unit that is the same in all rows has no scale to set
             varies = std > _STD_FLOOR * (1.0 + mean.abs())
-            self.log_scale[..., rows] = torch.where(varies, -torch.log(std + _STD_FLOOR), 0.0)
+            log_scales.append(torch.where(varies, -torch.log(std + _STD_FLOOR), 0.0))
             if k < self.depth:
-                self.shift[..., rows] = -mean
-                u = (u - mean.unsqueeze(-2)) * (torch.exp(self.log_scale[..., rows]) + _SCALE_FLOOR).unsqueeze(-2)
+                shifts.append(-mean)
+                u = (u - mean.unsqueeze(-2)) * (torch.exp(log_scales[-1]) + _SCALE_FLOOR).unsqueeze(-2)
                 fresh = t[..., where.stop : (k + 1) * self.hidden]
                 s = softplus(torch.cat([u, fresh], dim=-1))
+        self._write("log_scale", torch.cat(log_scales, dim=-1))
+        if shifts:
+            self._write("shift", torch.cat(shifts, dim=-1))
         self.initialized.fill_(True)
         self._needs_batch = False
+
+    def _write(self, name: str, value: Tensor) -> None:
+        """Set a parameter, and with it the shard that ``fully_shard`` keeps: what a forward pass sees is only a copy."""
+        write_whole(self.get_parameter(name), value)
+        if name in self._shards:
+            write_whole(self._shards[name], value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # This is how fully_shard swaps shards and whole parameters; the shards are needed in _write.
+        if name in ("shift", "log_scale") and is_sharded(value):
+            self._shards[name] = value
+        super().__setattr__(name, value)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         if not self.initialized.is_meta:  # a tensor without values tells nothing
             self._needs_batch = not bool(self.initialized)
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    return tensor

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from legendretron.potentials.base import Potential
 from legendretron.potentials.newton import damped_newton
 from legendretron.simplex import append_reference, complement, log_softmax_plus_inverse, softmax_plus_inverse
-from legendretron.validation import check_choice, check_integer
+from legendretron.validation import at_least_single, check_choice, check_integer
 
 __all__ = ["NestedLogSumExp"]
 
@@ -97,7 +97,9 @@ class NestedLogSumExp(Potential):
         # In logarithms, so that a penalty on the parameters pulls towards mu = beta = 1, c = b = 0: the softmax.
         self.log_mu = empty(self.n_nests)
         self.log_beta = empty()
-        self.offsets = empty(self.n_nests, self.dim + 1)  # c
+        # c, with the reference class's apart: so that the rest can be split over processes as the predictors are
+        self.offsets = empty(self.n_nests, self.dim)
+        self.reference_offset = empty(self.n_nests)
         self.gate_bias = empty(self.n_nests)  # b
         self.reset_parameters(generator)
 
@@ -105,19 +107,26 @@ class NestedLogSumExp(Potential):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw a new random start."""
         noise = 1.0 if self.init == "random" else 0.1
-        for tensor in (self.log_mu, self.offsets, self.gate_bias, self.log_beta):
+        offsets = self.offsets.new_empty(*self.run_shape, self.n_nests, self.dim + 1)
+        for tensor in (self.log_mu, offsets, self.gate_bias, self.log_beta):
             tensor.normal_(0.0, noise, generator=generator)
+        self.offsets.copy_(offsets[..., :-1])
+        self.reference_offset.copy_(offsets[..., -1])
         if self.init == "identity":
             # so that F itself, and not only its gradient, is near LogSumExp+
             self.gate_bias.fill_(-math.log(self.n_nests))
             self.log_beta.zero_()
 
     def _nests(self, z: Tensor) -> _Nests:
-        mu = torch.exp(self.log_mu).unsqueeze(-2)
-        beta = torch.exp(self.log_beta)[..., None, None]
-        logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self.offsets.unsqueeze(-3)
+        mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
+        beta = torch.exp(at_least_single(self.log_beta))[..., None, None]
+        logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self._all_offsets()
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
         return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
+
+    def _all_offsets(self) -> Tensor:
+        """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
+        return at_least_single(torch.cat([self.offsets, self.reference_offset.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
 
     def log_proba(self, z: Tensor) -> Tensor:
         """``log p`` of all ``C`` classes, reference last: ``(..., K) -> (..., K + 1)``."""
@@ -136,7 +145,7 @@ class NestedLogSumExp(Potential):
         .. math:: F(z) - z_k = \tfrac1\beta \log \sum_m \exp\bigl(\tfrac{\beta}{\mu_m}(c_{mk} - \log s_{mk}) + b_m\bigr)
         """
         nests = self._nests(x)
-        inside = (nests.beta / nests.mu).unsqueeze(-1) * (self.offsets.unsqueeze(-3) - nests.log_s)
+        inside = (nests.beta / nests.mu).unsqueeze(-1) * (self._all_offsets() - nests.log_s)
         return torch.logsumexp(inside + self.gate_bias[..., None, :, None], dim=-2) / nests.beta
 
     def _gradient(self, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from legendretron.potentials.base import Potential
 from legendretron.potentials.softplus import softplus, softplus_inverse
+from legendretron.validation import at_least_single
 
 __all__ = ["QuadraticPotential"]
 
@@ -53,7 +54,7 @@ class QuadraticPotential(Potential):
         self.raw_alpha: nn.Parameter = nn.Parameter(torch.full(self.run_shape, raw, device=device, dtype=dtype))
 
     def _alpha(self) -> Tensor:
-        return softplus(self.raw_alpha)[..., None, None]
+        return softplus(at_least_single(self.raw_alpha))[..., None, None]
 
     def _value(self, x: Tensor) -> Tensor:
         return 0.5 * self._alpha()[..., 0] * x.square().sum(-1)

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
-from legendretron.validation import check_choice, check_integer
+from legendretron.validation import at_least_single, check_choice, check_integer
 
 __all__ = ["RidgePotential"]
 
@@ -121,20 +121,26 @@ class RidgePotential(Potential):
 
     def _positive_mixing(self) -> Tensor:
         """All of P, one layer below the other; divided by the fan-in so that outputs do not grow with the width."""
-        return softplus(self.raw_mixing) / self.hidden
+        return softplus(at_least_single(self.raw_mixing)) / self.hidden
 
     def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
         return mixing.split([self.chain] * (self.depth - 1) + [1], dim=-2)
 
     def ridge(self) -> Ridge:
-        """Return the tensors of the ridge form for the present parameters."""
+        """Return the tensors of the ridge form for the present parameters, in float32 at least."""
+        alpha, gamma = self._scales()
         return Ridge(
-            weight=self.weight,
-            bias=self.bias,
+            weight=at_least_single(self.weight),
+            bias=at_least_single(self.bias),
             mixing=self._split_mixing(self._positive_mixing()),
-            alpha=softplus(self.raw_alpha)[..., None, None],
-            gamma=softplus(self.raw_gamma)[..., None, None],
+            alpha=alpha,
+            gamma=gamma,
         )
+
+    def _scales(self) -> tuple[Tensor, Tensor]:
+        """``alpha`` and ``gamma``, shape (*runs, 1, 1)."""
+        alpha, gamma = (softplus(at_least_single(raw)) for raw in (self.raw_alpha, self.raw_gamma))
+        return alpha[..., None, None], gamma[..., None, None]
 
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
@@ -254,7 +260,7 @@ class RidgePotential(Potential):
         return False
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, weight: Tensor | None = None) -> None:
+    def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Set what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass says so."""
 
     def extra_repr(self) -> str:

@@ -1,0 +1,58 @@
+"""The few things that depend on there being more processes: sums over all of them, and sharded tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+__all__ = ["count_over_ranks", "is_sharded", "sum_over_ranks", "whole", "write_whole"]
+
+
+def _n_ranks() -> int:
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def sum_over_ranks(tensor: Tensor) -> Tensor:
+    """Sum of a tensor over all processes of the default group, the same on each; itself if there is only one."""
+    if _n_ranks() == 1:
+        return tensor
+    total = tensor.clone()
+    distributed.all_reduce(total)
+    return total
+
+
+def count_over_ranks(n: int) -> int:
+    """Sum of a number over all processes of the default group."""
+    if _n_ranks() == 1:
+        return n
+    counts: list[int | None] = [None] * _n_ranks()
+    distributed.all_gather_object(counts, n)
+    return sum(count for count in counts if count is not None)
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether a value is a ``DTensor``, that is one of which each process may hold a part."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return False  # and do not import what takes a second
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(value, DTensor)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return the plain tensor behind a ``DTensor``, gathered or summed up; a plain one as it is."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def write_whole(target: Tensor, value: Tensor) -> None:
+    """Copy a plain tensor, the same on all processes, into a plain one or into the parts of a ``DTensor``."""
+    if is_sharded(target):
+        from torch.distributed.tensor import DTensor, Replicate
+
+        mesh = target.device_mesh  # type: ignore[attr-defined]
+        everywhere = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        value = everywhere.redistribute(placements=target.placements)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        target.copy_(value)
