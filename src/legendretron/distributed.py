@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["count_over_ranks", "is_sharded", "sum_over_ranks", "whole", "write_whole"]
+__all__ = ["count_over_ranks", "is_sharded", "sum_over_ranks", "summed_up", "whole", "write_whole"]
 
 
 def _n_ranks() -> int:
@@ -44,6 +44,15 @@ def is_sharded(value: Any) -> bool:
 def whole(tensor: Tensor) -> Tensor:
     """Return the plain tensor behind a ``DTensor``, gathered or summed up; a plain one as it is."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def summed_up(tensor: Tensor) -> Tensor:
+    """Complete a ``DTensor`` whose parts are yet to be added up, or compared, in one message; a plain one as it is."""
+    if not is_sharded(tensor):
+        return tensor
+    from torch.distributed.tensor import Replicate
+
+    return tensor.redistribute(placements=[Replicate()] * tensor.device_mesh.ndim)  # type: ignore[attr-defined]
 
 
 def write_whole(target: Tensor, value: Tensor) -> None:

@@ -96,7 +96,7 @@ class NestedLogSumExp(Potential):
 
         # In logarithms, so that a penalty on the parameters pulls towards mu = beta = 1, c = b = 0: the softmax.
         self.log_mu = empty(self.n_nests)
-        self.log_beta = empty()
+        self.log_beta = empty(1)
         # c, with the reference class's apart: so that the rest can be split over processes as the predictors are
         self.offsets = empty(self.n_nests, self.dim)
         self.reference_offset = empty(self.n_nests)
@@ -119,7 +119,7 @@ class NestedLogSumExp(Potential):
 
     def _nests(self, z: Tensor) -> _Nests:
         mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
-        beta = torch.exp(at_least_single(self.log_beta))[..., None, None]
+        beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
         logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self._all_offsets()
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
         return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))

@@ -51,10 +51,10 @@ class QuadraticPotential(Potential):
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < float(alpha) < math.inf:
             raise ValueError(f"alpha must be positive and finite, got {alpha!r}.")
         raw = softplus_inverse(float(alpha))
-        self.raw_alpha: nn.Parameter = nn.Parameter(torch.full(self.run_shape, raw, device=device, dtype=dtype))
+        self.raw_alpha: nn.Parameter = nn.Parameter(torch.full((*self.run_shape, 1), raw, device=device, dtype=dtype))
 
     def _alpha(self) -> Tensor:
-        return softplus(at_least_single(self.raw_alpha))[..., None, None]
+        return softplus(at_least_single(self.raw_alpha)).unsqueeze(-1)
 
     def _value(self, x: Tensor) -> Tensor:
         return 0.5 * self._alpha()[..., 0] * x.square().sum(-1)

@@ -29,6 +29,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from legendretron.distributed import summed_up
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
@@ -91,8 +92,8 @@ class RidgePotential(Potential):
         self.weight = empty(self.rank, self.dim)
         self.bias = empty(self.rank)
         self.raw_mixing = empty(self.mixing_rows, self.hidden)
-        self.raw_alpha = empty()
-        self.raw_gamma = empty()
+        self.raw_alpha = empty(1)  # one entry, not none: scalars cannot be sharded
+        self.raw_gamma = empty(1)
         self.reset_parameters(generator)
 
     @property
@@ -140,12 +141,13 @@ class RidgePotential(Potential):
     def _scales(self) -> tuple[Tensor, Tensor]:
         """``alpha`` and ``gamma``, shape (*runs, 1, 1)."""
         alpha, gamma = (softplus(at_least_single(raw)) for raw in (self.raw_alpha, self.raw_gamma))
-        return alpha[..., None, None], gamma[..., None, None]
+        return alpha.unsqueeze(-1), gamma.unsqueeze(-1)
 
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
-        t = x @ ridge.weight.mT + ridge.bias.unsqueeze(-2)
-        layers = t.split([self.hidden] * self.depth + [1], dim=-1)
+        # for classes split over processes, this sum over all of them is the one thing that has to travel
+        t = summed_up(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
+        layers = t.split(self.hidden, dim=-1)
         z = [layers[0]]
         for layer, mixing in zip(layers[1:], ridge.mixing, strict=True):
             mixed = softplus(z[-1]) @ mixing.mT
@@ -156,9 +158,19 @@ class RidgePotential(Potential):
                 z.append(torch.cat([layer[..., :width] + mixed, layer[..., width:]], dim=-1))
         return z
 
-    def _inner_gradient(self, ridge: Ridge, z: list[Tensor]) -> Tensor:
+    def _inner_gradient(self, ridge: Ridge, x: Tensor) -> Tensor:
         """``d = grad h``, shape (*runs, n, r)."""
-        d = [torch.sigmoid(z[-1]) if self.final_softplus else torch.ones_like(z[-1])]
+        if self.final_softplus:
+            z = self._preactivations(ridge, x)
+            d = [torch.sigmoid(z[-1])]
+        else:  # z_{M+1} is h itself: its value does not matter, only that it has slope 1
+            hidden = self.rank - 1
+            below = ridge._replace(
+                weight=ridge.weight[..., :hidden, :], bias=ridge.bias[..., :hidden], mixing=ridge.mixing[:-1]
+            )
+            z = self._preactivations(below, x)
+            z.append(z[-1][..., :1])
+            d = [torch.ones_like(z[-1])]
         for z_k, mixing in zip(reversed(z[:-1]), reversed(ridge.mixing), strict=True):
             width = mixing.shape[-2]
             d.append(torch.sigmoid(z_k) * (d[-1][..., :width] @ mixing))
@@ -207,7 +219,7 @@ class RidgePotential(Potential):
 
     def _gradient(self, x: Tensor) -> Tensor:
         ridge = self.ridge()
-        d = self._inner_gradient(ridge, self._preactivations(ridge, x))
+        d = self._inner_gradient(ridge, x)
         return ridge.alpha * x + (ridge.gamma * d) @ ridge.weight
 
     def _hessian(self, x: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ class RidgeGradients(NamedTuple):
     weight: Tensor  # (R, r, K)
     bias: Tensor  # (R, r)
     mixing: Tensor  # of all layers, one below the other, (R, chain (M - 1) + 1, H)
-    alpha: Tensor  # (R,)
-    gamma: Tensor  # (R,)
+    alpha: Tensor  # (R, 1)
+    gamma: Tensor  # (R, 1)
 
 
 class _Units:
@@ -134,6 +134,6 @@ class RidgeStep:
             weight=torch.bmm(cot_z.all, x).addcmul_(ridge.gamma, torch.bmm(d.all, dy)),
             bias=cot_z.all.sum(-1),
             mixing=self.grad_mixing,
-            alpha=torch.linalg.vecdot(x.reshape(runs, -1), flat),
-            gamma=torch.linalg.vecdot(self.product.view(runs, -1), flat),
+            alpha=torch.linalg.vecdot(x.reshape(runs, -1), flat).unsqueeze(-1),
+            gamma=torch.linalg.vecdot(self.product.view(runs, -1), flat).unsqueeze(-1),
         )

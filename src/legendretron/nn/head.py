@@ -1,0 +1,223 @@
+r"""A learned link as the last module of a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.distributed import is_sharded
+from legendretron.links import Link, make_link, settings_of
+from legendretron.validation import at_least_single, check_float_tensor, check_integer, check_last_axis
+
+__all__ = ["LegendreHead", "LegendreLink"]
+
+
+def _as_link(link: str | Link, n_classes: int, dtype: torch.dtype | None, settings: dict[str, Any]) -> Link:
+    if isinstance(link, Link):
+        if link.n_classes != n_classes or link.run_shape:
+            raise ValueError(f"link must be for n_classes={n_classes} and without run axes, got {link!r}.")
+        return link
+    return make_link(link, n_classes, dtype=dtype, **settings_of(link, **settings))
+
+
+class LegendreLink(nn.Module):
+    r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.
+
+    Put it where ``torch.nn.LogSoftmax`` would stand, or replace ``cross_entropy(logits, y)`` by
+    ``nll_loss(link(logits), y)``. With logits :math:`\ell` of all ``C`` classes the predictor is their difference to the
+    last, :math:`z_k = \ell_k - \ell_C`, so that a constant added to all of them changes nothing, as for softmax;
+    ``C - 1`` logits are the predictor themselves. With ``init="identity"`` training starts, nearly, from softmax.
+
+    Everything is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half
+    precision; log-probabilities come out in that precision.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``, at least 2.
+    link : {"composite", "canonical", "softmax"} or Link
+        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported.
+    dim : int
+        Axis of the classes in logits and log-probabilities; 1 for images ``(N, C, H, W)``.
+    n_blocks, hidden, depth, network : optional
+        Of the composite link, see :class:`~legendretron.links.CompositeLink`.
+    n_nests : int
+        Of the canonical link, see :class:`~legendretron.links.CanonicalLink`.
+    init : {"identity", "paper"}
+        Start of the composite link.
+    generator, device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(5, 3), LegendreLink(3))
+    >>> loss = nn.NLLLoss()(net(torch.randn(8, 5)), torch.randint(3, (8,)))
+    >>> loss.backward()
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        link: str | Link = "composite",
+        *,
+        dim: int = -1,
+        n_blocks: int = 2,
+        hidden: int = 2,
+        depth: int = 4,
+        network: str = "ficnn",
+        n_nests: int = 4,
+        init: str = "identity",
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_classes = check_integer("n_classes", n_classes, 2)
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
+        self.dim = dim
+        settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
+        settings |= {"init": init, "generator": generator, "device": device}
+        self.link = _as_link(link, self.n_classes, dtype, settings)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``."""
+        check_float_tensor("logits", logits)
+        c = self.n_classes
+        if not -logits.dim() <= self.dim < logits.dim() or logits.shape[self.dim] not in (c, c - 1):
+            raise ValueError(
+                f"logits must have n_classes={c}, or {c - 1}, entries along axis dim={self.dim}, "
+                f"got shape {tuple(logits.shape)}."
+            )
+        z = at_least_single(logits).movedim(self.dim, -1)
+        if z.shape[-1] == c:
+            z = z[..., :-1] - z[..., -1:]
+        return self.link(z).movedim(-1, self.dim)
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        return f"n_classes={self.n_classes}, dim={self.dim}"
+
+
+class LegendreHead(nn.Module):
+    r"""Linear layer and learned link: ``features -> log_proba``, for ``torch.nn.NLLLoss``.
+
+    .. math:: \log p(x) = \log u(W x + b), \qquad W \in \mathbb{R}^{(C-1) \times d},
+
+    with :math:`u` the inverse link. It replaces the last ``torch.nn.Linear(d, C)`` of a classifier together with the
+    softmax hidden in ``torch.nn.CrossEntropyLoss``. See :class:`LegendreLink` for precision.
+
+    For very many classes see :class:`~legendretron.nn.class_parallel.ClassParallel`, which splits the head over processes.
+
+    Parameters
+    ----------
+    in_features : int
+        ``d``.
+    n_classes : int
+        ``C``, at least 2.
+    link : {"composite", "canonical", "softmax"} or Link
+        Kind of link.
+    n_blocks, hidden, depth, network, n_nests, init : optional
+        As in :class:`LegendreLink`.
+    bias : bool
+        Whether the linear layer has one.
+    generator : torch.Generator, optional
+        Source of the link's random start; the linear layer draws from torch's global one, as all of torch's.
+    device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), LegendreHead(16, 3))
+    >>> log_proba = net(torch.randn(8, 5))
+    >>> nn.NLLLoss()(log_proba, torch.randint(3, (8,))).backward()
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        link: str | Link = "composite",
+        n_blocks: int = 2,
+        hidden: int = 2,
+        depth: int = 4,
+        *,
+        network: str = "ficnn",
+        n_nests: int = 4,
+        init: str = "identity",
+        bias: bool = True,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = check_integer("in_features", in_features, 1)
+        self.n_classes = check_integer("n_classes", n_classes, 2)
+        settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
+        settings |= {"init": init, "generator": generator, "device": device}
+        self.linear = nn.Linear(self.in_features, self.n_classes - 1, bias=bias, device=device, dtype=dtype)
+        self.link = _as_link(link, self.n_classes, dtype, settings)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Log-probabilities: ``(..., in_features) -> (..., C)``."""
+        z = self._predictor(features)
+        if is_sharded(z):
+            from legendretron.nn.class_parallel import gathered_log_proba
+
+            return gathered_log_proba(self.link, z)
+        return self.link(z)
+
+    def loss(self, features: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
+        """Log-loss of labels: ``nll_loss(head(features), labels)``.
+
+        For a head that :class:`~legendretron.nn.class_parallel.ClassParallel` has split, this is the way to train: no
+        process ever holds the probabilities of all classes.
+
+        Parameters
+        ----------
+        features : Tensor of shape (n, in_features)
+            The same on all processes of a split head.
+        labels : Tensor of shape (n,), int64
+            Classes.
+        reduction : {"mean", "sum", "none"}
+            As in ``torch.nn.NLLLoss``.
+        ignore_index : int
+            Label of rows that do not count.
+        """
+        z = self._predictor(features)
+        if is_sharded(z):
+            from legendretron.nn.class_parallel import sharded_nll
+
+            return sharded_nll(self.link, z, labels, reduction, ignore_index)
+        return nn.functional.nll_loss(self.link(z), labels, reduction=reduction, ignore_index=ignore_index)
+
+    def _predictor(self, features: Tensor) -> Tensor:
+        check_last_axis("features", features, self.in_features)
+        weight = self.linear.weight
+        if features.dtype != weight.dtype and not torch.is_autocast_enabled(features.device.type):
+            raise ValueError(
+                f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
+                f"for example with features.to({weight.dtype}), or run the network within torch.autocast."
+            )
+        if is_sharded(weight) and not is_sharded(features):
+            from legendretron.nn.class_parallel import same_on_all_ranks
+
+            features = same_on_all_ranks(features, weight)
+        return self.linear(features)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        saved = state_dict.get(f"{prefix}linear.weight")
+        if saved is not None and saved.shape != self.linear.weight.shape:
+            rows, columns = saved.shape
+            raise ValueError(
+                f"the state dict holds a head with in_features={columns} and n_classes={rows + 1}, but this one has "
+                f"in_features={self.in_features} and n_classes={self.n_classes}; build LegendreHead({columns}, {rows + 1}) "
+                "to load it."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        return f"in_features={self.in_features}, n_classes={self.n_classes}"

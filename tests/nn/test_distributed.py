@@ -1,0 +1,69 @@
+"""Training on two processes, which really run: worker.py says what they do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LINKS = ["softmax", "composite", "cpflow", "canonical"]
+RANK = 9  # r of the worker's links: H = 2 units, M = 4 layers, and the output
+N_NESTS = 4
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    out = tmp_path_factory.mktemp("distributed") / "measured.json"
+    worker = Path(__file__).with_name("worker.py")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(worker),
+        str(out),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=300, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    ranks = json.loads(out.read_text())
+    assert len(ranks) == 2
+    return ranks
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("kind", ["data_parallel", "fully_sharded"])
+def test_gradients_and_training_equal_one_process_on_the_joined_batch(measured, kind, link):
+    for rank in measured:
+        case = rank[f"{kind} {link}"]
+        assert case["gradient"] < 1e-5
+        assert case["final"] < 1e-5
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_class_parallel_head_equals_the_whole_one(measured, link):
+    for rank in measured:
+        case = dict(rank[f"class_parallel {link}"])
+        case.pop("elements sent per row")
+        case.pop("share of the linear layer")
+        assert len(case) == 12
+        assert {name: value for name, value in case.items() if not value < 1e-5} == {}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_class_parallel_head_is_split_unevenly(measured, link):
+    shares = [rank[f"class_parallel {link}"]["share of the linear layer"] for rank in measured]
+    assert shares == [pytest.approx(4 / 7), pytest.approx(3 / 7)]
+
+
+@pytest.mark.parametrize(("link", "sizes"), [
+    ("softmax", [1, 1, 1]),  # largest entry, sum of exponentials, the label's entry
+    ("composite", [1, 1, 1, RANK, RANK]),  # and the projections of two blocks
+    ("canonical", [1, N_NESTS, N_NESTS]),  # largest entry and sum of each nest
+])  # fmt: skip
+def test_only_projections_and_log_sum_exps_travel(measured, link, sizes):
+    assert measured[0][f"class_parallel {link}"]["elements sent per row"] == sizes

@@ -1,0 +1,180 @@
+"""What the tests of distributed training run in each of two processes; writes what it measured as JSON.
+
+Started by ``torchrun``, see test_distributed.py. Every case compares with the same computation in one process.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, init_device_mesh
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from legendretron.distributed import whole
+from legendretron.nn import LegendreHead
+from legendretron.nn.class_parallel import ClassParallel
+
+N_ROWS, N_FEATURES, N_CLASSES = 12, 6, 8  # seven predictors: an uneven split
+LINKS = {
+    "softmax": {"link": "softmax"},
+    "composite": {"link": "composite", "init": "paper"},
+    "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
+    "canonical": {"link": "canonical"},
+}
+
+
+def make_model(name: str) -> nn.Sequential:
+    torch.manual_seed(0)
+    head = LegendreHead(10, N_CLASSES, **LINKS[name], generator=torch.Generator().manual_seed(1))
+    return nn.Sequential(nn.Linear(N_FEATURES, 10), nn.Tanh(), head)
+
+
+def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(2)
+    return [
+        (
+            torch.randn(N_ROWS, N_FEATURES, generator=generator),
+            torch.randint(N_CLASSES, (N_ROWS,), generator=generator),
+        )
+        for _ in range(3)
+    ]
+
+
+def train(model: nn.Module, part: slice, loss_of=None) -> dict[str, torch.Tensor]:
+    """Three steps; gradients of the first, parameters after the last."""
+    plain = getattr(model, "module", model)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    seen: dict[str, torch.Tensor] = {}
+    for step, (x, y) in enumerate(batches()):
+        x, y = x[part], y[part]
+        loss = nn.functional.nll_loss(model(x), y) if loss_of is None else loss_of(model, x, y)
+        optimiser.zero_grad()
+        loss.backward()
+        if step == 0:
+            seen |= {f"gradient of {name}": whole(p.grad).clone() for name, p in plain.named_parameters()}
+        optimiser.step()
+    seen |= {f"final {name}": whole(p.detach()).clone() for name, p in plain.named_parameters()}
+    seen |= {f"final {name}": b.clone().float() for name, b in plain.named_buffers()}
+    return seen
+
+
+def largest_difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> dict[str, float]:
+    assert a.keys() == b.keys(), (a.keys(), b.keys())
+    difference = {"gradient": 0.0, "final": 0.0}
+    for name, value in a.items():
+        assert value.shape == b[name].shape, name
+        key = name.split()[0]
+        difference[key] = max(difference[key], float((value - b[name]).abs().max()))
+    return difference
+
+
+def rows_of(rank: int) -> slice:
+    half = N_ROWS // 2
+    return slice(rank * half, (rank + 1) * half)
+
+
+def data_parallel(name: str, rank: int) -> dict[str, float]:
+    alone = train(make_model(name), slice(None), _apart)
+    return largest_difference(alone, train(DistributedDataParallel(make_model(name)), rows_of(rank)))
+
+
+def fully_sharded(name: str, rank: int) -> dict[str, float]:
+    alone = train(make_model(name), slice(None), _apart)
+    model = make_model(name)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in (model[0], model[2]):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return largest_difference(alone, train(model, rows_of(rank)))
+
+
+def _apart(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The loss in one process: as if no other were there, also for what depends on a first batch."""
+    link = model[2].link
+    if link.needs_batch:
+        link.initialize(model[2].linear(model[1](model[0](x))).detach())
+    return nn.functional.nll_loss(model(x), y)
+
+
+class Travels(TorchDispatchMode):
+    """Records the number of elements of every tensor that is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if DTensor in types:
+            return NotImplemented  # let it become operations on its parts, and see those
+        if func.namespace == "_c10d_functional" and not func.__name__.startswith(("wait", "_wrap")):
+            self.sizes += [arg.numel() for arg in args if isinstance(arg, torch.Tensor)]
+        return func(*args, **(kwargs or {}))
+
+
+def class_parallel(name: str, rank: int) -> dict[str, float]:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    model = make_model(name)
+    parallelize_module(model, mesh, {"2": ClassParallel()})
+    y = batches()[0][1]
+    y[:3] = torch.tensor([N_CLASSES - 1, -100, 0])  # the reference class, a row that does not count, the first class
+    whole_model = make_model(name)
+    measured = {}
+    for key, features in (("plain", torch.randn(N_ROWS, 10)), ("large", 1e3 * torch.randn(N_ROWS, 10))):
+        features = features.clone()
+        dist.broadcast(features, 0)
+        ours, theirs = features.clone().requires_grad_(), features.clone().requires_grad_()
+        split, single = copy.deepcopy(model[2]), copy.deepcopy(whole_model[2])
+        if single.link.needs_batch:
+            single.link.initialize(single.linear(theirs).detach())
+        with Travels() as travels:
+            loss = split.loss(ours, y)
+        expected = nn.functional.nll_loss(single(theirs), y)
+        loss.backward()
+        expected.backward()
+        gradients = zip([ours, *split.parameters()], [theirs, *single.parameters()], strict=True)
+        measured[f"{key} loss"] = float((loss - expected).abs() / (1 + expected.abs()))
+        measured[f"{key} gradient"] = max(
+            float((whole(a.grad) - b.grad).abs().max() / (1 + b.grad.abs().max())) for a, b in gradients
+        )
+        log_proba = single(features).detach()
+        measured[f"{key} log_proba"] = float((split(features).detach() - log_proba).abs().max() / log_proba.abs().max())
+        for reduction in ("sum", "none"):
+            a, b = split.loss(features, y, reduction), nn.functional.nll_loss(log_proba, y, reduction=reduction)
+            measured[f"{key} {reduction}"] = float((a - b).abs().max() / (1 + b.abs().max()))
+    measured["elements sent per row"] = sorted(size / N_ROWS for size in travels.sizes)
+
+    def by_loss(m, x, y):
+        return m[2].loss(m[1](m[0](x)), y)
+
+    alone = train(make_model(name), slice(None), _apart)
+    measured |= {f"trained {k}": v for k, v in largest_difference(alone, train(model, slice(None), by_loss)).items()}
+    own = sum(p.to_local().numel() for p in model[2].linear.parameters())
+    measured["share of the linear layer"] = own / sum(p.numel() for p in whole_model[2].linear.parameters())
+    return measured
+
+
+CASES = {"data_parallel": data_parallel, "fully_sharded": fully_sharded, "class_parallel": class_parallel}
+
+
+def main(out: str) -> None:
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    measured = {f"{case} {name}": run(name, rank) for case, run in CASES.items() for name in LINKS}
+    everyone: list[dict] = [{}] * dist.get_world_size()
+    dist.all_gather_object(everyone, measured)
+    if rank == 0:
+        Path(out).write_text(json.dumps(everyone, indent=1))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
