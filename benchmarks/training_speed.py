@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
 from legendretron.training.step import Step, make_step
 from naive import naive_step
+from timing import best_times
 
 SHAPES = {"vehicle": (18, 4), "letter": (16, 26), "aloi": (128, 1000)}
 BATCH = 64
@@ -57,29 +57,6 @@ def our_step(
     labels = torch.randint(n_classes, (runs, BATCH), generator=generator).to(device)
     weight = torch.full((runs, BATCH), 1 / BATCH, dtype=dtype, device=device)
     return lambda: step(picked, labels, weight)
-
-
-def best_times(
-    contestants: dict[str, Callable[[], None]], rounds: int, seconds: float, device: str
-) -> dict[str, float]:
-    """Best milliseconds a call of each, in alternating rounds of about so many seconds."""
-
-    def timed(step: Callable[[], None], calls: int) -> float:
-        if device != "cpu":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(calls):
-            step()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        return (time.perf_counter() - began) / calls
-
-    calls = {name: max(3, int(seconds / max(timed(step, 5), 1e-7))) for name, step in contestants.items()}
-    best = dict.fromkeys(contestants, float("inf"))
-    for _ in range(rounds):
-        for name, step in contestants.items():
-            best[name] = min(best[name], timed(step, calls[name]))
-    return {name: 1e3 * value for name, value in best.items()}
 
 
 def main() -> None:

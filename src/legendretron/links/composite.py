@@ -2,6 +2,8 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import cast
 
 import torch
@@ -14,6 +16,10 @@ from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jac
 from legendretron.validation import check_choice, check_integer
 
 __all__ = ["CompositeLink"]
+
+#: Beyond this, products with ``A`` are large enough for matrix multiplication to win over one row at a time.
+_MOST_CLASSES = 8192
+_HIGHEST_RANK = 64
 
 _NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
@@ -106,7 +112,27 @@ class CompositeLink(Link):
         return z
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        return log_softmax_plus(self._log_odds(z))
+        fuse = _kernels(z, self.run_shape, self._chain())
+        if fuse is None:
+            return log_softmax_plus(self._log_odds(z))
+        blocks = self._chain()
+        first = blocks[0]
+        return fuse(
+            z,
+            [tensor for block in blocks for tensor in block._kernel_tensors()],
+            self._log_proba_of,
+            hidden=first.hidden,
+            depth=first.depth,
+            chain=first.chain,
+            raw=first.kernels_see_raw,
+            final_softplus=first.final_softplus,
+        )
+
+    def _log_proba_of(self, z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        """The same map of the tensors that the kernels take, by plain operations."""
+        for i, block in enumerate(self._chain()):
+            z = block._gradient_of(block._ridge_of(tensors[5 * i : 5 * i + 5]), z)
+        return log_softmax_plus(z)
 
     def _nll_step(self, like: Tensor) -> NLLStep:
         blocks = self._chain()
@@ -173,3 +199,28 @@ class CompositeLink(Link):
         for block in self._chain():
             block.initialize(rows, weight, across_ranks=across_ranks)
             rows = block._gradient(rows)
+
+
+@cache
+def _fused_log_proba() -> Callable[..., Tensor] | None:
+    try:
+        from legendretron.links.fused import fused_log_proba
+    except ImportError:  # no Triton, which comes with torch for CUDA on Linux
+        return None
+    return fused_log_proba
+
+
+def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]) -> Callable[..., Tensor] | None:
+    """The fused kernels, where they apply; compilers and function transforms see plain operations."""
+    if not z.is_cuda or run_shape or type(z) is not Tensor or torch.compiler.is_compiling():
+        return None
+    rows, k = z.shape
+    weights = [block.weight for block in blocks]
+    if rows == 0 or k >= _MOST_CLASSES or blocks[0].rank > _HIGHEST_RANK:
+        return None
+    if any(w.dtype != z.dtype or w.device != z.device or type(w) is not nn.Parameter for w in weights):
+        return None
+    # private, but there is no public way to ask whether vmap, jvp or the like is at work
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+        return None
+    return _fused_log_proba()

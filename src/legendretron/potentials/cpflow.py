@@ -155,6 +155,12 @@ class CPFlowNetwork(RidgePotential):
 
         return ridge, pullback
 
+    kernels_see_raw = False
+
+    def _kernel_tensors(self) -> list[Tensor]:
+        ridge = self.ridge()
+        return [ridge.weight, ridge.bias, torch.cat(ridge.mixing, dim=-2), ridge.alpha, ridge.gamma]
+
     @property
     def needs_batch(self) -> bool:
         """Whether the normalisation has not been set yet."""

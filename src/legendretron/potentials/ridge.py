@@ -24,7 +24,7 @@ classes:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -218,7 +218,9 @@ class RidgePotential(Potential):
         return (0.5 * ridge.alpha * x.square().sum(-1, keepdim=True) + ridge.gamma * h).squeeze(-1)
 
     def _gradient(self, x: Tensor) -> Tensor:
-        ridge = self.ridge()
+        return self._gradient_of(self.ridge(), x)
+
+    def _gradient_of(self, ridge: Ridge, x: Tensor) -> Tensor:
         d = self._inner_gradient(ridge, x)
         return ridge.alpha * x + (ridge.gamma * d) @ ridge.weight
 
@@ -265,6 +267,22 @@ class RidgePotential(Potential):
             ]
 
         return self.ridge(), pullback
+
+    # --- for the fused kernels: what they take, and the ridge form from that ---
+
+    #: whether the kernels see the raw parameters under a softplus, and differentiate through it
+    kernels_see_raw = True
+
+    def _kernel_tensors(self) -> list[Tensor]:
+        """``A, b``, all mixing weights, ``alpha`` and ``gamma``."""
+        return [self.weight, self.bias, self.raw_mixing, self.raw_alpha, self.raw_gamma]
+
+    def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
+        """The ridge form of such tensors."""
+        weight, bias, mixing, alpha, gamma = tensors
+        if self.kernels_see_raw:
+            mixing, alpha, gamma = softplus(mixing) / self.hidden, softplus(alpha), softplus(gamma)
+        return Ridge(weight, bias, self._split_mixing(mixing), alpha.reshape(1, 1), gamma.reshape(1, 1))
 
     @property
     def needs_batch(self) -> bool:

@@ -1,0 +1,377 @@
+r"""The composite link as two Triton kernels a pass, for CUDA.
+
+A link is a long chain of tiny operations: as torch runs them, launching some two hundred kernels takes far longer than
+computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes back, and one adds
+up the parameters' gradients over rows in a fixed order, so results do not change from run to run.
+
+The formulas are those of :mod:`legendretron.potentials.ridge` with all layers of a block written as one: with ``P`` the
+matrix of all mixing weights between units, ``p`` those of the output and ``s`` the softplus,
+
+.. math::
+
+    \zeta = t + P s(\zeta), \quad \zeta_o = t_o + p^\top s(\zeta), \qquad
+    w = p\,e + P^\top d, \quad d = s'(\zeta) \odot w, \quad e = \phi'(\zeta_o).
+
+``P`` leads from each layer to the next only, so fixed-point iteration is exact after as many rounds as there are layers
+to pass. The way back has the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["fused_log_proba"]
+
+_TILE = 8192  # elements of A that a kernel holds at once
+
+
+@triton.jit
+def _softplus(x):
+    e = tl.exp(-tl.abs(x))
+    u = 1.0 + e
+    # log(1 + e) to full relative accuracy, also where 1 + e has rounded
+    log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.where(u == 1.0, 1.0, u - 1.0)))
+    return tl.where(x > 0.0, x, 0.0) + log1p
+
+
+@triton.jit
+def _sigmoid(x):
+    e = tl.exp(-tl.abs(x))
+    return tl.where(x >= 0.0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+@triton.jit
+def _block_parameters(base, K, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr, RAW: tl.constexpr):  # fmt: skip
+    """``P`` (above, below), ``p``, ``alpha`` and ``gamma`` of one block."""
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    mixing = base + R * K + R
+    above = tl.arange(0, UNITS)[:, None]
+    below = tl.arange(0, UNITS)[None, :]
+    linked = (above // H == below // H + 1) & (above % H < CHAIN) & (above < M * H)
+    p = tl.load(mixing + ((below // H) * CHAIN + above % H) * H + below % H, linked, 0.0)
+    units = tl.arange(0, UNITS)
+    last = (units // H == M - 1) & (units < M * H)
+    p_out = tl.load(mixing + (ROWS - 1) * H + units % H, last, 0.0)
+    alpha = tl.load(mixing + ROWS * H)
+    gamma = tl.load(mixing + ROWS * H + 1)
+    if RAW:
+        p = _softplus(p) / H
+        p_out = _softplus(p_out) / H
+        alpha = _softplus(alpha)
+        gamma = _softplus(gamma)
+    return tl.where(linked, p, 0.0), tl.where(last, p_out, 0.0), alpha, gamma
+
+
+@triton.jit
+def _down(p, p_out, slope, e, M: tl.constexpr):
+    """``w`` with ``w = p e + P^T (s' w)``."""
+    w = p_out * e
+    for _ in tl.static_range(M - 1):
+        w = p_out * e + tl.sum(p * (slope * w)[:, None], axis=0)
+    return w
+
+
+@triton.jit
+def _forward(
+    z_ptr, parameters, inputs, states, log_p_ptr, n, K,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
+    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr,
+):  # fmt: skip
+    """One row of predictors to one row of log-probabilities; keeps each block's input and inner state."""
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    row = tl.program_id(0).to(tl.int64)
+    units = tl.arange(0, UNITS)
+    real = units < M * H
+    size = R * K + R + ROWS * H + 2
+    log_p = log_p_ptr + row * (K + 1)
+    top = 0.0  # the reference class's logit
+    total = 1.0
+    for b in tl.static_range(B):
+        base = parameters + b * size
+        x_ptr = z_ptr + row * K
+        if b > 0:
+            x_ptr = inputs + ((b - 1) * n + row) * K
+        t = tl.load(base + R * K + units, real, 0.0)
+        t_out = tl.load(base + R * K + R - 1)
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            inside = cols < K
+            x = tl.load(x_ptr + cols, inside, 0.0)
+            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+            t += tl.sum(a * x[None, :], axis=1)
+            t_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
+        p, p_out, alpha, gamma = _block_parameters(base, K, H, M, CHAIN, UNITS, RAW)
+        zeta = t
+        for _ in tl.static_range(M - 1):
+            zeta = t + tl.sum(p * _softplus(zeta)[None, :], axis=1)
+        zeta_out = t_out + tl.sum(p_out * _softplus(zeta))
+        state = states + (row * B + b) * R
+        tl.store(state + units, zeta, real)
+        tl.store(state + R - 1, zeta_out)
+        slope = _sigmoid(zeta)
+        e = zeta_out * 0.0 + 1.0
+        if SOFT:
+            e = _sigmoid(zeta_out)
+        d = gamma * slope * _down(p, p_out, slope, e, M)
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            inside = cols < K
+            x = tl.load(x_ptr + cols, inside, 0.0)
+            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
+            y = alpha * x + tl.sum(a * d[:, None], axis=0) + gamma * e * a_out
+            if b < B - 1:
+                tl.store(inputs + (b * n + row) * K + cols, y, inside)
+            else:
+                tl.store(log_p + cols, y, inside)
+                higher = tl.maximum(top, tl.max(tl.where(inside, y, float("-inf"))))
+                total = total * tl.exp(top - higher) + tl.sum(tl.where(inside, tl.exp(y - higher), 0.0))
+                top = higher
+        tl.debug_barrier()  # what was stored is read again, perhaps by other threads
+    lse = top + tl.log(total)
+    for start in range(0, K, BLOCK_K):
+        cols = start + tl.arange(0, BLOCK_K)
+        y = tl.load(log_p + cols, cols < K, 0.0)
+        tl.store(log_p + cols, y - lse, cols < K)
+    tl.store(log_p + K, -lse)
+
+
+@triton.jit
+def _backward(
+    z_ptr, parameters, inputs, states, log_p_ptr, g_ptr, cotangents, records, dz_ptr, n, K,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
+    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr,
+):  # fmt: skip
+    """One row back: the predictors' gradient, and of each block what its parameters' gradients are made of.
+
+    A record holds the cotangents of ``t``, of the mixing weights, of alpha and gamma, and then ``gamma d``.
+    """
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    SMALL: tl.constexpr = R + ROWS * H + 2
+    row = tl.program_id(0).to(tl.int64)
+    units = tl.arange(0, UNITS)
+    real = units < M * H
+    size = R * K + R + ROWS * H + 2
+    log_p = log_p_ptr + row * (K + 1)
+    g = g_ptr + row * (K + 1)
+    g_sum = tl.load(g + K)
+    for start in range(0, K, BLOCK_K):
+        cols = start + tl.arange(0, BLOCK_K)
+        g_sum += tl.sum(tl.load(g + cols, cols < K, 0.0))
+    for start in range(0, K, BLOCK_K):
+        cols = start + tl.arange(0, BLOCK_K)
+        inside = cols < K
+        dy = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
+        tl.store(cotangents + ((B - 1) * n + row) * K + cols, dy, inside)
+    tl.debug_barrier()
+    for i in tl.static_range(B):
+        b: tl.constexpr = B - 1 - i
+        base = parameters + b * size
+        x_ptr = z_ptr + row * K
+        if b > 0:
+            x_ptr = inputs + ((b - 1) * n + row) * K
+        dy_ptr = cotangents + (b * n + row) * K
+        v = tl.load(base + R * K + units, real, 0.0) * 0.0
+        v_out = tl.sum(v)
+        of_alpha = tl.sum(v)
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            inside = cols < K
+            x = tl.load(x_ptr + cols, inside, 0.0)
+            dy = tl.load(dy_ptr + cols, inside, 0.0)
+            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+            v += tl.sum(a * dy[None, :], axis=1)
+            v_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * dy)
+            of_alpha += tl.sum(x * dy)
+        p, p_out, alpha, gamma = _block_parameters(base, K, H, M, CHAIN, UNITS, RAW)
+        state = states + (row * B + b) * R
+        zeta = tl.load(state + units, real, 0.0)
+        zeta_out = tl.load(state + R - 1)
+        positive = _softplus(zeta)
+        slope = _sigmoid(zeta)
+        e = zeta_out * 0.0 + 1.0
+        bend_out = zeta_out * 0.0
+        if SOFT:
+            e = _sigmoid(zeta_out)
+            bend_out = e * _sigmoid(-zeta_out)
+        w = _down(p, p_out, slope, e, M)
+        d = slope * w
+        # up through d = s' w and w = p e + P^T d
+        cot_d = gamma * v
+        for _ in tl.static_range(M - 1):
+            cot_d = gamma * v + tl.sum(p * (slope * cot_d)[None, :], axis=1)
+        cot_w = slope * cot_d
+        cot_out = bend_out * (gamma * v_out + tl.sum(p_out * cot_w))
+        # down through zeta = t + P s(zeta)
+        own = cot_d * w * slope * _sigmoid(-zeta) + slope * p_out * cot_out
+        cot_t = own
+        for _ in tl.static_range(M - 1):
+            cot_t = own + slope * tl.sum(p * cot_t[:, None], axis=0)
+        record = records + (row * B + b) * (SMALL + R)
+        tl.store(record + units, cot_t, real)
+        tl.store(record + R - 1, cot_out)
+        above = units[:, None]
+        below = units[None, :]
+        linked = (above // H == below // H + 1) & (above % H < CHAIN) & (above < M * H)
+        of_p = d[:, None] * cot_w[None, :] + cot_t[:, None] * positive[None, :]
+        tl.store(record + R + ((below // H) * CHAIN + above % H) * H + below % H, of_p, linked)
+        last = (units // H == M - 1) & real
+        tl.store(record + R + (ROWS - 1) * H + units % H, e * cot_w + cot_out * positive, last)
+        tl.store(record + SMALL - 2, of_alpha)
+        tl.store(record + SMALL - 1, tl.sum(d * v) + e * v_out)
+        tl.store(record + SMALL + units, gamma * d, real)
+        tl.store(record + SMALL + R - 1, gamma * e)
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            inside = cols < K
+            dy = tl.load(dy_ptr + cols, inside, 0.0)
+            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
+            dx = alpha * dy + tl.sum(a * cot_t[:, None], axis=0) + cot_out * a_out
+            if b > 0:
+                tl.store(cotangents + ((b - 1) * n + row) * K + cols, dx, inside)
+            else:
+                tl.store(dz_ptr + row * K + cols, dx, inside)
+        tl.debug_barrier()
+
+
+@triton.jit
+def _add_up(
+    z_ptr, parameters, inputs, cotangents, records, gradient, n, K,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, RANK: tl.constexpr, SMALL_UP: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, RAW: tl.constexpr,
+):  # fmt: skip
+    """Sums over rows: a tile of the gradient of ``A``, or, in the last program of a block, of all the rest."""
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    SMALL: tl.constexpr = R + ROWS * H + 2
+    b = tl.program_id(0)
+    size = R * K + SMALL
+    chunk = tl.program_id(1)
+    if chunk < tl.num_programs(1) - 1:
+        ranks = tl.arange(0, RANK)
+        cols = chunk * BLOCK_K + tl.arange(0, BLOCK_K)
+        inside = cols < K
+        x_ptr = z_ptr
+        if b > 0:
+            x_ptr = inputs + (b - 1).to(tl.int64) * n * K
+        total = tl.zeros((RANK, BLOCK_K), dtype=gradient.dtype.element_ty)
+        for start in range(0, n, BLOCK_N):
+            rows = (start + tl.arange(0, BLOCK_N)).to(tl.int64)
+            tile = (rows < n)[:, None] & inside[None, :]
+            where = rows[:, None] * K + cols[None, :]
+            x = tl.load(x_ptr + where, tile, 0.0)
+            dy = tl.load(cotangents + b.to(tl.int64) * n * K + where, tile, 0.0)
+            record = records + (rows[None, :] * B + b) * (SMALL + R) + ranks[:, None]
+            kept = (rows < n)[None, :] & (ranks < R)[:, None]
+            cot_t = tl.load(record, kept, 0.0)
+            d = tl.load(record + SMALL, kept, 0.0)
+            total += tl.sum(cot_t[:, :, None] * x[None, :, :] + d[:, :, None] * dy[None, :, :], axis=1)
+        out = gradient + b * size + ranks[:, None] * K + cols[None, :]
+        tl.store(out, total, (ranks < R)[:, None] & inside[None, :])
+    else:
+        entries = tl.arange(0, SMALL_UP)
+        total = tl.zeros((SMALL_UP,), dtype=gradient.dtype.element_ty)
+        for start in range(0, n, BLOCK_N):
+            rows = (start + tl.arange(0, BLOCK_N)).to(tl.int64)
+            record = records + (rows[:, None] * B + b) * (SMALL + R) + entries[None, :]
+            total += tl.sum(tl.load(record, (rows < n)[:, None] & (entries < SMALL)[None, :], 0.0), axis=0)
+        if RAW:  # parameters are positive as the softplus of raw ones
+            slope = _sigmoid(tl.load(parameters + b * size + R * K + entries, entries < SMALL, 0.0))
+            total = tl.where(entries < R, total, total * slope)
+            total = tl.where((entries >= R) & (entries < SMALL - 2), total / H, total)
+        tl.store(gradient + b * size + R * K + entries, total, entries < SMALL)
+
+
+class _FusedLogProba(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, generic: Any, shape: tuple[int, int, int, bool, bool], z: Tensor, *tensors: Tensor) -> Tensor:
+        hidden, depth, chain, raw, soft = shape
+        n, k = z.shape
+        blocks = len(tensors) // 5
+        z = z.contiguous()
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        inputs = z.new_empty(max(blocks - 1, 1), n, k)
+        states = z.new_empty(n, blocks, depth * hidden + 1)
+        log_p = z.new_empty(n, k + 1)
+        units = triton.next_power_of_2(depth * hidden)
+        block_k = min(triton.next_power_of_2(k), max(_TILE // units, 16))
+        meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain, "RAW": raw}
+        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "num_warps": 8 if block_k >= 512 else 4}
+        _forward[(n,)](z, flat, inputs, states, log_p, n, k, **meta, **rows)
+        ctx.save_for_backward(z, flat, inputs, states, log_p, *tensors)
+        ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
+        return log_p
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        z, flat, inputs, states, log_p, *tensors = ctx.saved_tensors
+        if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
+            wanted = [tensor for tensor in (z, *tensors) if tensor.requires_grad]
+            found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
+            return None, None, *(next(found) if tensor.requires_grad else None for tensor in (z, *tensors))
+        n, k = z.shape
+        meta = ctx.meta
+        rank = meta["M"] * meta["H"] + 1
+        small = rank + ((meta["M"] - 1) * meta["CHAIN"] + 1) * meta["H"] + 2
+        cotangents = z.new_empty(meta["B"], n, k)
+        records = z.new_empty(n, meta["B"], small + rank)
+        dz, gradient = torch.empty_like(z), torch.empty_like(flat)
+        _backward[(n,)](
+            z, flat, inputs, states, log_p, g.contiguous(), cotangents, records, dz, n, k, **meta, **ctx.rows
+        )
+        rank_up = triton.next_power_of_2(rank)
+        block_k = min(triton.next_power_of_2(k), 32)
+        grid = (meta["B"], triton.cdiv(k, block_k) + 1)
+        _add_up[grid](
+            z, flat, inputs, cotangents, records, gradient, n, k, **meta,
+            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_N=max(_TILE // (rank_up * block_k), 1),
+            BLOCK_K=block_k, num_warps=4,
+        )  # fmt: skip
+        parts = gradient.split([tensor.numel() for tensor in tensors])
+        return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
+
+
+def fused_log_proba(
+    z: Tensor,
+    tensors: Sequence[Tensor],
+    generic: Callable[[Tensor, Sequence[Tensor]], Tensor],
+    *,
+    hidden: int,
+    depth: int,
+    chain: int,
+    raw: bool,
+    final_softplus: bool,
+) -> Tensor:
+    """Log-probabilities of rows of predictors.
+
+    Parameters
+    ----------
+    z : Tensor of shape (n, K)
+        Predictors, in the precision of the parameters.
+    tensors : sequence of Tensor
+        Of each block: ``A`` (r, K), ``b`` (r,), all mixing weights (rows, H), ``alpha``, ``gamma``.
+    generic : callable
+        The same map by plain operations, for derivatives of higher order.
+    hidden, depth, chain : int
+        ``H``, ``M``, and the units of a layer that see the one before.
+    raw : bool
+        Whether mixing weights (over ``H``), ``alpha`` and ``gamma`` are softplus of what is given.
+    final_softplus : bool
+        Whether the network ends in a softplus.
+
+    Returns
+    -------
+    Tensor of shape (n, K + 1)
+    """
+    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, chain, raw, final_softplus), z, *tensors)
+    return result
