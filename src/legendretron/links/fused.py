@@ -47,7 +47,9 @@ def _sigmoid(x):
 
 
 @triton.jit
-def _block_parameters(base, K, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr, RAW: tl.constexpr):  # fmt: skip
+def _block_parameters(
+    base, K, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr, RAW: tl.constexpr
+):
     """``P`` (above, below), ``p``, ``alpha`` and ``gamma`` of one block."""
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * CHAIN + 1
@@ -92,8 +94,9 @@ def _forward(
     real = units < M * H
     size = R * K + R + ROWS * H + 2
     log_p = log_p_ptr + row * (K + 1)
-    top = 0.0  # the reference class's logit
-    total = 1.0
+    dtype = log_p_ptr.dtype.element_ty
+    top = tl.full((), 0.0, dtype)  # the reference class's logit
+    total = tl.full((), 1.0, dtype)
     for b in tl.static_range(B):
         base = parameters + b * size
         x_ptr = z_ptr + row * K
@@ -117,7 +120,7 @@ def _forward(
         tl.store(state + units, zeta, real)
         tl.store(state + R - 1, zeta_out)
         slope = _sigmoid(zeta)
-        e = zeta_out * 0.0 + 1.0
+        e = tl.full((), 1.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
         d = gamma * slope * _down(p, p_out, slope, e, M)
@@ -163,6 +166,7 @@ def _backward(
     size = R * K + R + ROWS * H + 2
     log_p = log_p_ptr + row * (K + 1)
     g = g_ptr + row * (K + 1)
+    dtype = log_p_ptr.dtype.element_ty
     g_sum = tl.load(g + K)
     for start in range(0, K, BLOCK_K):
         cols = start + tl.arange(0, BLOCK_K)
@@ -173,16 +177,15 @@ def _backward(
         dy = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
         tl.store(cotangents + ((B - 1) * n + row) * K + cols, dy, inside)
     tl.debug_barrier()
-    for i in tl.static_range(B):
-        b: tl.constexpr = B - 1 - i
+    for b in tl.static_range(B - 1, -1, -1):
         base = parameters + b * size
         x_ptr = z_ptr + row * K
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
         dy_ptr = cotangents + (b * n + row) * K
-        v = tl.load(base + R * K + units, real, 0.0) * 0.0
-        v_out = tl.sum(v)
-        of_alpha = tl.sum(v)
+        v = tl.zeros((UNITS,), dtype)
+        v_out = tl.full((), 0.0, dtype)
+        of_alpha = tl.full((), 0.0, dtype)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
@@ -198,8 +201,8 @@ def _backward(
         zeta_out = tl.load(state + R - 1)
         positive = _softplus(zeta)
         slope = _sigmoid(zeta)
-        e = zeta_out * 0.0 + 1.0
-        bend_out = zeta_out * 0.0
+        e = tl.full((), 1.0, dtype)
+        bend_out = tl.full((), 0.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
             bend_out = e * _sigmoid(-zeta_out)
@@ -280,16 +283,16 @@ def _add_up(
         tl.store(out, total, (ranks < R)[:, None] & inside[None, :])
     else:
         entries = tl.arange(0, SMALL_UP)
-        total = tl.zeros((SMALL_UP,), dtype=gradient.dtype.element_ty)
-        for start in range(0, n, BLOCK_N):
-            rows = (start + tl.arange(0, BLOCK_N)).to(tl.int64)
-            record = records + (rows[:, None] * B + b) * (SMALL + R) + entries[None, :]
-            total += tl.sum(tl.load(record, (rows < n)[:, None] & (entries < SMALL)[None, :], 0.0), axis=0)
+        sums = tl.zeros((SMALL_UP,), dtype=gradient.dtype.element_ty)
+        for first in range(0, n, BLOCK_N):
+            lines = (first + tl.arange(0, BLOCK_N)).to(tl.int64)
+            small = records + (lines[:, None] * B + b) * (SMALL + R) + entries[None, :]
+            sums += tl.sum(tl.load(small, (lines < n)[:, None] & (entries < SMALL)[None, :], 0.0), axis=0)
         if RAW:  # parameters are positive as the softplus of raw ones
             slope = _sigmoid(tl.load(parameters + b * size + R * K + entries, entries < SMALL, 0.0))
-            total = tl.where(entries < R, total, total * slope)
-            total = tl.where((entries >= R) & (entries < SMALL - 2), total / H, total)
-        tl.store(gradient + b * size + R * K + entries, total, entries < SMALL)
+            sums = tl.where(entries < R, sums, sums * slope)
+            sums = tl.where((entries >= R) & (entries < SMALL - 2), sums / H, sums)
+        tl.store(gradient + b * size + R * K + entries, sums, entries < SMALL)
 
 
 class _FusedLogProba(torch.autograd.Function):
