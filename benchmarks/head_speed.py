@@ -105,7 +105,11 @@ def training_step(
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+
+    def replay(keep: object = step) -> None:  # what the graph reads must not be freed
+        graph.replay()
+
+    return replay
 
 
 def main() -> None:

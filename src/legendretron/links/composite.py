@@ -19,7 +19,7 @@ __all__ = ["CompositeLink"]
 
 #: Beyond this, products with ``A`` are large enough for matrix multiplication to win over one row at a time.
 _MOST_CLASSES = 8192
-_HIGHEST_RANK = 64
+_HIGHEST_RANK = 17  # kernels are unrolled over the units; more of them take long to compile
 
 _NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 

@@ -47,37 +47,62 @@ def _sigmoid(x):
 
 
 @triton.jit
-def _block_parameters(
-    base, K, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr, RAW: tl.constexpr
-):
-    """``P`` (above, below), ``p``, ``alpha`` and ``gamma`` of one block."""
-    R: tl.constexpr = M * H + 1
-    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
-    mixing = base + R * K + R
-    above = tl.arange(0, UNITS)[:, None]
-    below = tl.arange(0, UNITS)[None, :]
-    linked = (above // H == below // H + 1) & (above % H < CHAIN) & (above < M * H)
-    p = tl.load(mixing + ((below // H) * CHAIN + above % H) * H + below % H, linked, 0.0)
-    units = tl.arange(0, UNITS)
-    last = (units // H == M - 1) & (units < M * H)
-    p_out = tl.load(mixing + (ROWS - 1) * H + units % H, last, 0.0)
-    alpha = tl.load(mixing + ROWS * H)
-    gamma = tl.load(mixing + ROWS * H + 1)
-    if RAW:
-        p = _softplus(p) / H
-        p_out = _softplus(p_out) / H
-        alpha = _softplus(alpha)
-        gamma = _softplus(gamma)
-    return tl.where(linked, p, 0.0), tl.where(last, p_out, 0.0), alpha, gamma
+def _positive(base, RAW: tl.constexpr, N: tl.constexpr, over: tl.constexpr):
+    """``N`` parameters that are positive: all mixing weights, or alpha and gamma, as scalars that every thread holds."""
+    values = ()
+    for i in tl.static_range(N):
+        value = tl.load(base + i)
+        if RAW:
+            value = _softplus(value) / over
+        values = values + (value,)
+    return values
 
 
 @triton.jit
-def _down(p, p_out, slope, e, M: tl.constexpr):
-    """``w`` with ``w = p e + P^T (s' w)``."""
-    w = p_out * e
-    for _ in tl.static_range(M - 1):
-        w = p_out * e + tl.sum(p * (slope * w)[:, None], axis=0)
-    return w
+def _entries(vector, UNITS: tl.constexpr, N: tl.constexpr):
+    """The first ``N`` entries of a vector as scalars."""
+    units = tl.arange(0, UNITS)
+    values = ()
+    for u in tl.static_range(N):
+        values = values + (tl.sum(tl.where(units == u, vector, 0.0)),)
+    return values
+
+
+@triton.jit
+def _upwards(own, mixing, through, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, SOFT: tl.constexpr):
+    """``u = own + P f(u)`` layer by layer: with ``f`` the softplus, or multiplication by ``through``; and ``f(u)``."""
+    us = ()
+    fs = ()
+    for k in tl.static_range(M):
+        for i in tl.static_range(H):
+            u = own[k * H + i]
+            if k > 0 and i < CHAIN:
+                for j in tl.static_range(H):
+                    u += mixing[((k - 1) * CHAIN + i) * H + j] * fs[(k - 1) * H + j]
+            us = us + (u,)
+            if SOFT:
+                fs = fs + (_softplus(u),)
+            else:
+                fs = fs + (u * through[k * H + i],)
+    return us, fs
+
+
+@triton.jit
+def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr):
+    """``w = p out + P^T u`` with ``u = own + s' w``, from the last layer to the first: ``w`` and ``u``."""
+    ws = ()
+    us = ()
+    for k in tl.static_range(M - 1, -1, -1):
+        for j in tl.static_range(H - 1, -1, -1):
+            if k == M - 1:
+                w = mixing[(M - 1) * CHAIN * H + j] * out
+            else:
+                w = mixing[k * CHAIN * H + j] * us[H - 1 - j]
+                for i in tl.static_range(1, CHAIN):
+                    w += mixing[(k * CHAIN + i) * H + j] * us[H - 1 - j + i]
+            ws = (w,) + ws
+            us = (own[k * H + j] + slope[k * H + j] * w,) + us
+    return ws, us
 
 
 @triton.jit
@@ -93,8 +118,8 @@ def _forward(
     units = tl.arange(0, UNITS)
     real = units < M * H
     size = R * K + R + ROWS * H + 2
-    log_p = log_p_ptr + row * (K + 1)
     dtype = log_p_ptr.dtype.element_ty
+    log_p = log_p_ptr + row * (K + 1)
     top = tl.full((), 0.0, dtype)  # the reference class's logit
     total = tl.full((), 1.0, dtype)
     for b in tl.static_range(B):
@@ -102,35 +127,41 @@ def _forward(
         x_ptr = z_ptr + row * K
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
-        t = tl.load(base + R * K + units, real, 0.0)
-        t_out = tl.load(base + R * K + R - 1)
+        mixing = _positive(base + R * K + R, RAW, ROWS * H, H)
+        scales = _positive(base + R * K + R + ROWS * H, RAW, 2, 1)
+        sums = tl.load(base + R * K + units, real, 0.0)
+        sum_out = tl.load(base + R * K + R - 1)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
             x = tl.load(x_ptr + cols, inside, 0.0)
             a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            t += tl.sum(a * x[None, :], axis=1)
-            t_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
-        p, p_out, alpha, gamma = _block_parameters(base, K, H, M, CHAIN, UNITS, RAW)
-        zeta = t
-        for _ in tl.static_range(M - 1):
-            zeta = t + tl.sum(p * _softplus(zeta)[None, :], axis=1)
-        zeta_out = t_out + tl.sum(p_out * _softplus(zeta))
+            sums += tl.sum(a * x[None, :], axis=1)
+            sum_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
+        t = _entries(sums, UNITS, M * H)
+        zeta, soft = _upwards(t, mixing, t, H, M, CHAIN, True)
         state = states + (row * B + b) * R
-        tl.store(state + units, zeta, real)
+        zeta_out = sum_out
+        slope = ()
+        nothing = ()
+        for u in tl.static_range(M * H):
+            tl.store(state + u, zeta[u])
+            slope = slope + (_sigmoid(zeta[u]),)
+            nothing = nothing + (0.0,)
+        for j in tl.static_range(H):
+            zeta_out += mixing[(ROWS - 1) * H + j] * soft[(M - 1) * H + j]
         tl.store(state + R - 1, zeta_out)
-        slope = _sigmoid(zeta)
         e = tl.full((), 1.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
-        d = gamma * slope * _down(p, p_out, slope, e, M)
+        w, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
-            x = tl.load(x_ptr + cols, inside, 0.0)
-            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
-            y = alpha * x + tl.sum(a * d[:, None], axis=0) + gamma * e * a_out
+            y = e * tl.load(base + (R - 1) * K + cols, inside, 0.0)
+            for u in tl.static_range(M * H):
+                y += d[u] * tl.load(base + u * K + cols, inside, 0.0)
+            y = scales[0] * tl.load(x_ptr + cols, inside, 0.0) + scales[1] * y
             if b < B - 1:
                 tl.store(inputs + (b * n + row) * K + cols, y, inside)
             else:
@@ -164,9 +195,9 @@ def _backward(
     units = tl.arange(0, UNITS)
     real = units < M * H
     size = R * K + R + ROWS * H + 2
+    dtype = log_p_ptr.dtype.element_ty
     log_p = log_p_ptr + row * (K + 1)
     g = g_ptr + row * (K + 1)
-    dtype = log_p_ptr.dtype.element_ty
     g_sum = tl.load(g + K)
     for start in range(0, K, BLOCK_K):
         cols = start + tl.arange(0, BLOCK_K)
@@ -183,7 +214,11 @@ def _backward(
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
         dy_ptr = cotangents + (b * n + row) * K
-        v = tl.zeros((UNITS,), dtype)
+        mixing = _positive(base + R * K + R, RAW, ROWS * H, H)
+        scales = _positive(base + R * K + R + ROWS * H, RAW, 2, 1)
+        alpha = scales[0]
+        gamma = scales[1]
+        sums = tl.zeros((UNITS,), dtype)
         v_out = tl.full((), 0.0, dtype)
         of_alpha = tl.full((), 0.0, dtype)
         for start in range(0, K, BLOCK_K):
@@ -192,54 +227,64 @@ def _backward(
             x = tl.load(x_ptr + cols, inside, 0.0)
             dy = tl.load(dy_ptr + cols, inside, 0.0)
             a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            v += tl.sum(a * dy[None, :], axis=1)
+            sums += tl.sum(a * dy[None, :], axis=1)
             v_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * dy)
             of_alpha += tl.sum(x * dy)
-        p, p_out, alpha, gamma = _block_parameters(base, K, H, M, CHAIN, UNITS, RAW)
+        v = _entries(gamma * sums, UNITS, M * H)
         state = states + (row * B + b) * R
-        zeta = tl.load(state + units, real, 0.0)
         zeta_out = tl.load(state + R - 1)
-        positive = _softplus(zeta)
-        slope = _sigmoid(zeta)
         e = tl.full((), 1.0, dtype)
         bend_out = tl.full((), 0.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
             bend_out = e * _sigmoid(-zeta_out)
-        w = _down(p, p_out, slope, e, M)
-        d = slope * w
+        soft = ()
+        slope = ()
+        bend = ()
+        nothing = ()
+        for u in tl.static_range(M * H):
+            zeta = tl.load(state + u)
+            soft = soft + (_softplus(zeta),)
+            slope = slope + (_sigmoid(zeta),)
+            bend = bend + (slope[u] * _sigmoid(-zeta),)
+            nothing = nothing + (0.0,)
+        w, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
         # up through d = s' w and w = p e + P^T d
-        cot_d = gamma * v
-        for _ in tl.static_range(M - 1):
-            cot_d = gamma * v + tl.sum(p * (slope * cot_d)[None, :], axis=1)
-        cot_w = slope * cot_d
-        cot_out = bend_out * (gamma * v_out + tl.sum(p_out * cot_w))
+        cot_d, cot_w = _upwards(v, mixing, slope, H, M, CHAIN, False)
+        cot_e = gamma * v_out
+        for j in tl.static_range(H):
+            cot_e += mixing[(ROWS - 1) * H + j] * cot_w[(M - 1) * H + j]
+        cot_out = bend_out * cot_e
         # down through zeta = t + P s(zeta)
-        own = cot_d * w * slope * _sigmoid(-zeta) + slope * p_out * cot_out
-        cot_t = own
-        for _ in tl.static_range(M - 1):
-            cot_t = own + slope * tl.sum(p * cot_t[:, None], axis=0)
+        own = ()
+        for u in tl.static_range(M * H):
+            own = own + (cot_d[u] * w[u] * bend[u],)
+        _, cot_t = _downwards(own, cot_out, mixing, slope, H, M, CHAIN)
         record = records + (row * B + b) * (SMALL + R)
-        tl.store(record + units, cot_t, real)
+        of_gamma = e * gamma * v_out
+        for u in tl.static_range(M * H):
+            of_gamma += d[u] * v[u]
+            tl.store(record + u, cot_t[u])
+            tl.store(record + SMALL + u, gamma * d[u])
         tl.store(record + R - 1, cot_out)
-        above = units[:, None]
-        below = units[None, :]
-        linked = (above // H == below // H + 1) & (above % H < CHAIN) & (above < M * H)
-        of_p = d[:, None] * cot_w[None, :] + cot_t[:, None] * positive[None, :]
-        tl.store(record + R + ((below // H) * CHAIN + above % H) * H + below % H, of_p, linked)
-        last = (units // H == M - 1) & real
-        tl.store(record + R + (ROWS - 1) * H + units % H, e * cot_w + cot_out * positive, last)
-        tl.store(record + SMALL - 2, of_alpha)
-        tl.store(record + SMALL - 1, tl.sum(d * v) + e * v_out)
-        tl.store(record + SMALL + units, gamma * d, real)
         tl.store(record + SMALL + R - 1, gamma * e)
+        for k in tl.static_range(M - 1):
+            for i in tl.static_range(CHAIN):
+                for j in tl.static_range(H):
+                    of_p = d[(k + 1) * H + i] * cot_w[k * H + j] + cot_t[(k + 1) * H + i] * soft[k * H + j]
+                    tl.store(record + R + (k * CHAIN + i) * H + j, of_p)
+        for j in tl.static_range(H):
+            of_out = e * cot_w[(M - 1) * H + j] + cot_out * soft[(M - 1) * H + j]
+            tl.store(record + R + (ROWS - 1) * H + j, of_out)
+        tl.store(record + SMALL - 2, of_alpha)
+        tl.store(record + SMALL - 1, of_gamma / gamma)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
-            dy = tl.load(dy_ptr + cols, inside, 0.0)
-            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
-            dx = alpha * dy + tl.sum(a * cot_t[:, None], axis=0) + cot_out * a_out
+            dx = alpha * tl.load(dy_ptr + cols, inside, 0.0)
+            dx += cot_out * tl.load(base + (R - 1) * K + cols, inside, 0.0)
+            for u in tl.static_range(M * H):
+                dx += cot_t[u] * tl.load(base + u * K + cols, inside, 0.0)
             if b > 0:
                 tl.store(cotangents + ((b - 1) * n + row) * K + cols, dx, inside)
             else:
@@ -276,9 +321,8 @@ def _add_up(
             dy = tl.load(cotangents + b.to(tl.int64) * n * K + where, tile, 0.0)
             record = records + (rows[None, :] * B + b) * (SMALL + R) + ranks[:, None]
             kept = (rows < n)[None, :] & (ranks < R)[:, None]
-            cot_t = tl.load(record, kept, 0.0)
-            d = tl.load(record + SMALL, kept, 0.0)
-            total += tl.sum(cot_t[:, :, None] * x[None, :, :] + d[:, :, None] * dy[None, :, :], axis=1)
+            total = tl.dot(tl.load(record, kept, 0.0), x, total, input_precision="ieee", out_dtype=total.dtype)
+            total = tl.dot(tl.load(record + SMALL, kept, 0.0), dy, total, input_precision="ieee", out_dtype=total.dtype)
         out = gradient + b * size + ranks[:, None] * K + cols[None, :]
         tl.store(out, total, (ranks < R)[:, None] & inside[None, :])
     else:
@@ -295,6 +339,13 @@ def _add_up(
         tl.store(gradient + b * size + R * K + entries, sums, entries < SMALL)
 
 
+def _tiles(k: int, n_units: int) -> tuple[int, int, int]:
+    """Units and classes a kernel holds at once, and the warps to hold them."""
+    units = triton.next_power_of_2(n_units)
+    block_k = min(triton.next_power_of_2(k), max(_TILE // units, 16))
+    return units, block_k, 8 if block_k >= 512 else 1
+
+
 class _FusedLogProba(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, generic: Any, shape: tuple[int, int, int, bool, bool], z: Tensor, *tensors: Tensor) -> Tensor:
@@ -306,10 +357,9 @@ class _FusedLogProba(torch.autograd.Function):
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, depth * hidden + 1)
         log_p = z.new_empty(n, k + 1)
-        units = triton.next_power_of_2(depth * hidden)
-        block_k = min(triton.next_power_of_2(k), max(_TILE // units, 16))
+        units, block_k, warps = _tiles(k, depth * hidden)
         meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain, "RAW": raw}
-        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "num_warps": 8 if block_k >= 512 else 4}
+        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "num_warps": warps}
         _forward[(n,)](z, flat, inputs, states, log_p, n, k, **meta, **rows)
         ctx.save_for_backward(z, flat, inputs, states, log_p, *tensors)
         ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
@@ -332,13 +382,12 @@ class _FusedLogProba(torch.autograd.Function):
         _backward[(n,)](
             z, flat, inputs, states, log_p, g.contiguous(), cotangents, records, dz, n, k, **meta, **ctx.rows
         )
-        rank_up = triton.next_power_of_2(rank)
-        block_k = min(triton.next_power_of_2(k), 32)
+        rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
+        block_k = max(min(triton.next_power_of_2(k), 32), 16)
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
         _add_up[grid](
             z, flat, inputs, cotangents, records, gradient, n, k, **meta,
-            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_N=max(_TILE // (rank_up * block_k), 1),
-            BLOCK_K=block_k, num_warps=4,
+            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_N=64, BLOCK_K=block_k, num_warps=4,
         )  # fmt: skip
         parts = gradient.split([tensor.numel() for tensor in tensors])
         return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
