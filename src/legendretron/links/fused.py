@@ -109,7 +109,7 @@ def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, CHAIN:
 def _forward(
     z_ptr, parameters, inputs, states, log_p_ptr, n, K,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
-    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr,
+    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """One row of predictors to one row of log-probabilities; keeps each block's input and inner state."""
     R: tl.constexpr = M * H + 1
@@ -122,6 +122,9 @@ def _forward(
     log_p = log_p_ptr + row * (K + 1)
     top = tl.full((), 0.0, dtype)  # the reference class's logit
     total = tl.full((), 1.0, dtype)
+    kept = tl.zeros((BLOCK_K,), dtype)  # the row, where one tile holds all of it
+    if ONE:
+        kept = tl.load(z_ptr + row * K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_K) < K, 0.0)
     for b in tl.static_range(B):
         base = parameters + b * size
         x_ptr = z_ptr + row * K
@@ -134,7 +137,9 @@ def _forward(
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
-            x = tl.load(x_ptr + cols, inside, 0.0)
+            x = kept
+            if not ONE:
+                x = tl.load(x_ptr + cols, inside, 0.0)
             a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
             sums += tl.sum(a * x[None, :], axis=1)
             sum_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
@@ -154,26 +159,34 @@ def _forward(
         e = tl.full((), 1.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
-        w, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
+        _, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
             y = e * tl.load(base + (R - 1) * K + cols, inside, 0.0)
             for u in tl.static_range(M * H):
                 y += d[u] * tl.load(base + u * K + cols, inside, 0.0)
-            y = scales[0] * tl.load(x_ptr + cols, inside, 0.0) + scales[1] * y
+            x = kept
+            if not ONE:
+                x = tl.load(x_ptr + cols, inside, 0.0)
+            y = scales[0] * x + scales[1] * y
+            kept = y
             if b < B - 1:
                 tl.store(inputs + (b * n + row) * K + cols, y, inside)
             else:
-                tl.store(log_p + cols, y, inside)
+                if not ONE:
+                    tl.store(log_p + cols, y, inside)
                 higher = tl.maximum(top, tl.max(tl.where(inside, y, float("-inf"))))
                 total = total * tl.exp(top - higher) + tl.sum(tl.where(inside, tl.exp(y - higher), 0.0))
                 top = higher
-        tl.debug_barrier()  # what was stored is read again, perhaps by other threads
+        if not ONE:
+            tl.debug_barrier()  # what was stored is read again, perhaps by other threads
     lse = top + tl.log(total)
     for start in range(0, K, BLOCK_K):
         cols = start + tl.arange(0, BLOCK_K)
-        y = tl.load(log_p + cols, cols < K, 0.0)
+        y = kept
+        if not ONE:
+            y = tl.load(log_p + cols, cols < K, 0.0)
         tl.store(log_p + cols, y - lse, cols < K)
     tl.store(log_p + K, -lse)
 
@@ -182,7 +195,7 @@ def _forward(
 def _backward(
     z_ptr, parameters, inputs, states, log_p_ptr, g_ptr, cotangents, records, dz_ptr, n, K,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
-    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr,
+    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """One row back: the predictors' gradient, and of each block what its parameters' gradients are made of.
 
@@ -202,12 +215,15 @@ def _backward(
     for start in range(0, K, BLOCK_K):
         cols = start + tl.arange(0, BLOCK_K)
         g_sum += tl.sum(tl.load(g + cols, cols < K, 0.0))
+    kept = tl.zeros((BLOCK_K,), dtype)
     for start in range(0, K, BLOCK_K):
         cols = start + tl.arange(0, BLOCK_K)
         inside = cols < K
-        dy = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
-        tl.store(cotangents + ((B - 1) * n + row) * K + cols, dy, inside)
-    tl.debug_barrier()
+        kept = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
+        kept = tl.where(inside, kept, 0.0)
+        tl.store(cotangents + ((B - 1) * n + row) * K + cols, kept, inside)
+    if not ONE:
+        tl.debug_barrier()
     for b in tl.static_range(B - 1, -1, -1):
         base = parameters + b * size
         x_ptr = z_ptr + row * K
@@ -225,7 +241,9 @@ def _backward(
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
             x = tl.load(x_ptr + cols, inside, 0.0)
-            dy = tl.load(dy_ptr + cols, inside, 0.0)
+            dy = kept
+            if not ONE:
+                dy = tl.load(dy_ptr + cols, inside, 0.0)
             a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
             sums += tl.sum(a * dy[None, :], axis=1)
             v_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * dy)
@@ -281,15 +299,20 @@ def _backward(
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
-            dx = alpha * tl.load(dy_ptr + cols, inside, 0.0)
+            dy = kept
+            if not ONE:
+                dy = tl.load(dy_ptr + cols, inside, 0.0)
+            dx = alpha * dy
             dx += cot_out * tl.load(base + (R - 1) * K + cols, inside, 0.0)
             for u in tl.static_range(M * H):
                 dx += cot_t[u] * tl.load(base + u * K + cols, inside, 0.0)
+            kept = dx
             if b > 0:
                 tl.store(cotangents + ((b - 1) * n + row) * K + cols, dx, inside)
             else:
                 tl.store(dz_ptr + row * K + cols, dx, inside)
-        tl.debug_barrier()
+        if not ONE:
+            tl.debug_barrier()
 
 
 @triton.jit
@@ -343,7 +366,7 @@ def _tiles(k: int, n_units: int) -> tuple[int, int, int]:
     """Units and classes a kernel holds at once, and the warps to hold them."""
     units = triton.next_power_of_2(n_units)
     block_k = min(triton.next_power_of_2(k), max(_TILE // units, 16))
-    return units, block_k, 8 if block_k >= 512 else 1
+    return units, block_k, max(1, min(4, block_k * units // 1024))
 
 
 class _FusedLogProba(torch.autograd.Function):
@@ -359,7 +382,7 @@ class _FusedLogProba(torch.autograd.Function):
         log_p = z.new_empty(n, k + 1)
         units, block_k, warps = _tiles(k, depth * hidden)
         meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain, "RAW": raw}
-        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "num_warps": warps}
+        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
         _forward[(n,)](z, flat, inputs, states, log_p, n, k, **meta, **rows)
         ctx.save_for_backward(z, flat, inputs, states, log_p, *tensors)
         ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
@@ -387,7 +410,8 @@ class _FusedLogProba(torch.autograd.Function):
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
         _add_up[grid](
             z, flat, inputs, cotangents, records, gradient, n, k, **meta,
-            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_N=64, BLOCK_K=block_k, num_warps=4,
+            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_K=block_k,
+            BLOCK_N=64 if z.dtype == torch.float32 else 32, num_warps=4, num_stages=2,
         )  # fmt: skip
         parts = gradient.split([tensor.numel() for tensor in tensors])
         return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
