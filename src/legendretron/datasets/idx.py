@@ -94,4 +94,4 @@ def load_image_set(folder: str | Path) -> ImageSet:
     for images, labels in (parts[:2], parts[2:]):
         if len(images) != len(labels):
             raise ValueError(f"{str(folder)!r} has {len(images)} images but {len(labels)} labels in one part.")
-    return ImageSet(*parts, complete=len(parts[0]) == _FULL_SIZE)
+    return ImageSet(parts[0], parts[1], parts[2], parts[3], len(parts[0]) == _FULL_SIZE)
