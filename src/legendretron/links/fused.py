@@ -48,7 +48,7 @@ def _sigmoid(x):
 
 @triton.jit
 def _positive(base, RAW: tl.constexpr, N: tl.constexpr, over: tl.constexpr):
-    """``N`` parameters that are positive: all mixing weights, or alpha and gamma, as scalars that every thread holds."""
+    """``N`` parameters that are positive, as scalars that every thread holds."""
     values = ()
     for i in tl.static_range(N):
         value = tl.load(base + i)
@@ -56,6 +56,20 @@ def _positive(base, RAW: tl.constexpr, N: tl.constexpr, over: tl.constexpr):
             value = _softplus(value) / over
         values = values + (value,)
     return values
+
+
+@triton.jit
+def _slope_of(raw, RAW: tl.constexpr, over: tl.constexpr):
+    """Derivative of such a parameter in what is stored of it."""
+    slope = 1.0
+    if RAW:
+        slope = _sigmoid(tl.load(raw)) / over
+    return slope
+
+
+@triton.jit
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
@@ -119,7 +133,6 @@ def _forward(
     row = tl.program_id(0).to(tl.int64)
     units = tl.arange(0, UNITS)
     real = units < M * H
-    size = R * K + R + ROWS * H + 2
     dtype = log_p_ptr.dtype.element_ty
     log_p = log_p_ptr + row * (K + 1)
     top = tl.full((), 0.0, dtype)  # the reference class's logit
@@ -128,14 +141,15 @@ def _forward(
     if ONE:
         kept = tl.load(z_ptr + row * K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_K) < K, 0.0)
     for b in tl.static_range(B):
-        base = parameters + b * size
+        base = parameters[5 * b]
         x_ptr = z_ptr + row * K
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
-        mixing = _positive(base + R * K + R, RAW, ROWS * H, H)
-        scales = _positive(base + R * K + R + ROWS * H, RAW, 2, 1)
-        sums = tl.load(base + R * K + units, real, 0.0)
-        sum_out = tl.load(base + R * K + R - 1)
+        mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
+        alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
+        gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
+        sums = tl.load(parameters[5 * b + 1] + units, real, 0.0)
+        sum_out = tl.load(parameters[5 * b + 1] + R - 1)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
@@ -171,7 +185,7 @@ def _forward(
             x = kept
             if not ONE:
                 x = tl.load(x_ptr + cols, inside, 0.0)
-            y = scales[0] * x + scales[1] * y
+            y = alpha * x + gamma * y
             kept = y
             if b < B - 1:
                 tl.store(inputs + (b * n + row) * K + cols, y, inside)
@@ -209,7 +223,6 @@ def _backward(
     row = tl.program_id(0).to(tl.int64)
     units = tl.arange(0, UNITS)
     real = units < M * H
-    size = R * K + R + ROWS * H + 2
     dtype = log_p_ptr.dtype.element_ty
     log_p = log_p_ptr + row * (K + 1)
     g = g_ptr + row * (K + 1)
@@ -227,15 +240,14 @@ def _backward(
     if not ONE:
         tl.debug_barrier()
     for b in tl.static_range(B - 1, -1, -1):
-        base = parameters + b * size
+        base = parameters[5 * b]
         x_ptr = z_ptr + row * K
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
         dy_ptr = cotangents + (b * n + row) * K
-        mixing = _positive(base + R * K + R, RAW, ROWS * H, H)
-        scales = _positive(base + R * K + R + ROWS * H, RAW, 2, 1)
-        alpha = scales[0]
-        gamma = scales[1]
+        mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
+        alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
+        gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
         sums = tl.zeros((UNITS,), dtype)
         v_out = tl.full((), 0.0, dtype)
         of_alpha = tl.full((), 0.0, dtype)
@@ -248,10 +260,12 @@ def _backward(
                 dy = tl.load(dy_ptr + cols, inside, 0.0)
             a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
             sums += tl.sum(a * dy[None, :], axis=1)
-            v_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * dy)
-            of_alpha += tl.sum(x * dy)
+            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
+            more_out, more_alpha = tl.reduce((a_out * dy, x * dy), 0, _add_pairs)
+            v_out += more_out
+            of_alpha += more_alpha
         state = states + (row * B + b) * (2 * R)
-        v = _entries(gamma * sums, state + R, UNITS, M * H)
+        products = _entries(sums, state + R, UNITS, M * H)  # A dy
         zeta_out = tl.load(state + R - 1)
         e = tl.full((), 1.0, dtype)
         bend_out = tl.full((), 0.0, dtype)
@@ -270,6 +284,9 @@ def _backward(
             nothing = nothing + (0.0,)
         w, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
         # up through d = s' w and w = p e + P^T d
+        v = ()
+        for u in tl.static_range(M * H):
+            v = v + (gamma * products[u],)
         cot_d, cot_w = _upwards(v, mixing, slope, H, M, CHAIN, False)
         cot_e = gamma * v_out
         for j in tl.static_range(H):
@@ -281,9 +298,9 @@ def _backward(
             own = own + (cot_d[u] * w[u] * bend[u],)
         _, cot_t = _downwards(own, cot_out, mixing, slope, H, M, CHAIN)
         record = records + (row * B + b) * (SMALL + R)
-        of_gamma = e * gamma * v_out
+        of_gamma = e * v_out
         for u in tl.static_range(M * H):
-            of_gamma += d[u] * v[u]
+            of_gamma += d[u] * products[u]
             tl.store(record + u, cot_t[u])
             tl.store(record + SMALL + u, gamma * d[u])
         tl.store(record + R - 1, cot_out)
@@ -292,12 +309,14 @@ def _backward(
             for i in tl.static_range(CHAIN):
                 for j in tl.static_range(H):
                     of_p = d[(k + 1) * H + i] * cot_w[k * H + j] + cot_t[(k + 1) * H + i] * soft[k * H + j]
-                    tl.store(record + R + (k * CHAIN + i) * H + j, of_p)
+                    at = (k * CHAIN + i) * H + j
+                    tl.store(record + R + at, of_p * _slope_of(parameters[5 * b + 2] + at, RAW, H))
         for j in tl.static_range(H):
             of_out = e * cot_w[(M - 1) * H + j] + cot_out * soft[(M - 1) * H + j]
-            tl.store(record + R + (ROWS - 1) * H + j, of_out)
-        tl.store(record + SMALL - 2, of_alpha)
-        tl.store(record + SMALL - 1, of_gamma / gamma)
+            last = (ROWS - 1) * H + j
+            tl.store(record + R + last, of_out * _slope_of(parameters[5 * b + 2] + last, RAW, H))
+        tl.store(record + SMALL - 2, of_alpha * _slope_of(parameters[5 * b + 3], RAW, 1))
+        tl.store(record + SMALL - 1, of_gamma * _slope_of(parameters[5 * b + 4], RAW, 1))
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
             inside = cols < K
@@ -319,9 +338,9 @@ def _backward(
 
 @triton.jit
 def _add_up(
-    z_ptr, parameters, inputs, cotangents, records, gradient, n, K,
+    z_ptr, inputs, cotangents, records, gradient, n, K,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, RANK: tl.constexpr, SMALL_UP: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, RAW: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Sums over rows: a tile of the gradient of ``A``, or, in the last program of a block, of all the rest."""
     R: tl.constexpr = M * H + 1
@@ -357,10 +376,6 @@ def _add_up(
             lines = (first + tl.arange(0, BLOCK_N)).to(tl.int64)
             small = records + (lines[:, None] * B + b) * (SMALL + R) + entries[None, :]
             sums += tl.sum(tl.load(small, (lines < n)[:, None] & (entries < SMALL)[None, :], 0.0), axis=0)
-        if RAW:  # parameters are positive as the softplus of raw ones
-            slope = _sigmoid(tl.load(parameters + b * size + R * K + entries, entries < SMALL, 0.0))
-            sums = tl.where(entries < R, sums, sums * slope)
-            sums = tl.where((entries >= R) & (entries < SMALL - 2), sums / H, sums)
         tl.store(gradient + b * size + R * K + entries, sums, entries < SMALL)
 
 
@@ -378,21 +393,21 @@ class _FusedLogProba(torch.autograd.Function):
         n, k = z.shape
         blocks = len(tensors) // 5
         z = z.contiguous()
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        tensors = tuple(tensor.contiguous() for tensor in tensors)
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
         log_p = z.new_empty(n, k + 1)
         units, block_k, warps = _tiles(k, depth * hidden)
-        meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain, "RAW": raw}
-        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
-        _forward[(n,)](z, flat, inputs, states, log_p, n, k, **meta, **rows)
-        ctx.save_for_backward(z, flat, inputs, states, log_p, *tensors)
+        meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain}
+        rows = {"UNITS": units, "BLOCK_K": block_k, "RAW": raw, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
+        _forward[(n,)](z, tensors, inputs, states, log_p, n, k, **meta, **rows)
+        ctx.save_for_backward(z, inputs, states, log_p, *tensors)
         ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
         return log_p
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, flat, inputs, states, log_p, *tensors = ctx.saved_tensors
+        z, inputs, states, log_p, *tensors = ctx.saved_tensors
         if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
             wanted = [tensor for tensor in (z, *tensors) if tensor.requires_grad]
             found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
@@ -403,17 +418,17 @@ class _FusedLogProba(torch.autograd.Function):
         small = rank + ((meta["M"] - 1) * meta["CHAIN"] + 1) * meta["H"] + 2
         cotangents = z.new_empty(meta["B"], n, k)
         records = z.new_empty(n, meta["B"], small + rank)
-        dz, gradient = torch.empty_like(z), torch.empty_like(flat)
+        dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
         _backward[(n,)](
-            z, flat, inputs, states, log_p, g.contiguous(), cotangents, records, dz, n, k, **meta, **ctx.rows
+            z, tuple(tensors), inputs, states, log_p, g.contiguous(), cotangents, records, dz, n, k, **meta, **ctx.rows
         )
         rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
-        block_k = max(min(triton.next_power_of_2(k), 32), 16)
+        block_k = 16
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
         _add_up[grid](
-            z, flat, inputs, cotangents, records, gradient, n, k, **meta,
+            z, inputs, cotangents, records, gradient, n, k, **meta,
             RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_K=block_k,
-            BLOCK_N=64 if z.dtype == torch.float32 else 32, num_warps=4, num_stages=2,
+            BLOCK_N=32, num_warps=2, num_stages=3,
         )  # fmt: skip
         parts = gradient.split([tensor.numel() for tensor in tensors])
         return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
