@@ -388,6 +388,18 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
         save_estimator(self, path)
 
+    def to_onnx(self, path: Any) -> None:
+        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; whole or not at all.
+
+        The file takes ``"X"`` of shape (n, n_features), any ``n``, in the dtype of ``coef_``, and gives ``"label"``, the
+        likeliest class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names are
+        also in its metadata. Needs the extra ``export``.
+        """
+        from legendretron.estimators.onnx import export_estimator
+
+        check_is_fitted(self)
+        export_estimator(self, path)
+
     @classmethod
     def load(cls, path: Any) -> Self:
         """Read what :meth:`save` wrote; anything else, or anything changed since, is refused with a ``ValueError``."""

@@ -191,8 +191,9 @@ class Link(nn.Module, ABC):
             saved = state_dict.get(prefix + name)
             if saved is not None and saved.shape != own.shape:
                 raise ValueError(
-                    f"{prefix}{name} has shape {tuple(saved.shape)} in the state dict and {tuple(own.shape)} in {self!r}: "
-                    "they differ in n_classes or in another setting. Build the link with the settings it was saved with."
+                    f"{prefix}{name} has shape {tuple(saved.shape)} in the state dict, but {tuple(own.shape)} in this "
+                    f"{type(self).__name__} for n_classes={self.n_classes}: they differ in n_classes or in another setting. "
+                    "Build the link with the settings it was saved with."
                 )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

@@ -94,7 +94,8 @@ class LegendreLink(nn.Module):
         z = at_least_single(logits).movedim(self.dim, -1)
         if z.shape[-1] == c:
             z = z[..., :-1] - z[..., -1:]
-        return self.link(z).movedim(-1, self.dim)
+        # NLLLoss over images wants its input in one piece
+        return self.link(z).movedim(-1, self.dim).contiguous()
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -1,0 +1,68 @@
+"""A fitted estimator as an ONNX file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from legendretron.export import onnx_model
+from legendretron.files import write_atomically
+
+if TYPE_CHECKING:
+    from legendretron.estimators.base import LinearLinkClassifier
+
+__all__ = ["export_estimator"]
+
+
+class _Predictor(nn.Module):
+    """Features to the index of the likeliest class and all probabilities, in the order of ``classes_``."""
+
+    coef: Tensor
+    intercept: Tensor
+
+    def __init__(self, estimator: LinearLinkClassifier) -> None:
+        super().__init__()
+        self.register_buffer("coef", torch.as_tensor(estimator.coef_))
+        self.register_buffer("intercept", torch.as_tensor(estimator.intercept_))
+        self.link = estimator.link_
+        self.swapped = len(estimator.classes_) == 2
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = self.link(nn.functional.linear(x, self.coef, self.intercept))
+        if self.swapped:
+            log_p = torch.stack([log_p[:, 1], log_p[:, 0]], dim=1)
+        return log_p.argmax(1), log_p.exp()
+
+
+def export_estimator(estimator: LinearLinkClassifier, path: str | Path) -> None:
+    """Write the file that ``estimator.to_onnx`` describes."""
+    predictor = _Predictor(estimator)
+    example = torch.zeros(2, estimator.coef_.shape[1], dtype=predictor.coef.dtype)
+    model = onnx_model(predictor, example, "X", ["index", "probabilities"])
+    import onnx
+
+    # torch has no strings, so the labels are looked up in a node of ONNX's own
+    classes = estimator.classes_
+    kinds = {"i": onnx.TensorProto.INT64, "u": onnx.TensorProto.INT64, "f": onnx.TensorProto.DOUBLE}
+    kinds["b"] = onnx.TensorProto.BOOL
+    kind = kinds.get(classes.dtype.kind, onnx.TensorProto.STRING)
+    values: Any = [str(label).encode() for label in classes] if kind == onnx.TensorProto.STRING else classes.tolist()
+    graph = model.graph
+    graph.initializer.append(onnx.helper.make_tensor("classes", kind, [len(classes)], values))
+    graph.node.append(onnx.helper.make_node("Gather", ["classes", "index"], ["label"], axis=0))
+    rows = graph.output[0].type.tensor_type.shape.dim[0].dim_param
+    graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("label", kind, [rows]))
+    names = getattr(estimator, "feature_names_in_", None)
+    for key, value in {
+        "classes": [label.item() if isinstance(label, np.generic) else label for label in classes],
+        "feature_names": None if names is None else list(names),
+    }.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, json.dumps(value, default=str)
+    onnx.checker.check_model(model)
+    write_atomically(Path(path), model.SerializeToString())

@@ -1,0 +1,90 @@
+"""Export to ONNX, for serving without torch."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from legendretron.files import write_atomically
+from legendretron.validation import check_float_tensor
+
+__all__ = ["export_onnx", "onnx_model"]
+
+
+def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[str]) -> Any:
+    """Return the ``onnx.ModelProto`` of a module in evaluation mode, dynamic in the first axis of its input."""
+    check_float_tensor("example", example)
+    if example.dim() < 2:
+        raise ValueError(f"example must have a first axis for the batch, got shape {tuple(example.shape)}.")
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "export to ONNX needs the packages onnx and onnxscript: pip install legendretron[export]"
+        ) from error
+    if example.shape[0] < 2:  # one row would be taken for a constant
+        example = example.expand(2, *example.shape[1:]).contiguous()
+    plain = copy.deepcopy(module).eval()
+    with torch.no_grad(), _quietly():
+        program = torch.onnx.export(
+            plain,
+            (example,),
+            dynamo=True,
+            verbose=False,
+            input_names=[inputs],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+        )
+    assert program is not None
+    return program.model_proto
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporter has to say about its own insides."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def export_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
+    """Write a network that ends in a LegendreHead or LegendreLink to an ONNX file; whole or not at all.
+
+    The file takes ``"input"``, of any number of rows, and gives ``"log_proba"``. The network is exported in evaluation
+    mode and on its own device; it is not changed.
+
+    Parameters
+    ----------
+    module : Module
+        The network.
+    path : path
+        The file to write.
+    example : Tensor of shape (n, ...)
+        An input of the network, for its shape and dtype.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from legendretron.nn import LegendreHead
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_onnx(LegendreHead(5, 3), f"{folder}/head.onnx", torch.zeros(1, 5))
+    """
+    model = onnx_model(module, example, "input", ["log_proba"])
+    write_atomically(Path(path), model.SerializeToString())

@@ -1,0 +1,312 @@
+import copy
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from legendretron import CanonicalLink, CompositeLink
+from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
+
+LINKS = {
+    "softmax": {"link": "softmax"},
+    "composite": {"link": "composite", "init": "paper"},
+    "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
+    "canonical": {"link": "canonical"},
+}
+
+
+@pytest.fixture(params=list(LINKS))
+def settings(request):
+    return LINKS[request.param]
+
+
+def make_head(settings, in_features=6, n_classes=5, **more):
+    torch.manual_seed(0)
+    head = LegendreHead(in_features, n_classes, **settings, generator=torch.Generator().manual_seed(1), **more)
+    if head.link.needs_batch:
+        head.link.initialize(torch.randn(50, n_classes - 1))
+    return head
+
+
+def features(n=7, d=6):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(2))
+
+
+# --- what it computes ---
+
+
+def test_head_is_the_link_of_the_linear_layer(settings):
+    head = make_head(settings)
+    x = features()
+    torch.testing.assert_close(head(x), head.link(x @ head.linear.weight.T + head.linear.bias))
+    assert head(x).exp().sum(-1).allclose(torch.ones(7))
+    assert head(x.reshape(7, 1, 6)).shape == (7, 1, 5)
+    assert make_head(settings, bias=False).linear.bias is None
+
+
+def test_softmax_head_is_multinomial_logistic_regression():
+    head = make_head(LINKS["softmax"])
+    x, y = features(), torch.arange(7) % 5
+    logits = torch.cat([head.linear(x), torch.zeros(7, 1)], -1)
+    torch.testing.assert_close(nn.NLLLoss()(head(x), y), nn.CrossEntropyLoss()(logits, y))
+
+
+def test_identity_start_is_nearly_softmax():
+    link = LegendreLink(5)
+    logits = 3 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    assert (link(logits).exp() - logits.softmax(-1)).abs().max() < 0.02
+
+
+def test_link_takes_differences_to_the_last_logit(settings):
+    torch.manual_seed(0)
+    link = LegendreLink(5, **settings).eval()
+    logits = torch.randn(7, 5)
+    torch.testing.assert_close(link(logits + 3.0), link(logits), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(link(logits), link(logits[:, :4] - logits[:, 4:]))
+
+
+def test_classes_on_another_axis():
+    link = LegendreLink(5, dim=1)
+    images = torch.randn(2, 5, 3, 4)
+    log_proba = link(images)
+    assert log_proba.shape == images.shape
+    torch.testing.assert_close(log_proba[1, :, 2, 3], link.link(images[1, :4, 2, 3] - images[1, 4, 2, 3]))
+    nn.NLLLoss()(log_proba, torch.zeros(2, 3, 4, dtype=torch.long)).backward()
+
+
+def test_loss_is_nll_of_forward(settings):
+    head = make_head(settings)
+    x, y = features(), torch.tensor([0, 4, -100, 2, 1, 3, 3])
+    for reduction in ("mean", "sum", "none"):
+        expected = nn.functional.nll_loss(head(x), y, reduction=reduction)
+        torch.testing.assert_close(head.loss(x, y, reduction), expected)
+
+
+def test_training_lowers_the_loss_and_moves_the_link(settings):
+    head = make_head(settings)
+    x, y = features(200), torch.arange(200) % 5
+    before = copy.deepcopy(head.link.state_dict())
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
+    losses = []
+    for _ in range(50):
+        optimiser.zero_grad()
+        loss = head.loss(x, y)
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert all(not torch.equal(value, before[name]) for name, value in head.link.named_parameters())
+
+
+def test_a_link_of_ones_own():
+    link = CanonicalLink(5, n_nests=2)
+    assert LegendreHead(6, 5, link=link).link is link
+    with pytest.raises(ValueError, match="n_classes=4"):
+        LegendreHead(6, 4, link=link)
+    with pytest.raises(ValueError, match="without run axes"):
+        LegendreLink(5, link=CompositeLink(5, run_shape=(2,)))
+
+
+# --- precision ---
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_computes_the_link_in_single_precision(settings, dtype):
+    head = make_head(settings)
+    x = features()
+    with torch.autocast("cpu", dtype=dtype):
+        z = head.linear(x)
+        log_proba = head(x)
+    assert z.dtype == dtype
+    assert log_proba.dtype == torch.float32
+    torch.testing.assert_close(log_proba, head.link(z.float()))  # not just nearly: the link saw what the layer gave
+    nn.functional.nll_loss(log_proba, torch.arange(7) % 5).backward()
+    assert all(p.grad.dtype == torch.float32 and torch.isfinite(p.grad).all() for p in head.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_parameters_of_half_precision(settings, dtype):
+    head = make_head(settings)
+    half = copy.deepcopy(head).to(dtype)
+    raised = copy.deepcopy(half).float()  # the same rounded parameters, in single precision
+    x = features().to(dtype)
+    log_proba = half(x)
+    assert log_proba.dtype == torch.float32
+    z = half.linear(x).float()
+    torch.testing.assert_close(log_proba, raised.link(z), rtol=1e-5, atol=1e-5)
+    half.loss(x, torch.arange(7) % 5).backward()
+    assert all(p.grad.dtype == dtype and torch.isfinite(p.grad).all() for p in half.parameters())
+
+
+def test_bfloat16_logits_before_a_link():
+    link = LegendreLink(5)
+    logits = torch.randn(7, 5).bfloat16()
+    torch.testing.assert_close(link(logits), link(logits.float()))  # differences are not taken in bfloat16
+
+
+def test_extreme_features(settings):
+    head = make_head(settings)
+    x = features() * torch.tensor([1e-30, 1.0, 1e2, 1e4, -1e4, 0.0, 1e6])[:, None]
+    log_proba = head(x)
+    assert torch.isfinite(log_proba).all()
+    log_proba.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in head.parameters())
+
+
+# --- torch's tools ---
+
+
+def test_compiles_in_one_graph_and_trains(settings):
+    head = make_head(settings)
+    compiled = torch.compile(copy.deepcopy(head), fullgraph=True, backend="aot_eager")
+    x, y = features(), torch.arange(7) % 5
+    loss, expected = nn.functional.nll_loss(compiled(x), y), nn.functional.nll_loss(head(x), y)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    for a, b in zip(compiled.parameters(), head.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_exports(settings):
+    head = make_head(settings).eval()
+    program = torch.export.export(head, (features(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    x = features(11)
+    torch.testing.assert_close(program.module()(x), head(x))
+
+
+def test_maps_over_rows_and_over_models(settings):
+    heads = [make_head(settings).eval(), make_head(settings).eval()]
+    with torch.no_grad():
+        heads[1].linear.weight.mul_(2.0)
+    x = features()
+    torch.testing.assert_close(torch.func.vmap(heads[0])(x), heads[0](x))
+    parameters, buffers = torch.func.stack_module_state(heads)
+    skeleton = copy.deepcopy(heads[0])
+
+    def call(parameters, buffers, x):
+        return torch.func.functional_call(skeleton, (parameters, buffers), (x,))
+
+    both = torch.func.vmap(call, (0, 0, None))(parameters, buffers, x)
+    torch.testing.assert_close(both, torch.stack([head(x) for head in heads]))
+
+
+def test_copies_share_nothing(settings):
+    head = make_head(settings)
+    other = copy.deepcopy(head)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(1.0)
+    assert not torch.allclose(head(features()), other(features()))
+
+
+def test_safetensors_round_trip(settings, tmp_path):
+    head = make_head(settings)
+    save_file(head.state_dict(), tmp_path / "head.safetensors")
+    torch.manual_seed(5)
+    other = LegendreHead(6, 5, **settings)
+    other.load_state_dict(load_file(tmp_path / "head.safetensors"))
+    torch.testing.assert_close(other(features()), head(features()), rtol=0, atol=0)
+    assert not other.link.needs_batch
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_captured_as_a_cuda_graph(settings):
+    head = make_head(settings).cuda()
+    x, y = features().cuda(), (torch.arange(7) % 5).cuda()
+    expected = torch.autograd.grad(head.loss(x, y), list(head.parameters()))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            torch.autograd.grad(head.loss(x, y), list(head.parameters()))
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = torch.autograd.grad(head.loss(x, y), list(head.parameters()))
+    for gradient in captured:
+        gradient.zero_()
+    graph.replay()
+    for a, b in zip(captured, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_equals_cpu(settings):
+    head = make_head(settings)
+    x, y = features(), torch.arange(7) % 5
+    other = copy.deepcopy(head).cuda()
+    head.loss(x, y).backward()
+    other.loss(x.cuda(), y.cuda()).backward()
+    for a, b in zip(other.parameters(), head.parameters(), strict=True):
+        torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+# --- parameter groups ---
+
+
+def test_parameter_groups_split_links_from_the_rest():
+    net = nn.Sequential(nn.Linear(6, 6), LegendreHead(6, 5), LegendreLink(5))
+    network, link = parameter_groups(net, link={"lr": 0.1, "weight_decay": 0.3}, network={"weight_decay": 0.2})
+    of_links = {id(p) for module in (net[1].link, net[2].link) for p in module.parameters()}
+    assert {id(p) for p in link["params"]} == of_links
+    assert len(network["params"]) == 4
+    optimiser = torch.optim.AdamW([network, link], lr=0.5)
+    assert [(g["lr"], g["weight_decay"]) for g in optimiser.param_groups] == [(0.5, 0.2), (0.1, 0.3)]
+
+
+def test_parameter_groups_leave_out_what_is_frozen_or_empty():
+    net = nn.Sequential(nn.Linear(6, 6).requires_grad_(False), LegendreHead(6, 5, link="softmax"))
+    (group,) = parameter_groups(net)
+    assert group["name"] == "network"
+    assert len(group["params"]) == 2
+    with pytest.raises(ValueError, match="link must be a dict"):
+        parameter_groups(net, link=0.1)
+    with pytest.raises(ValueError, match="network must be a dict"):
+        parameter_groups(net, network={"params": []})
+
+
+# --- errors ---
+
+
+def test_errors_name_the_argument_the_value_and_the_way_out():
+    head = LegendreHead(6, 5)
+    with pytest.raises(ValueError, match=r"features must have shape \(..., 6\), got \(7, 4\)"):
+        head(torch.randn(7, 4))
+    with pytest.raises(ValueError, match=r"features.float\(\)"):
+        head(torch.ones(7, 6, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"float16, but the head's weights are torch.float32.*autocast"):
+        head(torch.ones(7, 6, dtype=torch.float16))
+    with pytest.raises(ValueError, match="float64, but the head's weights"):
+        head(torch.ones(7, 6, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"logits.float\(\)"):
+        LegendreLink(5)(torch.ones(7, 5, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"n_classes=5, or 4.*got shape \(7, 6\)"):
+        LegendreLink(5)(torch.ones(7, 6))
+    with pytest.raises(ValueError, match="dim=3"):
+        LegendreLink(5, dim=3)(torch.ones(7, 5))
+    with pytest.raises(ValueError, match="dim must be an integer"):
+        LegendreLink(5, dim=1.0)
+    with pytest.raises(ValueError, match="n_classes must be an integer of at least 2"):
+        LegendreHead(6, 1)
+    with pytest.raises(ValueError, match="in_features"):
+        LegendreHead(0, 5)
+    with pytest.raises(ValueError, match="'composite', 'canonical'"):
+        LegendreHead(6, 5, link="logit")
+
+
+def test_loading_another_number_of_classes(settings):
+    saved = LegendreHead(6, 4, **settings).state_dict()
+    head = LegendreHead(6, 5, **settings)
+    before = copy.deepcopy(head.state_dict())
+    with pytest.raises(ValueError, match=r"in_features=6 and n_classes=4.*LegendreHead\(6, 4\)"):
+        head.load_state_dict(saved)
+    assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
+
+
+def test_loading_a_link_of_another_shape():
+    with pytest.raises(ValueError, match=r"shape \(9, 3\) in the state dict, but \(9, 4\).*n_classes=5"):
+        LegendreLink(5).load_state_dict(LegendreLink(4).state_dict())
+    with pytest.raises(ValueError, match=r"shape \(17, 4\) in the state dict"):
+        LegendreHead(6, 5).load_state_dict(LegendreHead(6, 5, hidden=4).state_dict())

@@ -1,0 +1,95 @@
+"""Files of ONNX, run by onnxruntime on inputs that the export has not seen."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.export import export_onnx
+from legendretron.nn import LegendreHead, LegendreLink, VGGTron
+
+LINKS = [{"link": "softmax"}, {"init": "paper"}, {"network": "cpflow", "init": "paper"}, {"link": "canonical"}]
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("settings", LINKS, ids=lambda settings: "-".join(settings.values()))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_heads(tmp_path, settings, dtype):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6, dtype=dtype), nn.ReLU(), LegendreHead(6, 5, dtype=dtype, **settings))
+    net(torch.randn(20, 4, dtype=dtype))  # the first batch of cpflow
+    net.train()
+    export_onnx(net, tmp_path / "net.onnx", torch.randn(1, 4, dtype=dtype))
+    assert net.training
+    run = session(tmp_path / "net.onnx")
+    for n in (1, 3, 100):
+        x = 10 * torch.randn(n, 4, dtype=dtype)
+        (log_proba,) = run.run(None, {"input": x.numpy()})
+        expected = net.eval()(x).detach().numpy()
+        np.testing.assert_allclose(log_proba, expected, rtol=1e-5, atol=1e-4 if dtype == torch.float32 else 1e-10)
+
+
+def test_images_and_logits(tmp_path):
+    net = nn.Sequential(nn.Conv2d(1, 3, 3), LegendreLink(3, dim=1)).eval()
+    export_onnx(net, tmp_path / "net.onnx", torch.randn(2, 1, 8, 8))
+    x = torch.randn(5, 1, 8, 8)
+    (log_proba,) = session(tmp_path / "net.onnx").run(None, {"input": x.numpy()})
+    np.testing.assert_allclose(log_proba, net(x).detach().numpy(), atol=1e-5)
+    vgg = VGGTron(width=4).eval()
+    export_onnx(vgg, tmp_path / "vgg.onnx", torch.randn(2, 1, 28, 28))
+    x = torch.randn(5, 1, 28, 28)
+    (log_proba,) = session(tmp_path / "vgg.onnx").run(None, {"input": x.numpy()})
+    np.testing.assert_allclose(log_proba, vgg(x).detach().numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
+@pytest.mark.parametrize("labels", ["numbers", "strings", "floats"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_estimators(tmp_path, load, labels, dtype):
+    X, y = load(return_X_y=True)
+    X = X.astype(dtype)
+    y = {"numbers": y * 3 - 1, "strings": np.array(["äpfel", "b", "c"])[y], "floats": y + 0.5}[labels]
+    if labels == "floats":
+        y = y * 2.0  # scikit-learn takes whole numbers only
+    clf = LegendreTronClassifier(max_epochs=5, random_state=0).fit(X[::2], y[::2])
+    clf.to_onnx(tmp_path / "clf.onnx")
+    run = session(tmp_path / "clf.onnx")
+    for new in (X[1::2], X[1:2]):
+        label, p = run.run(["label", "probabilities"], {"X": new})
+        np.testing.assert_array_equal(label, clf.predict(new))
+        np.testing.assert_allclose(p, clf.predict_proba(new), atol=1e-5 if dtype == np.float32 else 1e-12)
+    assert json.loads(run.get_modelmeta().custom_metadata_map["classes"]) == clf.classes_.tolist()
+
+
+@pytest.mark.parametrize("clf", [
+    LegendreTronClassifier(link="canonical", max_epochs=3),
+    LegendreTronClassifier(network="cpflow", max_epochs=3),
+    MultinomialLogisticClassifier(),
+])  # fmt: skip
+def test_other_estimators(tmp_path, clf):
+    X, y = load_iris(return_X_y=True)
+    clf.fit(X, y).to_onnx(tmp_path / "clf.onnx")
+    p = session(tmp_path / "clf.onnx").run(["probabilities"], {"X": X})[0]
+    np.testing.assert_allclose(p, clf.predict_proba(X), atol=1e-10)
+
+
+def test_errors(tmp_path):
+    with pytest.raises(NotFittedError):
+        LegendreTronClassifier().to_onnx(tmp_path / "clf.onnx")
+    with pytest.raises(ValueError, match="first axis for the batch"):
+        export_onnx(LegendreHead(4, 3), tmp_path / "net.onnx", torch.zeros(4))
+    with pytest.raises(ValueError, match="floating-point"):
+        export_onnx(LegendreHead(4, 3), tmp_path / "net.onnx", torch.zeros(2, 4, dtype=torch.int64))
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        export_onnx(LegendreHead(4, 3), tmp_path / "file" / "net.onnx", torch.zeros(2, 4))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
