@@ -65,6 +65,12 @@ def at_least_single(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
+def in_autocast(tensor: Tensor) -> bool:
+    """Whether automatic mixed precision is on where the tensor lives."""
+    device = tensor.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
 def check_precision(name: str, value: Tensor, parameter: Tensor | None) -> Tensor:
     """Return ``value`` in the precision of a module's parameters, at least float32: raised if lower, refused if higher."""
     value = at_least_single(value)

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from legendretron.distributed import count_over_ranks
 from legendretron.simplex import append_reference, log_softmax_plus_inverse
-from legendretron.validation import check_integer, check_last_axis, check_precision, check_proba, check_run_shape
+from legendretron.validation import (
+    check_integer,
+    check_last_axis,
+    check_precision,
+    check_proba,
+    check_run_shape,
+    in_autocast,
+)
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError"]
 
@@ -205,5 +212,4 @@ class Link(nn.Module, ABC):
 
 def _full_precision(like: Tensor) -> AbstractContextManager[Any]:
     """Leave automatic mixed precision, which would take the products of a link in half precision."""
-    device = like.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    return torch.autocast(like.device.type, enabled=False) if in_autocast(like) else nullcontext()

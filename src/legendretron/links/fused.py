@@ -68,11 +68,6 @@ def _slope_of(raw, RAW: tl.constexpr, over: tl.constexpr):
 
 
 @triton.jit
-def _add_pairs(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
 def _entries(vector, scratch, UNITS: tl.constexpr, N: tl.constexpr):
     """The first ``N`` entries of a vector as scalars that every thread holds; by way of memory, which is quickest."""
     units = tl.arange(0, UNITS)
@@ -82,6 +77,41 @@ def _entries(vector, scratch, UNITS: tl.constexpr, N: tl.constexpr):
     for u in tl.static_range(N):
         values = values + (tl.load(scratch + u),)
     return values
+
+
+@triton.jit
+def _add_fours(a, b, c, d, e, f, g, h):
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def _rows(base, cols, inside, K, N: tl.constexpr):
+    """``N`` rows of ``A``."""
+    rows = ()
+    for u in tl.static_range(N):
+        rows = rows + (tl.load(base + u * K + cols, inside, 0.0),)
+    return rows
+
+
+@triton.jit
+def _products(rows, x, N: tl.constexpr):
+    """Inner products of the rows with ``x``; four sums at a time, for each costs a wait of all threads."""
+    values = ()
+    for u in tl.static_range(0, N - 3, 4):
+        a, b, c, d = tl.reduce((rows[u] * x, rows[u + 1] * x, rows[u + 2] * x, rows[u + 3] * x), 0, _add_fours)
+        values = values + (a, b, c, d)
+    for u in tl.static_range(N - N % 4, N):
+        values = values + (tl.sum(rows[u] * x),)
+    return values
+
+
+@triton.jit
+def _combination(rows, factors, start, N: tl.constexpr):
+    """``start`` plus the rows times the factors."""
+    total = start
+    for u in tl.static_range(N):
+        total += factors[u] * rows[u]
+    return total
 
 
 @triton.jit
@@ -123,7 +153,7 @@ def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, CHAIN:
 
 @triton.jit
 def _forward(
-    z_ptr, parameters, inputs, states, log_p_ptr, n, K,
+    z_ptr, parameters, inputs, states, positives, log_p_ptr, n, K,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
     BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
@@ -137,9 +167,9 @@ def _forward(
     log_p = log_p_ptr + row * (K + 1)
     top = tl.full((), 0.0, dtype)  # the reference class's logit
     total = tl.full((), 1.0, dtype)
-    kept = tl.zeros((BLOCK_K,), dtype)  # the row, where one tile holds all of it
-    if ONE:
-        kept = tl.load(z_ptr + row * K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_K) < K, 0.0)
+    if ONE:  # a tile holds all of a row, which then never leaves the registers
+        every = tl.arange(0, BLOCK_K)
+        kept = tl.load(z_ptr + row * K + every, every < K, 0.0)
     for b in tl.static_range(B):
         base = parameters[5 * b]
         x_ptr = z_ptr + row * K
@@ -148,19 +178,34 @@ def _forward(
         mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
         alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
         gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
+        if tl.program_id(0) == 0:  # kept for the way back, with their derivatives
+            kept_at = positives + b * 2 * (ROWS * H + 2)
+            for i in tl.static_range(ROWS * H):
+                tl.store(kept_at + i, mixing[i])
+                tl.store(kept_at + ROWS * H + 2 + i, _slope_of(parameters[5 * b + 2] + i, RAW, H))
+            tl.store(kept_at + ROWS * H, alpha)
+            tl.store(kept_at + ROWS * H + 1, gamma)
+            tl.store(kept_at + 2 * (ROWS * H + 2) - 2, _slope_of(parameters[5 * b + 3], RAW, 1))
+            tl.store(kept_at + 2 * (ROWS * H + 2) - 1, _slope_of(parameters[5 * b + 4], RAW, 1))
         sums = tl.load(parameters[5 * b + 1] + units, real, 0.0)
         sum_out = tl.load(parameters[5 * b + 1] + R - 1)
-        for start in range(0, K, BLOCK_K):
-            cols = start + tl.arange(0, BLOCK_K)
-            inside = cols < K
-            x = kept
-            if not ONE:
-                x = tl.load(x_ptr + cols, inside, 0.0)
-            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            sums += tl.sum(a * x[None, :], axis=1)
-            sum_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
         state = states + (row * B + b) * (2 * R)
-        t = _entries(sums, state + R, UNITS, M * H)
+        if ONE:
+            rows = _rows(base, every, every < K, K, R)
+            products = _products(rows, kept, R)
+            sum_out += products[R - 1]
+            t = ()
+            for u in tl.static_range(M * H):
+                t = t + (tl.load(parameters[5 * b + 1] + u) + products[u],)
+        else:
+            for start in range(0, K, BLOCK_K):
+                cols = start + tl.arange(0, BLOCK_K)
+                inside = cols < K
+                x = tl.load(x_ptr + cols, inside, 0.0)
+                a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+                sums += tl.sum(a * x[None, :], axis=1)
+                sum_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
+            t = _entries(sums, state + R, UNITS, M * H)
         zeta, soft = _upwards(t, mixing, t, H, M, CHAIN, True)
         zeta_out = sum_out
         slope = ()
@@ -176,42 +221,45 @@ def _forward(
         if SOFT:
             e = _sigmoid(zeta_out)
         _, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
+        if ONE:
+            kept = alpha * kept + gamma * _combination(rows, d, e * rows[R - 1], M * H)
+            if b < B - 1:
+                tl.store(inputs + (b * n + row) * K + every, kept, every < K)
+        else:
+            for start in range(0, K, BLOCK_K):
+                cols = start + tl.arange(0, BLOCK_K)
+                inside = cols < K
+                y = e * tl.load(base + (R - 1) * K + cols, inside, 0.0)
+                for u in tl.static_range(M * H):
+                    y += d[u] * tl.load(base + u * K + cols, inside, 0.0)
+                y = alpha * tl.load(x_ptr + cols, inside, 0.0) + gamma * y
+                if b < B - 1:
+                    tl.store(inputs + (b * n + row) * K + cols, y, inside)
+                else:
+                    tl.store(log_p + cols, y, inside)
+                    higher = tl.maximum(top, tl.max(tl.where(inside, y, float("-inf"))))
+                    total = total * tl.exp(top - higher) + tl.sum(tl.where(inside, tl.exp(y - higher), 0.0))
+                    top = higher
+            tl.debug_barrier()  # what was stored is read again, perhaps by other threads
+    if ONE:
+        top = tl.maximum(top, tl.max(tl.where(every < K, kept, float("-inf"))))
+        lse = top + tl.log(tl.exp(-top) + tl.sum(tl.where(every < K, tl.exp(kept - top), 0.0)))
+        tl.store(log_p + every, kept - lse, every < K)
+        tl.store(log_p + K, -lse)
+    else:
+        lse = top + tl.log(total)
         for start in range(0, K, BLOCK_K):
             cols = start + tl.arange(0, BLOCK_K)
-            inside = cols < K
-            y = e * tl.load(base + (R - 1) * K + cols, inside, 0.0)
-            for u in tl.static_range(M * H):
-                y += d[u] * tl.load(base + u * K + cols, inside, 0.0)
-            x = kept
-            if not ONE:
-                x = tl.load(x_ptr + cols, inside, 0.0)
-            y = alpha * x + gamma * y
-            kept = y
-            if b < B - 1:
-                tl.store(inputs + (b * n + row) * K + cols, y, inside)
-            else:
-                if not ONE:
-                    tl.store(log_p + cols, y, inside)
-                higher = tl.maximum(top, tl.max(tl.where(inside, y, float("-inf"))))
-                total = total * tl.exp(top - higher) + tl.sum(tl.where(inside, tl.exp(y - higher), 0.0))
-                top = higher
-        if not ONE:
-            tl.debug_barrier()  # what was stored is read again, perhaps by other threads
-    lse = top + tl.log(total)
-    for start in range(0, K, BLOCK_K):
-        cols = start + tl.arange(0, BLOCK_K)
-        y = kept
-        if not ONE:
             y = tl.load(log_p + cols, cols < K, 0.0)
-        tl.store(log_p + cols, y - lse, cols < K)
-    tl.store(log_p + K, -lse)
+            tl.store(log_p + cols, y - lse, cols < K)
+        tl.store(log_p + K, -lse)
 
 
 @triton.jit
 def _backward(
-    z_ptr, parameters, inputs, states, log_p_ptr, g_ptr, cotangents, records, dz_ptr, n, K,
+    z_ptr, parameters, inputs, states, positives, log_p_ptr, g_ptr, cotangents, records, dz_ptr, n, K,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
-    BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
+    BLOCK_K: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """One row back: the predictors' gradient, and of each block what its parameters' gradients are made of.
 
@@ -227,17 +275,21 @@ def _backward(
     log_p = log_p_ptr + row * (K + 1)
     g = g_ptr + row * (K + 1)
     g_sum = tl.load(g + K)
-    for start in range(0, K, BLOCK_K):
-        cols = start + tl.arange(0, BLOCK_K)
-        g_sum += tl.sum(tl.load(g + cols, cols < K, 0.0))
-    kept = tl.zeros((BLOCK_K,), dtype)
-    for start in range(0, K, BLOCK_K):
-        cols = start + tl.arange(0, BLOCK_K)
-        inside = cols < K
-        kept = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
-        kept = tl.where(inside, kept, 0.0)
-        tl.store(cotangents + ((B - 1) * n + row) * K + cols, kept, inside)
-    if not ONE:
+    if ONE:
+        every = tl.arange(0, BLOCK_K)
+        kept = tl.load(g + every, every < K, 0.0)
+        p = tl.exp(tl.load(log_p + every, every < K, float("-inf")))
+        kept -= p * (g_sum + tl.sum(kept))
+        tl.store(cotangents + ((B - 1) * n + row) * K + every, kept, every < K)
+    else:
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            g_sum += tl.sum(tl.load(g + cols, cols < K, 0.0))
+        for start in range(0, K, BLOCK_K):
+            cols = start + tl.arange(0, BLOCK_K)
+            inside = cols < K
+            dy = tl.load(g + cols, inside, 0.0) - tl.exp(tl.load(log_p + cols, inside, 0.0)) * g_sum
+            tl.store(cotangents + ((B - 1) * n + row) * K + cols, dy, inside)
         tl.debug_barrier()
     for b in tl.static_range(B - 1, -1, -1):
         base = parameters[5 * b]
@@ -245,27 +297,31 @@ def _backward(
         if b > 0:
             x_ptr = inputs + ((b - 1) * n + row) * K
         dy_ptr = cotangents + (b * n + row) * K
-        mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
-        alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
-        gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
-        sums = tl.zeros((UNITS,), dtype)
+        values = positives + b * 2 * (ROWS * H + 2)
+        slopes = values + ROWS * H + 2
+        mixing = _positive(values, False, ROWS * H, 1)
+        alpha = tl.load(values + ROWS * H)
+        gamma = tl.load(values + ROWS * H + 1)
+        state = states + (row * B + b) * (2 * R)
         v_out = tl.full((), 0.0, dtype)
         of_alpha = tl.full((), 0.0, dtype)
-        for start in range(0, K, BLOCK_K):
-            cols = start + tl.arange(0, BLOCK_K)
-            inside = cols < K
-            x = tl.load(x_ptr + cols, inside, 0.0)
-            dy = kept
-            if not ONE:
+        if ONE:
+            rows = _rows(base, every, every < K, K, R)
+            products = _products(rows, kept, R)  # A dy
+            v_out = products[R - 1]
+            of_alpha = tl.sum(tl.load(x_ptr + every, every < K, 0.0) * kept)
+        else:
+            sums = tl.zeros((UNITS,), dtype)
+            for start in range(0, K, BLOCK_K):
+                cols = start + tl.arange(0, BLOCK_K)
+                inside = cols < K
+                x = tl.load(x_ptr + cols, inside, 0.0)
                 dy = tl.load(dy_ptr + cols, inside, 0.0)
-            a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
-            sums += tl.sum(a * dy[None, :], axis=1)
-            a_out = tl.load(base + (R - 1) * K + cols, inside, 0.0)
-            more_out, more_alpha = tl.reduce((a_out * dy, x * dy), 0, _add_pairs)
-            v_out += more_out
-            of_alpha += more_alpha
-        state = states + (row * B + b) * (2 * R)
-        products = _entries(sums, state + R, UNITS, M * H)  # A dy
+                a = tl.load(base + units[:, None] * K + cols[None, :], real[:, None] & inside[None, :], 0.0)
+                sums += tl.sum(a * dy[None, :], axis=1)
+                v_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * dy)
+                of_alpha += tl.sum(x * dy)
+            products = _entries(sums, state + R, UNITS, M * H)
         zeta_out = tl.load(state + R - 1)
         e = tl.full((), 1.0, dtype)
         bend_out = tl.full((), 0.0, dtype)
@@ -310,29 +366,31 @@ def _backward(
                 for j in tl.static_range(H):
                     of_p = d[(k + 1) * H + i] * cot_w[k * H + j] + cot_t[(k + 1) * H + i] * soft[k * H + j]
                     at = (k * CHAIN + i) * H + j
-                    tl.store(record + R + at, of_p * _slope_of(parameters[5 * b + 2] + at, RAW, H))
+                    tl.store(record + R + at, of_p * tl.load(slopes + at))
         for j in tl.static_range(H):
             of_out = e * cot_w[(M - 1) * H + j] + cot_out * soft[(M - 1) * H + j]
             last = (ROWS - 1) * H + j
-            tl.store(record + R + last, of_out * _slope_of(parameters[5 * b + 2] + last, RAW, H))
-        tl.store(record + SMALL - 2, of_alpha * _slope_of(parameters[5 * b + 3], RAW, 1))
-        tl.store(record + SMALL - 1, of_gamma * _slope_of(parameters[5 * b + 4], RAW, 1))
-        for start in range(0, K, BLOCK_K):
-            cols = start + tl.arange(0, BLOCK_K)
-            inside = cols < K
-            dy = kept
-            if not ONE:
-                dy = tl.load(dy_ptr + cols, inside, 0.0)
-            dx = alpha * dy
-            dx += cot_out * tl.load(base + (R - 1) * K + cols, inside, 0.0)
-            for u in tl.static_range(M * H):
-                dx += cot_t[u] * tl.load(base + u * K + cols, inside, 0.0)
-            kept = dx
+            tl.store(record + R + last, of_out * tl.load(slopes + last))
+        tl.store(record + SMALL - 2, of_alpha * tl.load(slopes + ROWS * H))
+        tl.store(record + SMALL - 1, of_gamma * tl.load(slopes + ROWS * H + 1))
+        if ONE:
+            kept = _combination(rows, cot_t, alpha * kept + cot_out * rows[R - 1], M * H)
             if b > 0:
-                tl.store(cotangents + ((b - 1) * n + row) * K + cols, dx, inside)
+                tl.store(cotangents + ((b - 1) * n + row) * K + every, kept, every < K)
             else:
-                tl.store(dz_ptr + row * K + cols, dx, inside)
-        if not ONE:
+                tl.store(dz_ptr + row * K + every, kept, every < K)
+        else:
+            for start in range(0, K, BLOCK_K):
+                cols = start + tl.arange(0, BLOCK_K)
+                inside = cols < K
+                dx = alpha * tl.load(dy_ptr + cols, inside, 0.0)
+                dx += cot_out * tl.load(base + (R - 1) * K + cols, inside, 0.0)
+                for u in tl.static_range(M * H):
+                    dx += cot_t[u] * tl.load(base + u * K + cols, inside, 0.0)
+                if b > 0:
+                    tl.store(cotangents + ((b - 1) * n + row) * K + cols, dx, inside)
+                else:
+                    tl.store(dz_ptr + row * K + cols, dx, inside)
             tl.debug_barrier()
 
 
@@ -396,18 +454,19 @@ class _FusedLogProba(torch.autograd.Function):
         tensors = tuple(tensor.contiguous() for tensor in tensors)
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
+        positives = z.new_empty(blocks, 2 * (((depth - 1) * chain + 1) * hidden + 2))
         log_p = z.new_empty(n, k + 1)
         units, block_k, warps = _tiles(k, depth * hidden)
         meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain}
-        rows = {"UNITS": units, "BLOCK_K": block_k, "RAW": raw, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
-        _forward[(n,)](z, tensors, inputs, states, log_p, n, k, **meta, **rows)
-        ctx.save_for_backward(z, inputs, states, log_p, *tensors)
+        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
+        _forward[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
+        ctx.save_for_backward(z, inputs, states, positives, log_p, *tensors)
         ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
         return log_p
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, inputs, states, log_p, *tensors = ctx.saved_tensors
+        z, inputs, states, positives, log_p, *tensors = ctx.saved_tensors
         if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
             wanted = [tensor for tensor in (z, *tensors) if tensor.requires_grad]
             found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
@@ -420,7 +479,20 @@ class _FusedLogProba(torch.autograd.Function):
         records = z.new_empty(n, meta["B"], small + rank)
         dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
         _backward[(n,)](
-            z, tuple(tensors), inputs, states, log_p, g.contiguous(), cotangents, records, dz, n, k, **meta, **ctx.rows
+            z,
+            tuple(tensors),
+            inputs,
+            states,
+            positives,
+            log_p,
+            g.contiguous(),
+            cotangents,
+            records,
+            dz,
+            n,
+            k,
+            **meta,
+            **ctx.rows,
         )
         rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
         block_k = 16

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from legendretron.distributed import is_sharded
 from legendretron.links import Link, make_link, settings_of
-from legendretron.validation import at_least_single, check_float_tensor, check_integer, check_last_axis
+from legendretron.validation import at_least_single, check_float_tensor, check_integer, check_last_axis, in_autocast
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
@@ -197,7 +197,7 @@ class LegendreHead(nn.Module):
     def _predictor(self, features: Tensor) -> Tensor:
         check_last_axis("features", features, self.in_features)
         weight = self.linear.weight
-        if features.dtype != weight.dtype and not torch.is_autocast_enabled(features.device.type):
+        if features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
                 f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
                 f"for example with features.to({weight.dtype}), or run the network within torch.autocast."
