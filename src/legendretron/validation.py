@@ -67,8 +67,7 @@ def at_least_single(tensor: Tensor) -> Tensor:
 
 def in_autocast(tensor: Tensor) -> bool:
     """Whether automatic mixed precision is on where the tensor lives."""
-    device = tensor.device.type
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type)
 
 
 def check_precision(name: str, value: Tensor, parameter: Tensor | None) -> Tensor:
