@@ -155,7 +155,8 @@ def main() -> None:
             del contestants
     if options.out:
         record = {
-            "command": f"python benchmarks/head_speed.py --device {options.device}",
+            "command": f"python benchmarks/head_speed.py --device {options.device} --modes {options.modes} --networks "
+            f"{options.networks} --rounds {options.rounds} --seconds {options.seconds}",
             "batch": BATCH,
             "precision": "float32, torch's defaults: TF32 in convolutions, not in matrix products",
             "rows": rows,
