@@ -1,0 +1,233 @@
+r"""Bregman projection onto increasing functions with bounded slopes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import logit, xlogy
+from sklearn.exceptions import ConvergenceWarning
+
+from legendretron.links import Link
+from legendretron.trons.lipschitz_isotonic import check_points, check_slopes, check_value_bounds, solve_sorted
+
+__all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
+
+_MAX_NEWTON = 100
+#: A full Newton step this small, beside values of order one, leaves an error of its square.
+_SMALL_STEP = 1e-9
+
+
+@dataclass(frozen=True)
+class BregmanGenerator:
+    r"""A strictly convex function :math:`\varphi` with its first two derivatives, all on arrays.
+
+    Its divergence is :math:`D(u \,\|\, v) = \varphi(u) - \varphi(v) - \varphi'(v)(u - v)`.
+
+    Examples
+    --------
+    >>> square = BregmanGenerator.square()
+    >>> float(square.divergence(np.array(0.7), np.array(0.2)))
+    0.25
+    """
+
+    value: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray], np.ndarray]
+    curvature: Callable[[np.ndarray], np.ndarray]
+
+    def divergence(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Divergence of ``u`` from ``v``, entry by entry."""
+        return self.value(u) - self.value(v) - self.slope(v) * (u - v)
+
+    @classmethod
+    def square(cls) -> BregmanGenerator:
+        r""":math:`\varphi(u) = u^2`: the divergence is the squared distance."""
+        return cls(np.square, lambda u: 2.0 * u, lambda u: np.full(np.shape(u), 2.0))
+
+    @classmethod
+    def entropy(cls) -> BregmanGenerator:
+        r""":math:`\varphi(u) = u \log u + (1 - u) \log(1 - u)`: the divergence is that of Kullback and Leibler."""
+        return cls(lambda u: xlogy(u, u) + xlogy(1.0 - u, 1.0 - u), logit, lambda u: 1.0 / (u * (1.0 - u)))
+
+    @classmethod
+    def of_link(cls, link: Link) -> BregmanGenerator:
+        r"""Negative Bayes risk of a two-class link's canonical loss: :math:`\varphi = F^*`, :math:`\varphi' = \psi`."""
+        if link.n_classes != 2:
+            raise ValueError(f"link must be of two classes, got n_classes={link.n_classes}.")
+
+        def pairs(u: np.ndarray) -> torch.Tensor:
+            return torch.as_tensor(np.stack([u, 1.0 - u], axis=-1))
+
+        @torch.no_grad()
+        def value(u: np.ndarray) -> np.ndarray:
+            return link.conjugate(pairs(u)).numpy()
+
+        @torch.no_grad()
+        def slope(u: np.ndarray) -> np.ndarray:
+            return link.link(pairs(u)).squeeze(-1).numpy()
+
+        @torch.no_grad()
+        def curvature(u: np.ndarray) -> np.ndarray:
+            return 1.0 / link.jacobian(link.link(pairs(u))).squeeze(-1).squeeze(-1).numpy()
+
+        return cls(value, slope, curvature)
+
+
+def bregman_projection(
+    x: ArrayLike,
+    v: ArrayLike,
+    generator: BregmanGenerator,
+    sample_weight: ArrayLike | None = None,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+    y_min: float | None = None,
+    y_max: float | None = None,
+) -> np.ndarray:
+    r"""Nearest increasing function with bounded slopes, in the sense of a Bregman divergence.
+
+    .. math:: \min_u \sum_i w_i D(u_i \,\|\, v_i) \quad\text{with}\quad
+              \mathrm{lower}\,(x_j - x_i) \le u_j - u_i \le \mathrm{upper}\,(x_j - x_i) \text{ for } x_i \le x_j,
+              \quad y_{\min} \le u_i \le y_{\max} .
+
+    By Newton's method: the quadratic model at ``u`` under the same constraints is a weighted
+    :func:`~legendretron.trons.lipschitz_isotonic` regression, which is solved exactly, and a line search follows. The
+    constraints that bind are found after a few steps; from then on convergence is quadratic.
+
+    Parameters
+    ----------
+    x, v : array of shape (n,)
+        Points in any order, and values to project, where the generator has a finite derivative. Equal points get the
+        same value.
+    generator : BregmanGenerator
+        The convex function.
+    sample_weight, lower, upper, y_min, y_max
+        As in :func:`~legendretron.trons.lipschitz_isotonic`. The bounds on values must lie in the generator's domain.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        ``u`` in the order of ``x``.
+
+    Examples
+    --------
+    >>> u = bregman_projection([0.0, 1.0, 2.0], [0.2, 0.9, 0.4], BregmanGenerator.entropy(), upper=0.3)
+    >>> np.diff(u).round(6)
+    array([0.3, 0. ])
+    """
+    x, v, weight = check_points(x, v, sample_weight)
+    check_slopes(lower, upper)
+    low, high = check_value_bounds(y_min, y_max)
+    dual = generator.slope(v)
+    if not np.isfinite(dual).all():
+        raise ValueError(
+            "v must lie where the generator's derivative is finite, got "
+            f"{v[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
+        )
+    points, place = np.unique(x, return_inverse=True)
+    total = np.bincount(place, weight)
+    kept = total > 0
+    # only the weighted mean of phi'(v) matters at tied points
+    at, mass = points[kept], total[kept]
+    pull = (np.bincount(place, weight * dual)[kept]) / mass
+    if lower * (points[-1] - points[0]) > high - low:
+        raise ValueError(
+            f"lower={lower!r} asks for a rise of {lower * (points[-1] - points[0]):.6g} over the range of x, which does not "
+            f"fit between y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
+        )
+    low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
+    start = np.bincount(place, weight * v)[kept] / mass
+    values = _newton(generator, at, start, pull, mass, (float(lower), float(upper), float(low), float(high)))
+    if not kept.all():
+        values = np.interp(points, at, values) + lower * (points - np.clip(points, at[0], at[-1]))
+    return values[place]
+
+
+def _newton(
+    generator: BregmanGenerator,
+    x: np.ndarray,
+    start: np.ndarray,
+    pull: np.ndarray,
+    weight: np.ndarray,
+    bounds: tuple[float, float, float, float],
+) -> np.ndarray:
+    """Minimise ``sum_i w_i (phi(u_i) - pull_i u_i)`` under the constraints."""
+    curvature = generator.curvature(start)
+    u = solve_sorted(x, start, weight * curvature, *bounds)
+
+    def objective(u: np.ndarray) -> float:
+        return float((weight * (generator.value(u) - pull * u)).sum())
+
+    before = objective(u)
+    for _ in range(_MAX_NEWTON):
+        gradient = weight * (generator.slope(u) - pull)
+        mass = weight * generator.curvature(u)
+        step = solve_sorted(x, u - gradient / mass, mass / mass.max(), *bounds) - u
+        descent = float(gradient @ step)
+        if np.abs(step).max() <= _SMALL_STEP or descent >= 0.0:
+            return u + step if descent < 0.0 else u
+        size = 1.0
+        while (after := objective(u + size * step)) > before + 1e-4 * size * descent:
+            size /= 2.0
+            if size < 1e-12:  # rounding of the objective hides what is left to gain
+                return u
+        u, before = u + size * step, after
+    warnings.warn(f"bregman_projection has not converged in {_MAX_NEWTON} steps.", ConvergenceWarning, stacklevel=3)
+    return u
+
+
+def clip_slopes(
+    x: ArrayLike, v: ArrayLike, *, lower: float = 0.0, upper: float = 1.0, y_min: float = 0.0, y_max: float = 1.0
+) -> np.ndarray:
+    """Bend values into an increasing function with bounded slopes, cheaply and not optimally.
+
+    One pass goes up the sorted points and keeps each value within reach of the one before; another goes down. Both
+    results obey all bounds, and so does their mean, which is returned: it treats both ends alike.
+
+    Parameters
+    ----------
+    x, v : array of shape (n,)
+        Points in any order, and values. Equal points get the same value.
+    lower, upper, y_min, y_max : float
+        As in :func:`~legendretron.trons.lipschitz_isotonic`.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Values in the order of ``x``.
+
+    Examples
+    --------
+    >>> clip_slopes([0.0, 1.0, 2.0], [0.5, 0.1, 0.9], upper=0.5)
+    array([0.3 , 0.3 , 0.75])
+    """
+    x, v, _ = check_points(x, v, None)
+    check_slopes(lower, upper)
+    points, place = np.unique(x, return_inverse=True)
+    mean = np.bincount(place, v) / np.bincount(place)
+    rise = lower * (points - points[0])
+    if rise[-1] > y_max - y_min:
+        raise ValueError(
+            f"lower={lower!r} asks for a rise of {rise[-1]:.6g} over the range of x, which does not fit between "
+            f"y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
+        )
+    # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
+    target = np.clip(mean - rise, y_min, y_max - rise[-1])
+    slack = (upper - lower) * np.diff(points)
+    up = _one_way(target, slack)
+    down = -_one_way(-target[::-1], slack[::-1])[::-1]
+    values: np.ndarray = (up + down) / 2 + rise
+    return values[place]
+
+
+def _one_way(target: np.ndarray, slack: np.ndarray) -> np.ndarray:
+    value = float(target[0])
+    values = [value]
+    for wanted, gap in zip(target[1:].tolist(), slack.tolist(), strict=True):
+        value = min(max(wanted, value), value + gap)
+        values.append(value)
+    return np.array(values)
