@@ -2,7 +2,6 @@ r"""Bregman projection onto increasing functions with bounded slopes."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,16 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.special import logit, xlogy
-from sklearn.exceptions import ConvergenceWarning
 
 from legendretron.links import Link
-from legendretron.trons.lipschitz_isotonic import check_points, check_slopes, check_value_bounds, solve_sorted
+from legendretron.trons.lipschitz_isotonic import check_points, check_slopes, check_value_bounds
+from legendretron.trons.slope_problem import SlopeProblem
 
 __all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
 
-_MAX_NEWTON = 100
-#: A full Newton step this small, beside values of order one, leaves an error of its square.
-_SMALL_STEP = 1e-9
+#: Nearest to an end of the domain.
+_EDGE = 1e-14
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,8 @@ class BregmanGenerator:
     value: Callable[[np.ndarray], np.ndarray]
     slope: Callable[[np.ndarray], np.ndarray]
     curvature: Callable[[np.ndarray], np.ndarray]
+    #: the open interval where it is finite
+    domain: tuple[float, float] = (-np.inf, np.inf)
 
     def divergence(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Divergence of ``u`` from ``v``, entry by entry."""
@@ -51,7 +51,7 @@ class BregmanGenerator:
     @classmethod
     def entropy(cls) -> BregmanGenerator:
         r""":math:`\varphi(u) = u \log u + (1 - u) \log(1 - u)`: the divergence is that of Kullback and Leibler."""
-        return cls(lambda u: xlogy(u, u) + xlogy(1.0 - u, 1.0 - u), logit, lambda u: 1.0 / (u * (1.0 - u)))
+        return cls(lambda u: xlogy(u, u) + xlogy(1.0 - u, 1.0 - u), logit, lambda u: 1.0 / (u * (1.0 - u)), (0.0, 1.0))
 
     @classmethod
     def of_link(cls, link: Link) -> BregmanGenerator:
@@ -74,7 +74,7 @@ class BregmanGenerator:
         def curvature(u: np.ndarray) -> np.ndarray:
             return 1.0 / link.jacobian(link.link(pairs(u))).squeeze(-1).squeeze(-1).numpy()
 
-        return cls(value, slope, curvature)
+        return cls(value, slope, curvature, (0.0, 1.0))
 
 
 def bregman_projection(
@@ -94,9 +94,8 @@ def bregman_projection(
               \mathrm{lower}\,(x_j - x_i) \le u_j - u_i \le \mathrm{upper}\,(x_j - x_i) \text{ for } x_i \le x_j,
               \quad y_{\min} \le u_i \le y_{\max} .
 
-    By Newton's method: the quadratic model at ``u`` under the same constraints is a weighted
-    :func:`~legendretron.trons.lipschitz_isotonic` regression, which is solved exactly, and a line search follows. The
-    constraints that bind are found after a few steps; from then on convergence is quadratic.
+    The minimum is the exact one up to rounding: see :class:`~legendretron.trons.slope_problem.SlopeProblem`, whose work is
+    one :func:`~legendretron.trons.lipschitz_isotonic` regression of all points and some of far fewer.
 
     Parameters
     ----------
@@ -140,44 +139,26 @@ def bregman_projection(
             f"fit between y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
         )
     low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
+    # never to the ends of the domain, from where the derivative pushes away without bound
+    low, high = max(low, generator.domain[0] + _EDGE), min(high, generator.domain[1] - _EDGE)
+    run = np.diff(at)
+    rise = np.concatenate([[0.0], np.cumsum(lower * run)])
+    problem = SlopeProblem(
+        generator.value,
+        generator.slope,
+        generator.curvature,
+        rise,
+        pull,
+        mass,
+        np.maximum(upper * run - lower * run, 0.0),
+        low,
+        max(high - rise[-1], low),
+    )
     start = np.bincount(place, weight * v)[kept] / mass
-    values = _newton(generator, at, start, pull, mass, (float(lower), float(upper), float(low), float(high)))
+    values = problem.solve(start - rise) + rise
     if not kept.all():
         values = np.interp(points, at, values) + lower * (points - np.clip(points, at[0], at[-1]))
     return values[place]
-
-
-def _newton(
-    generator: BregmanGenerator,
-    x: np.ndarray,
-    start: np.ndarray,
-    pull: np.ndarray,
-    weight: np.ndarray,
-    bounds: tuple[float, float, float, float],
-) -> np.ndarray:
-    """Minimise ``sum_i w_i (phi(u_i) - pull_i u_i)`` under the constraints."""
-    curvature = generator.curvature(start)
-    u = solve_sorted(x, start, weight * curvature, *bounds)
-
-    def objective(u: np.ndarray) -> float:
-        return float((weight * (generator.value(u) - pull * u)).sum())
-
-    before = objective(u)
-    for _ in range(_MAX_NEWTON):
-        gradient = weight * (generator.slope(u) - pull)
-        mass = weight * generator.curvature(u)
-        step = solve_sorted(x, u - gradient / mass, mass / mass.max(), *bounds) - u
-        descent = float(gradient @ step)
-        if np.abs(step).max() <= _SMALL_STEP or descent >= 0.0:
-            return u + step if descent < 0.0 else u
-        size = 1.0
-        while (after := objective(u + size * step)) > before + 1e-4 * size * descent:
-            size /= 2.0
-            if size < 1e-12:  # rounding of the objective hides what is left to gain
-                return u
-        u, before = u + size * step, after
-    warnings.warn(f"bregman_projection has not converged in {_MAX_NEWTON} steps.", ConvergenceWarning, stacklevel=3)
-    return u
 
 
 def clip_slopes(

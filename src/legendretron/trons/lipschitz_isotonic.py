@@ -138,15 +138,30 @@ def solve_sorted(
     rise = np.concatenate([[0.0], np.cumsum(lower * run)])
     # in u - rise the constraints are 0 <= step <= slack, and the bounds on values concern the two ends only
     slack = np.maximum(upper * run - lower * run, 0.0)
-    top = high - rise[-1]
-    target = y - rise
+    values, _, _ = solve_steps(y - rise, weight, slack, low, high - rise[-1])
+    return values + rise
+
+
+def solve_steps(
+    target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float, top: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""Minimise :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
+
+    Returns
+    -------
+    values : ndarray of shape (n,)
+        The solution.
+    held, up : ndarray of shape (n - 1,)
+        Whether each step is held by a bound, and whether the bound is the upper one.
+    """
     if low >= top:  # rounding has left just one solution
-        return low + rise
-    # sums of products must neither overflow nor vanish, whatever the unit of y
+        steps = np.ones(len(slack), dtype=bool)
+        return np.full(len(target), low), steps, ~steps
+    # sums of products must neither overflow nor vanish, whatever the unit
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
-    values, linked = _backtrack(_roots(target, weight, slack, low), slack, top)
-    return unit * _polish(values, linked, target, weight, low, top) + rise
+    values, held, up = _backtrack(_roots(target, weight, slack, low), slack, top)
+    return unit * _polish(values, held, target, weight, low, top), held, up
 
 
 def _roots(target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float) -> list[float]:
@@ -261,19 +276,20 @@ def _between(p0: float, v0: float, p1: float, v1: float) -> float:
     return min(max(m, min(p0, p1)), max(p0, p1))
 
 
-def _backtrack(roots: list[float], slack: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
-    """Values from the last point to the first, and whether each step is held by one of its bounds."""
+def _backtrack(roots: list[float], slack: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values from the last point to the first, whether each step is held by one of its bounds, and by the upper one."""
     value = min(roots[-1], top)
-    values, linked = [value], []
+    values, held, up = [value], [], []
     for root, gap in zip(reversed(roots[:-1]), reversed(slack.tolist()), strict=True):
-        held = True
-        if root <= value - gap:
+        above = root <= value - gap
+        if above:
             value -= gap
-        elif root < value:
-            value, held = root, False
+        held.append(above or root >= value)
+        up.append(above)
+        if root < value and not above:
+            value = root
         values.append(value)
-        linked.append(held)
-    return np.array(values[::-1]), np.array(linked[::-1], dtype=bool)
+    return np.array(values[::-1]), np.array(held[::-1], dtype=bool), np.array(up[::-1], dtype=bool)
 
 
 def _polish(
