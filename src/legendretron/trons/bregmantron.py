@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,13 +28,15 @@ class BregmanTronClassifier(WithLink, TronDescent):
               n \, (z_j - z_i) \le u_j - u_i \le N \, (z_j - z_i) \text{ for } z_i \le z_j, \quad
               \epsilon \le u_i \le 1 - \epsilon ,
 
-    with :math:`\varphi` the negative Bayes risk of the current loss and :math:`\hat y` the values before. The new inverse
-    link goes through these values in straight lines. Its slopes are bounded away from zero, so it has an inverse and
+    with :math:`\varphi` the negative Bayes risk of the current loss and :math:`\hat y` the values that the current inverse link
+    gives at the new predictors. The new inverse link goes through the solution in straight lines. Its slopes are bounded away from zero, so it has an inverse and
     stays in ``(0, 1)``: ``link_`` and ``loss_`` always exist.
 
     *Ours*, where Nock and Menon leave a choice or the infinite must be avoided: the first link, a sigmoid; constant
-    :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; sigmoid
-    tails beyond the data; the size of the step; and what ``"approx"`` does.
+    :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; a table of
+    few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does. With constant bounds the
+    values before soon obey them, so that ``"exact"`` stays close to its first link and mostly learns the predictor;
+    ``"label"`` learns the shape of the link.
 
     Parameters
     ----------
@@ -46,6 +48,8 @@ class BregmanTronClassifier(WithLink, TronDescent):
         :math:`n` and :math:`N`.
     margin : float, default=1e-3
         :math:`\epsilon`.
+    n_knots : int, default=100
+        Most knots of the link, evenly spaced in rank.
     learning_rate : float or "auto", default="auto"
         As in :class:`~legendretron.trons.GLMTronClassifier`, with ``max_slope`` as the slope.
     max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, standardize, random_state, verbose
@@ -81,6 +85,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         "min_slope": [Interval(Real, 0, None, closed="neither")],
         "max_slope": [Interval(Real, 0, None, closed="neither")],
         "margin": [Interval(Real, 0, 0.5, closed="neither")],
+        "n_knots": [Interval(Integral, 2, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
 
@@ -91,6 +96,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         min_slope: float = 1e-3,
         max_slope: float = 1.0,
         margin: float = 1e-3,
+        n_knots: int = 100,
         learning_rate: float | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-7,
@@ -105,6 +111,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.min_slope = min_slope
         self.max_slope = max_slope
         self.margin = margin
+        self.n_knots = n_knots
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.tol = tol
@@ -138,7 +145,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
             u = clip_slopes(z, values, **bounds)
         else:
             u = bregman_projection(z, values, BregmanGenerator.of_link(link), weight, **bounds)
-        return PiecewiseLinearLink.from_points(z, u)
+        return PiecewiseLinearLink.from_points(z, u, int(self.n_knots))
 
     def _apply(self, link: Link, z: np.ndarray) -> np.ndarray:
         with torch.no_grad():

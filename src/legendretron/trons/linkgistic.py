@@ -156,9 +156,7 @@ class _EM:
 
         return _minimise(objective, np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
 
-    def bound(
-        self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray
-    ) -> tuple[float, float, float]:
+    def bound(self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray) -> tuple[float, float, float]:
         """Evidence lower bound with the penalty as the predictor's log-prior, its Monte Carlo error, and the log-loss."""
         c = prior.coefficients(posterior.sample(self.noise(prior.n_latent)))
         values = log_likelihood(prior.features(z)[0] @ c.T, self.y, self.counts)

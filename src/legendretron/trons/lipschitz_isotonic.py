@@ -18,6 +18,9 @@ __all__ = ["lipschitz_isotonic"]
 
 #: Up to so many vertices change sides one by one; more in one copy.
 _FEW = 4
+#: What counts as a tie, and the most that rounding may have moved a block, beside targets of order one.
+_TIE = 1e-14
+_ROUNDING = 1e-8
 
 
 def lipschitz_isotonic(
@@ -115,7 +118,9 @@ def check_slopes(lower: object, upper: object) -> None:
     """Raise unless ``0 <= lower <= upper`` and ``0 < upper``."""
     numbers = isinstance(lower, Real) and isinstance(upper, Real)
     if not numbers or not 0.0 <= lower <= upper or not upper > 0.0 or lower == np.inf:  # type: ignore[operator]
-        raise ValueError(f"slopes must satisfy 0 <= lower <= upper and upper > 0, got lower={lower!r}, upper={upper!r}.")
+        raise ValueError(
+            f"slopes must satisfy 0 <= lower <= upper and upper > 0, got lower={lower!r}, upper={upper!r}."
+        )
 
 
 def check_value_bounds(y_min: object, y_max: object) -> tuple[float, float]:
@@ -281,13 +286,15 @@ def _backtrack(roots: list[float], slack: np.ndarray, top: float) -> tuple[np.nd
     value = min(roots[-1], top)
     values, held, up = [value], [], []
     for root, gap in zip(reversed(roots[:-1]), reversed(slack.tolist()), strict=True):
-        above = root <= value - gap
+        # a root that is a rounding away from a bound is at it: so blocks at a wall stay whole
+        above = root <= value - gap + _TIE
+        below = not above and root >= value - _TIE
         if above:
             value -= gap
-        held.append(above or root >= value)
-        up.append(above)
-        if root < value and not above:
+        elif not below:
             value = root
+        held.append(above or below)
+        up.append(above)
         values.append(value)
     return np.array(values[::-1]), np.array(held[::-1], dtype=bool), np.array(up[::-1], dtype=bool)
 
@@ -297,15 +304,17 @@ def _polish(
 ) -> np.ndarray:
     """Put every block of linked points at its own weighted mean, free of the rounding that long sums have gathered.
 
-    Blocks at a bound stay where they are. Where rounding would turn two blocks around, none is moved.
+    Blocks at a bound stay where they are, and so does a block whose mean is further away than rounding.
     """
-    starts = np.flatnonzero(np.concatenate([[True], ~linked]))
-    block = np.cumsum(np.concatenate([[True], ~linked])) - 1
-    mean = np.add.reduceat(weight * (target - values), starts) / np.add.reduceat(weight, starts)
-    if values[0] <= low:
-        mean[0] = 0.0
-    if values[-1] >= top:
-        mean[-1] = 0.0
-    better: np.ndarray = values + mean[block]
-    steps = np.diff(better)[~linked]
-    return np.clip(better, low, top) if (steps >= 0).all() else values
+    first = np.concatenate([[True], ~linked])
+    starts, block = np.flatnonzero(first), np.cumsum(first) - 1
+    shift = np.add.reduceat(weight * (target - values), starts) / np.add.reduceat(weight, starts)
+    shift[np.abs(shift) > _ROUNDING] = 0.0
+    if values[0] <= low + _TIE:
+        shift[0] = 0.0
+    if values[-1] >= top - _TIE:
+        shift[-1] = 0.0
+    better: np.ndarray = values + shift[block]
+    if (np.diff(better)[~linked] < 0).any():
+        return values
+    return np.clip(better, low, top)

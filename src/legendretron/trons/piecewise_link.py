@@ -53,8 +53,10 @@ class PiecewiseLinearLink(Link):
             raise ValueError(f"knots and values must have one shape (m,) with m >= 1, got {z.shape} and {p.shape}.")
         if not np.isfinite(z).all() or (np.diff(z) <= 0).any():
             raise ValueError("knots must be finite and strictly increasing.")
-        if not (0.0 < p[0] and p[-1] < 1.0 and (np.diff(p) > 0).all()):
-            raise ValueError("values must be strictly increasing and strictly between 0 and 1, where a link has an inverse.")
+        if not (p[0] > 0.0 and p[-1] < 1.0 and (np.diff(p) > 0).all()):
+            raise ValueError(
+                "values must be strictly increasing and strictly between 0 and 1, where a link has an inverse."
+            )
         ends = np.log(p[[0, -1]]) - np.log1p(-p[[0, -1]])
         if rate is None:
             rate = float((ends[1] - ends[0]) / (z[-1] - z[0])) if len(z) > 1 else 1.0
@@ -62,7 +64,9 @@ class PiecewiseLinearLink(Link):
             raise ValueError(f"rate must be a positive number, got {rate!r}.")
         slopes = np.diff(p) / np.diff(z)
         # F at the knots: the left tail's area, then trapezia
-        areas = np.logaddexp(0.0, ends[0]) / rate + np.concatenate([[0.0], np.cumsum(np.diff(z) * (p[1:] + p[:-1]) / 2)])
+        areas = np.logaddexp(0.0, ends[0]) / rate + np.concatenate(
+            [[0.0], np.cumsum(np.diff(z) * (p[1:] + p[:-1]) / 2)]
+        )
         for name, array in (
             ("knots", z),
             ("values", p),
@@ -74,8 +78,11 @@ class PiecewiseLinearLink(Link):
             self.register_buffer(name, torch.as_tensor(np.array(array)))
 
     @classmethod
-    def from_points(cls, z: ArrayLike, p: ArrayLike) -> PiecewiseLinearLink:
-        """Return the link through points that increase up to rounding; those that do not are left out."""
+    def from_points(cls, z: ArrayLike, p: ArrayLike, max_knots: int | None = None) -> PiecewiseLinearLink:
+        """Return the link through points that increase up to rounding; those that do not are left out.
+
+        With ``max_knots`` only so many are kept, evenly spaced in rank, the first and the last among them.
+        """
         z, p = np.asarray(z, dtype=np.float64), np.asarray(p, dtype=np.float64)
         order = np.argsort(z, kind="stable")
         z, p = z[order], p[order]
@@ -83,7 +90,11 @@ class PiecewiseLinearLink(Link):
         # slopes must be finite numbers too
         apart = 4 * np.finfo(float).eps * (1.0 + np.abs(z[1:]))
         keep = np.concatenate([[True], (np.diff(highest_p) > 0) & (np.diff(z) > apart)])
-        return cls(z[keep], p[keep])
+        z, p = z[keep], p[keep]
+        if max_knots is not None and len(z) > max_knots:
+            few = np.unique(np.linspace(0, len(z) - 1, max_knots).round().astype(int))
+            z, p = z[few], p[few]
+        return cls(z, p)
 
     @property
     def is_canonical(self) -> bool:

@@ -15,6 +15,7 @@ __all__ = ["SlopeProblem"]
 
 _MAX_ROUNDS = 50
 _MAX_NEWTON = 60
+_MAX_SECANTS = 8
 #: A step this small is taken whole: the objective is too coarse to judge it.
 _TRUSTED = 1e-6
 #: A step this small is the last: Newton's method leaves an error of about its square.
@@ -76,19 +77,25 @@ class SlopeProblem:
         # less what held steps climb, every block is one number
         climbed = np.concatenate([[0.0], np.cumsum(np.where(held & up, self.slack, 0.0))])
         d = (s - climbed)[starts]
-        derivative = self._derivative(s)
-        mass = np.add.reduceat(self.weight * self.curvature(s + self.rise), starts)
+        derivative, curvature = self._derivative(s), self.curvature(s + self.rise)
         total = np.add.reduceat(derivative, starts)
-        new, now_held, now_up = solve_steps(
-            d - total / mass, mass / mass.max(), self.slack[~held], self.low, self.top - climbed[-1]
-        )
-        step = (new - d)[block]
-        largest = float(np.abs(step).max())
-        size = 1.0
-        if largest > _TRUSTED:
-            before, descent = self._objective(s), float(derivative @ step)
-            # written so that a NaN beyond the domain counts as no descent
-            while not self._objective(s + size * step) <= before + 1e-4 * size * descent and size > 1e-10:
+        for _ in range(_MAX_SECANTS):
+            mass = np.add.reduceat(self.weight * curvature, starts)
+            new, now_held, now_up = solve_steps(
+                d - total / mass, mass / mass.max(), self.slack[~held], self.low, self.top - climbed[-1]
+            )
+            step = (new - d)[block]
+            largest = float(np.abs(step).max())
+            size = 1.0
+            if largest <= _TRUSTED or self._descends(s, step, derivative):
+                break
+            # the derivative bends upwards on the way, as at a kink: take its mean slope up to there instead
+            rise = self.slope(s + step + self.rise) - self.slope(s + self.rise)
+            moved = np.abs(step) > 1e-14
+            secant = np.where(moved, rise / np.where(moved, step, 1.0), 0.0)
+            curvature = np.fmax(curvature, secant)
+        else:
+            while size > 1e-10 and not self._descends(s, size * step, derivative):
                 size /= 2.0
         held, up = held.copy(), up.copy()
         if size < 1.0:  # on the way only what is held at both ends is held: at a bound that s has too
@@ -97,6 +104,10 @@ class SlopeProblem:
         held[~held] = now_held
         after = new[block] + climbed if size == 1.0 else s + size * step
         return after, held, up, largest
+
+    def _descends(self, s: np.ndarray, step: np.ndarray, derivative: np.ndarray) -> bool:
+        """Whether a step lowers the objective by some of what it promises; never where the objective is NaN."""
+        return self._objective(s + step) <= self._objective(s) + 1e-4 * float(derivative @ step)
 
     def _objective(self, s: np.ndarray) -> float:
         return float((self.weight * (self.value(s + self.rise) - self.pull * s)).sum())
