@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/paper_auc.py --data DIR --paper table_auc.csv --out docs/results/paper_auc.json
 
 ``DIR`` holds the folders ``mnist`` and ``fashion-mnist`` with the four gzipped idx files each. Features are
-``(x - pixel mean) / mean(pixel stds)`` of the training images. Problems: class 0 against the rest on both, and the odd against
-the even classes of Fashion-MNIST, which the authors' public code gives as its example of a binary problem there. Seconds are
-those of the processor, so that they do not depend on what else runs.
+``(x - pixel mean) / mean(pixel stds)`` of the training images. Problems: class 0 against the rest on both, and the odd
+against the even classes of Fashion-MNIST, which the authors' public code gives as its example of a binary problem there.
+Seconds are those of the processor, so that they do not depend on what else runs.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class BregmanGenerator:
     Examples
     --------
     >>> square = BregmanGenerator.square()
-    >>> float(square.divergence(np.array(0.7), np.array(0.2)))
+    >>> float(square.divergence(np.array(1.0), np.array(0.5)))
     0.25
     """
 
@@ -184,7 +184,7 @@ def clip_slopes(
     Examples
     --------
     >>> clip_slopes([0.0, 1.0, 2.0], [0.5, 0.1, 0.9], upper=0.5)
-    array([0.3 , 0.3 , 0.75])
+    array([0.45, 0.45, 0.9 ])
     """
     x, v, _ = check_points(x, v, None)
     check_slopes(lower, upper)

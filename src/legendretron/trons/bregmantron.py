@@ -28,9 +28,9 @@ class BregmanTronClassifier(WithLink, TronDescent):
               n \, (z_j - z_i) \le u_j - u_i \le N \, (z_j - z_i) \text{ for } z_i \le z_j, \quad
               \epsilon \le u_i \le 1 - \epsilon ,
 
-    with :math:`\varphi` the negative Bayes risk of the current loss and :math:`\hat y` the values that the current inverse link
-    gives at the new predictors. The new inverse link goes through the solution in straight lines. Its slopes are bounded away from zero, so it has an inverse and
-    stays in ``(0, 1)``: ``link_`` and ``loss_`` always exist.
+    with :math:`\varphi` the negative Bayes risk of the current loss and :math:`\hat y` the values that the current inverse
+    link gives at the new predictors. The new inverse link goes through the solution in straight lines. Its slopes are
+    bounded away from zero, so it has an inverse and stays in ``(0, 1)``: ``link_`` and ``loss_`` always exist.
 
     *Ours*, where Nock and Menon leave a choice or the infinite must be avoided: the first link, a sigmoid; constant
     :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; a table of

@@ -34,7 +34,8 @@ class Design:
         self.X = X
         if standardize:
             sparse = scipy.sparse.issparse(X)
-            scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
             self.scale = scaler.scale_.astype(np.float64)
             self.mean = self.mean if sparse else scaler.mean_.astype(np.float64)
             if not np.isfinite(self.scale).all():
@@ -50,12 +51,15 @@ class Design:
     def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
         X = self.X if X is None else X
-        z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks at the result
+            z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
         return z
 
     def pull(self, r: np.ndarray) -> np.ndarray:
         """Transposed product: residuals ``(n,)`` to ``(d + 1,)``."""
-        return np.append(safe_sparse_dot(self.X.T, r.astype(self.X.dtype)).astype(np.float64), r.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = safe_sparse_dot(self.X.T, r.astype(self.X.dtype)).astype(np.float64)
+            return np.append(product, r.sum())
 
     def largest_eigenvalue(self, weight: np.ndarray) -> float:
         """Of the second moments of the features and the one, by power iteration; from below, within a few per cent."""

@@ -96,4 +96,6 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
         if size <= 1e-12:
             break
         xi, value = xi + size * step, after
-    return Posterior(xi, vectors / np.sqrt(precision))
+    # by Cholesky: eigenvectors of equal eigenvalues are arbitrary, and samples would depend on rounding
+    factor = np.linalg.cholesky((vectors * precision) @ vectors.T)
+    return Posterior(xi, scipy.linalg.solve_triangular(factor, np.eye(len(xi)), lower=True).T)

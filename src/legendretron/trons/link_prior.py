@@ -5,8 +5,9 @@ independent weights whose variances are the spectrum of a squared-exponential ke
 
 .. math:: T(z) = \Phi(z) \cdot c(\xi), \qquad c_f(\xi) = (1, \xi)^\top Q_f \, (1, \xi)
 
-with features :math:`\Phi = (1, z - m, t_1(\theta), \dots)` that do not depend on the weights, standard normal :math:`\xi`, and
-constant matrices :math:`Q_f`: evaluation, gradients and Hessians are small products, whatever the number of rows.
+with features :math:`\Phi = (1, z - m, t_1(\theta), \dots)` that do not depend on the weights, standard normal
+:math:`\xi`, and constant matrices :math:`Q_f`: evaluation, gradients and Hessians are small products, whatever the number
+of rows.
 """
 
 from __future__ import annotations
@@ -140,10 +141,10 @@ class IntegratedSquare(LinkPrior):
         of_xi = load.T @ forms @ load
         q = np.zeros((2 + self.waves, k + 2, k + 2))
         q[1] = of_xi[0]
-        m = np.arange(1, self.waves + 1)
-        q[2:] = of_xi[1:] * (self.width / (np.pi * m))[:, None, None]
+        order = np.arange(1, self.waves + 1)
+        q[2:] = of_xi[1:] * (self.width / (np.pi * order))[:, None, None]
         # T(middle) = middle + offset: take off what the sines have there
-        at_middle = np.sin(m * np.pi / 2)
+        at_middle = np.sin(order * np.pi / 2)
         q[0] = -np.tensordot(at_middle, q[2:], axes=1)
         q[0, 0, 0] += self.middle
         q[0, 0, 1] += 0.5 * _OFFSET

@@ -207,7 +207,7 @@ def _interval(z: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     order = np.argsort(z, kind="stable")
     # quantiles of the weighted distribution function, so that weights equal repetitions
     share = np.cumsum(weight[order])
-    low = z[order[min(np.searchsorted(share, _TAIL + 1e-12), len(z) - 1)]]
-    high = z[order[min(np.searchsorted(share, 1.0 - _TAIL - 1e-12), len(z) - 1)]]
+    places = np.searchsorted(share, [_TAIL + 1e-12, 1.0 - _TAIL - 1e-12])
+    low, high = z[order[np.minimum(places, len(z) - 1)]]
     room = max(0.1 * (high - low), 1.0 - (high - low) / 2)
     return float(low - room), float(high + room)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from legendretron.links import Link
+from legendretron.validation import check_precision
 
 __all__ = ["PiecewiseLinearLink"]
 
@@ -90,11 +91,14 @@ class PiecewiseLinearLink(Link):
         # slopes must be finite numbers too
         apart = 4 * np.finfo(float).eps * (1.0 + np.abs(z[1:]))
         keep = np.concatenate([[True], (np.diff(highest_p) > 0) & (np.diff(z) > apart)])
-        z, p = z[keep], p[keep]
-        if max_knots is not None and len(z) > max_knots:
-            few = np.unique(np.linspace(0, len(z) - 1, max_knots).round().astype(int))
-            z, p = z[few], p[few]
-        return cls(z, p)
+        kept = np.flatnonzero(keep)
+        if max_knots is not None and len(kept) > max_knots:
+            kept = kept[np.unique(np.linspace(0, len(kept) - 1, max_knots).round().astype(int))]
+        return cls(z[kept], p[kept])
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        # the table is no parameter, but rules the precision like one
+        return check_precision(name, super()._rows(name, value, size), self.knots)
 
     @property
     def is_canonical(self) -> bool:

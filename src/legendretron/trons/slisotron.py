@@ -25,21 +25,17 @@ class SlIsotronClassifier(TronDescent):
     .. math:: w \leftarrow w + \eta \sum_i w_i \, (y_i - u(w \cdot x_i)) \, x_i .
 
     What it does **not** promise: ``u`` is flat over stretches, and exactly 0 and 1 at its ends, so it has no inverse, the
-    log-loss of its probabilities can be infinite, and ``link_`` exists only if ``min_slope`` is positive and the values stay
-    strictly between 0 and 1. :func:`~legendretron.diagnostics.monotonicity` measures it. The published method is also said
-    to leave ``[0, 1]``; with exact regression of labels 0 and 1, and values held constant beyond the data, it does not as
-    long as ``min_slope=0``.
+    log-loss of its probabilities can be infinite, and ``link_`` exists only in the rare case that none of this happened.
+    :func:`~legendretron.diagnostics.monotonicity` measures it. The published method is also said to leave ``[0, 1]``; with
+    exact regression of labels 0 and 1, and values held constant beyond the data, it does not.
 
     *Ours*: the step for features of any size, weights, early stopping, the choice of the iterate with the least squared
-    error, constant values beyond the data, and ``min_slope``.
+    error, and constant values beyond the data.
 
     Parameters
     ----------
     lipschitz : float, default=1.0
         Largest slope of ``u``. Together with ``learning_rate="auto"`` it only sets the unit of the predictor.
-    min_slope : float, default=0.0
-        Smallest slope of ``u``; 0 in the published method. With a positive one values may leave ``[0, 1]``; probabilities
-        are cut to it.
     learning_rate : float or "auto", default="auto"
         :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
     max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, standardize, random_state, verbose
@@ -73,7 +69,6 @@ class SlIsotronClassifier(TronDescent):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED,
         "lipschitz": [Interval(Real, 0, None, closed="neither")],
-        "min_slope": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
     knots_: np.ndarray
@@ -83,7 +78,6 @@ class SlIsotronClassifier(TronDescent):
         self,
         *,
         lipschitz: float = 1.0,
-        min_slope: float = 0.0,
         learning_rate: float | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-7,
@@ -95,7 +89,6 @@ class SlIsotronClassifier(TronDescent):
         verbose: int = 0,
     ) -> None:
         self.lipschitz = lipschitz
-        self.min_slope = min_slope
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.tol = tol
@@ -106,20 +99,13 @@ class SlIsotronClassifier(TronDescent):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, *data: Any) -> np.ndarray:
-        if self.min_slope > self.lipschitz:
-            raise ValueError(
-                f"min_slope must not exceed lipschitz, got min_slope={self.min_slope!r}, lipschitz={self.lipschitz!r}."
-            )
-        return super()._learn(*data)
-
     def _first_link(self) -> None:
         return None
 
     def _next_link(
         self, link: Any, before: np.ndarray, z: np.ndarray, y: np.ndarray, weight: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        u = lipschitz_isotonic(z, y, weight, lower=float(self.min_slope), upper=float(self.lipschitz))
+        u = lipschitz_isotonic(z, y, weight, upper=float(self.lipschitz))
         knots, first = np.unique(z, return_index=True)
         return knots, u[first]
 

@@ -24,13 +24,15 @@ _LAST = 1e-10
 
 @dataclass(frozen=True)
 class SlopeProblem:
-    r"""Minimise :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)` with :math:`0 \le s_{i+1} - s_i \le h_i`, ``low <= s <= top``.
+    r"""Minimise :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)` with :math:`0 \le s_{i+1} - s_i \le h_i`.
 
-    It is the Bregman projection less the rise ``r`` that every solution has. The quadratic model of the objective, under
-    the same constraints, is a problem for :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a
-    line search solves one after another. As a problem of all points is dear, every such step is followed by Newton's
-    method on *blocks*: steps that the model holds at a bound are kept there, so that points between free steps move as one
-    unknown, until this smaller problem is solved. If the next full step is nothing, all is solved.
+    Values also lie between ``low`` and ``top``. It is the Bregman projection less the rise ``r`` that every solution has.
+
+    The quadratic model of the objective, under the same constraints, is a problem for
+    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another. As
+    a problem of all points is dear, every such step is followed by Newton's method on *blocks*: steps that the model holds
+    at a bound are kept there, so that points between free steps move as one unknown, until this smaller problem is solved.
+    If the multipliers of all held steps then have the right sign, or the next full step is nothing, all is solved.
     """
 
     value: Callable[[np.ndarray], np.ndarray]

@@ -10,7 +10,7 @@ from torch import Tensor
 from legendretron.links import Link
 from legendretron.links.binary_potential import BinaryPotential
 from legendretron.simplex import log_softmax_plus
-from legendretron.validation import check_choice
+from legendretron.validation import check_choice, check_precision
 
 __all__ = ["TrigonometricLink"]
 
@@ -21,8 +21,8 @@ _GRID = 4096
 class TrigonometricLink(Link):
     r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
 
-    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m`` is
-    the middle of the interval. The log-odds must increase.
+    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
+    is the middle of the interval. The log-odds must increase.
 
     Parameters
     ----------
@@ -61,6 +61,10 @@ class TrigonometricLink(Link):
         # a flat spot is a rounding away from falling, so falls below rounding count as flat
         if c[1] <= 0 or bool((t.diff() < -1e-12 * (1.0 + t.abs().max())).any()):
             raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        # the table is no parameter, but rules the precision like one
+        return check_precision(name, super()._rows(name, value, size), self.coefficients)
 
     @property
     def is_canonical(self) -> bool:
