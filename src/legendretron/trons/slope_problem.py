@@ -29,8 +29,8 @@ class SlopeProblem:
     Values also lie between ``low`` and ``top``. It is the Bregman projection less the rise ``r`` that every solution has.
 
     The quadratic model of the objective, under the same constraints, is a problem for
-    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another. As
-    a problem of all points is dear, every such step is followed by Newton's method on *blocks*: steps that the model holds
+    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another.
+    As a problem of all points is dear, every such step is followed by Newton's method on *blocks*: steps that the model holds
     at a bound are kept there, so that points between free steps move as one unknown, until this smaller problem is solved.
     If the multipliers of all held steps then have the right sign, or the next full step is nothing, all is solved.
     """
