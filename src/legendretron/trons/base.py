@@ -86,9 +86,9 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with self._unchanged_on_error():
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
-            if sample_weight is not None and not np.any(sample_weight):
-                raise ValueError("sample_weight must not be zero for all samples.")
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not weight.any():  # newer versions of scikit-learn have said so already
+                raise ValueError("sample_weight must not be zero for all samples.")
             classes = np.unique(y)
             self._check_classes(classes, y)
             # a row that counts nothing is not there

@@ -132,7 +132,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
     def _first_link(self) -> Link:
         return SoftmaxLink(2)
 
-    def _next_link(self, link: Link, before: np.ndarray, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Link:
+    def _next_link(self, link: Link, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Link:
         width = float(z.max() - z.min())
         if width == 0.0 and self.variant != "label":
             return link  # all predictors tied: nothing to learn the link from

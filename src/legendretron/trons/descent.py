@@ -28,8 +28,8 @@ class TronDescent(BinaryLinkLearner):
         """Link to begin with."""
 
     @abstractmethod
-    def _next_link(self, link: Any, before: np.ndarray, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Link for the predictors ``z``, given the old one and its values ``before`` at the old predictors."""
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
+        """Link for the predictors ``z``, given the old one."""
 
     @abstractmethod
     def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
@@ -49,21 +49,20 @@ class TronDescent(BinaryLinkLearner):
             rate = 1.0 / (self._steepest() * design.largest_eigenvalue(weight))
         w = np.zeros(design.X.shape[1] + 1)
         z = design.predictor(w)
-        link = self._next_link(self._first_link(), np.full(len(y), 0.5), z, y, weight)
+        link = self._next_link(self._first_link(), z, y, weight)
+        p = self._apply(link, z)
         best_error, best, best_link, since = np.inf, w, link, 0
         self.history_ = History()
         progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
         for n_iter in range(1, int(self.max_iter) + 1):
-            p = self._apply(link, z)
-            pull = design.pull(weight * (y - p))
-            w = w + float(rate) * pull
+            w = w + float(rate) * design.pull(weight * (y - p))
             z = design.predictor(w)
             if not np.isfinite(z).all():
                 raise ValueError(
                     f"learning_rate={self.learning_rate!r} is too large for features of this size: the predictors "
                     "overflowed. Use learning_rate='auto' or standardize=True."
                 )
-            link = self._next_link(link, p, z, y, weight)
+            link = self._next_link(link, z, y, weight)
             p = self._apply(link, z)
             train_error = float((weight * (p - y) ** 2).sum())
             held_error = None

@@ -107,7 +107,7 @@ class GLMTronClassifier(WithLink, TronDescent):
     def _first_link(self) -> SoftmaxLink:
         return SoftmaxLink(2)
 
-    def _next_link(self, link: Any, before: np.ndarray, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
         return link
 
     def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:

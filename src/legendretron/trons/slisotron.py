@@ -102,9 +102,7 @@ class SlIsotronClassifier(TronDescent):
     def _first_link(self) -> None:
         return None
 
-    def _next_link(
-        self, link: Any, before: np.ndarray, z: np.ndarray, y: np.ndarray, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u = lipschitz_isotonic(z, y, weight, upper=float(self.lipschitz))
         knots, first = np.unique(z, return_index=True)
         return knots, u[first]
