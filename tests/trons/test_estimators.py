@@ -54,8 +54,8 @@ def bent(z):
 RECOVERY = {
     "glmtron": (GLMTronClassifier(max_iter=500, tol=1e-9), expit, 0.15, 0.04),
     "slisotron": (SlIsotronClassifier(max_iter=40), bent, 0.30, 0.16),
-    "isgp": (ISGPLinkgisticClassifier(random_state=0), bent, 0.30, 0.09),
-    "gp": (GPLinkgisticClassifier(random_state=0), bent, 0.30, 0.09),
+    "isgp": (ISGPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
+    "gp": (GPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
 }
 
 
