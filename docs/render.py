@@ -88,11 +88,66 @@ def theory() -> str:
     return table(head, rows)
 
 
+def auc() -> str:
+    found = {(row["method"], row["problem"]): row for row in record("paper_auc")["rows"]}
+    problems = list(dict.fromkeys(problem for _, problem in found))
+    methods = [
+        "LegendreTron",
+        "ISGP-Linkgistic",
+        "GP-Linkgistic",
+        "Logistic regression",
+        "GLMTron",
+        "BregmanTron",
+        "BregmanTron_label",
+        "BregmanTron_approx",
+        "SlIsotron",
+        "SlIsotron, published step",
+    ]
+    rows = []
+    for method in methods:
+        cells = [found[method, problem] for problem in problems]
+        paper = list(dict.fromkeys((problem.split(",")[0], found[method, problem]["paper"]) for problem in problems))
+        rows.append(
+            [
+                method,
+                *(f"{cell['auc']:.2f}" for cell in cells),
+                " / ".join(f"{value:.1f}" for _, value in paper),
+                " / ".join(f"{cell['cpu_seconds']:.0f} s" for cell in cells),
+            ]
+        )
+    return table(["method", *problems, "paper, MNIST / FMNIST", "time"], rows)
+
+
+def slopes() -> str:
+    rows = [
+        [
+            f"{row['spread']:g}",
+            f"{row['lipschitz_isotonic_s']:.2f} s",
+            f"{row['bregman_of_values_s']:.2f} s",
+            f"{row['bregman_of_labels_s']:.2f} s",
+            f"{row['generic_500_s'] / row['lipschitz_isotonic_500_s']:.0f}",
+            f"{row['largest_difference_500']:.0e}",
+        ]
+        for row in record("slope_bounds")["rows"]
+    ]
+    head = [
+        "spread of the predictors",
+        "Lipschitz isotonic, 60,000",
+        "Bregman, of values",
+        "Bregman, of labels",
+        "times faster than a generic solver, 500",
+        "largest difference to it",
+    ]
+    return table(head, rows)
+
+
 TABLES = {
     "README.md": {"compare": compare},
     "docs/results.md": {
         "paper": paper,
         "speed": speed,
+        "auc": auc,
+        "slopes": slopes,
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
     },
     "docs/theory.md": {"theory": theory},

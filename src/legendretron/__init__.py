@@ -9,6 +9,7 @@ Rooms of the library, each importing only from those before it:
 - :mod:`legendretron.diagnostics`: measurements of links and losses
 - :mod:`legendretron.training`: the engine, many models side by side
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
+- :mod:`legendretron.trons`: other learners of a link and a linear predictor, for two classes
 """
 
 from legendretron.diagnostics import canonicality, properness

@@ -10,7 +10,8 @@ from sklearn.datasets import load_iris
 
 from legendretron import LegendreTronClassifier
 from legendretron.diagnostics import calibration_curve, expected_calibration_error
-from legendretron.plots import ReliabilityDisplay, TrainingDisplay
+from legendretron.plots import LinkDisplay, ReliabilityDisplay, TrainingDisplay
+from legendretron.trons import ISGPLinkgisticClassifier, SlIsotronClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +71,21 @@ def test_calibration_errors():
         calibration_curve([0, 1, 1, 0], p, n_bins=0)
     with pytest.raises(ValueError, match="kind must be one of 'top', 'all', got 'each'"):
         calibration_curve([0, 1, 1, 0], p, kind="each")
+
+
+def test_link_picture_has_curves_and_a_band():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=400) > 0).astype(int)
+    models = {
+        "ISGP": ISGPLinkgisticClassifier(max_iter=3, random_state=0).fit(X, y),
+        "SlIsotron": SlIsotronClassifier(max_iter=10).fit(X, y),
+    }
+    z = np.linspace(-3, 3, 50)
+    display = LinkDisplay.from_estimators(models, z)
+    lines = {line.get_label(): line for line in display.ax_.lines}
+    assert np.allclose(lines["SlIsotron"].get_ydata(), models["SlIsotron"].inverse_link(z))
+    low, high = display.bands["ISGP"]
+    assert ((low <= lines["ISGP"].get_ydata()) & (lines["ISGP"].get_ydata() <= high)).all()
+    assert "SlIsotron" not in display.bands
+    assert len(display.ax_.collections) == 1

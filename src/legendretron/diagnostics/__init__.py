@@ -2,14 +2,17 @@
 
 from legendretron.diagnostics.calibration import CalibrationCurve, calibration_curve, expected_calibration_error
 from legendretron.diagnostics.canonicality import CanonicalityReport, canonicality
+from legendretron.diagnostics.monotonicity import MonotonicityReport, monotonicity
 from legendretron.diagnostics.properness import PropernessReport, properness
 
 __all__ = [
     "CalibrationCurve",
     "CanonicalityReport",
+    "MonotonicityReport",
     "PropernessReport",
     "calibration_curve",
     "canonicality",
     "expected_calibration_error",
+    "monotonicity",
     "properness",
 ]

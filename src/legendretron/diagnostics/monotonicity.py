@@ -1,0 +1,89 @@
+r"""Whether a function of the predictor is an inverse link: increasing, and inside (0, 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["MonotonicityReport", "monotonicity"]
+
+
+@dataclass(frozen=True)
+class MonotonicityReport:
+    """What :func:`monotonicity` found.
+
+    Attributes
+    ----------
+    n_points : int
+        Distinct points looked at.
+    falling_share, flat_share : float
+        Share of steps between neighbouring points on which the function falls, and on which it does not move.
+    largest_fall : float
+        Largest drop from a point to any later one.
+    outside_share : float
+        Share of points with values below 0 or above 1.
+    saturated_share : float
+        Share of points with values of exactly 0 or 1, where the log-loss can be infinite.
+    lowest, highest : float
+        Range of the values.
+    """
+
+    n_points: int
+    falling_share: float
+    flat_share: float
+    largest_fall: float
+    outside_share: float
+    saturated_share: float
+    lowest: float
+    highest: float
+
+    @property
+    def is_link(self) -> bool:
+        """Whether nothing that was seen speaks against an increasing bijection into (0, 1)."""
+        return self.falling_share == self.flat_share == self.outside_share == self.saturated_share == 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike) -> MonotonicityReport:
+    """Measure a function from predictors to probabilities at points ``z``, for instance the predictors of a test set.
+
+    Parameters
+    ----------
+    inverse_link : callable
+        From an array of shape (m,) to one of the same shape, such as ``clf.inverse_link``.
+    z : array
+        Points, in any order and shape.
+
+    Examples
+    --------
+    >>> report = monotonicity(np.tanh, np.linspace(-1.0, 1.0, 11))
+    >>> report.falling_share, round(report.lowest, 3), report.is_link
+    (0.0, -0.762, False)
+    """
+    if not callable(inverse_link):
+        raise ValueError(f"inverse_link must be a function, got {type(inverse_link).__name__}.")
+    points = np.unique(np.asarray(z, dtype=np.float64))
+    if len(points) < 2 or not np.isfinite(points).all():
+        raise ValueError(f"z must hold at least two distinct finite points, got {len(points)}.")
+    p = np.asarray(inverse_link(points), dtype=np.float64)
+    if p.shape != points.shape:
+        raise ValueError(f"inverse_link must return the shape it is given, {points.shape}, got {p.shape}.")
+    steps = np.diff(p)
+    # neighbours so close that rounding decides do not count as falling
+    noise = 4 * np.finfo(float).eps
+    return MonotonicityReport(
+        n_points=len(points),
+        falling_share=float((steps < -noise).mean()),
+        flat_share=float((steps == 0.0).mean()),
+        largest_fall=float((np.maximum.accumulate(p) - p).max()),
+        outside_share=float(((p < 0.0) | (p > 1.0)).mean()),
+        saturated_share=float(((p == 0.0) | (p == 1.0)).mean()),
+        lowest=float(p.min()),
+        highest=float(p.max()),
+    )

@@ -1,0 +1,239 @@
+"""What the binary link learners share: data in, probabilities out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.special import xlogy
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.links import Link
+from legendretron.losses import CanonicalLoss
+from legendretron.training import History
+from legendretron.trons.design import Design
+
+__all__ = ["BinaryLinkLearner"]
+
+#: Constraints of the parameters that all link learners have.
+SHARED: dict[str, list[Any]] = {
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "standardize": ["boolean"],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the binary link learners; not for direct use."""
+
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    history_: History
+    n_iter_: int
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED
+
+    # --- what subclasses say ---
+
+    @abstractmethod
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+        """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
+
+        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None.
+        """
+
+    @abstractmethod
+    def _probability(self, z: np.ndarray) -> np.ndarray:
+        """Learned inverse link, as it is."""
+
+    # --- fitting ---
+
+    _unchanged_on_error = LinearLinkClassifier._unchanged_on_error
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_samples, n_features)
+            Features. Sparse matrices are never made dense.
+        y : array of shape (n_samples,)
+            Labels of two classes, numbers or strings.
+        sample_weight : array of shape (n_samples,), optional
+            What each row counts; non-negative, not all zero. Weights equal repetitions.
+
+        Returns
+        -------
+        self
+        """
+        with self._unchanged_on_error():
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+            check_classification_targets(y)
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not weight.any():  # newer versions of scikit-learn have said so already
+                raise ValueError("sample_weight must not be zero for all samples.")
+            classes = np.unique(y)
+            self._check_classes(classes, y)
+            # a row that counts nothing is not there
+            rows = np.flatnonzero(weight > 0)
+            if len(rows) < len(y):
+                X, y, weight = X[rows], y[rows], weight[rows]
+                if len(np.unique(y)) < 2:
+                    raise ValueError("sample_weight leaves samples of only one class; two classes are needed.")
+            self._total_weight = float(weight.sum())
+            weight = weight / weight.max()
+            self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())
+            self.classes_ = classes
+        return self
+
+    def _check_classes(self, classes: np.ndarray, y: np.ndarray) -> None:
+        name = type(self).__name__
+        if len(classes) < 2:
+            raise ValueError(
+                f"fit needs samples of 2 classes, but y contains only one class: {classes[0]!r}. "
+                f"{name} cannot learn a link from one class."
+            )
+        if len(classes) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {type_of_target(y)}: y holds "
+                f"{len(classes)} classes; use sklearn.multiclass.OneVsRestClassifier({name}()) for more than two."
+            )
+
+    def _fit(self, X: Any, y: np.ndarray, weight: np.ndarray) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        dtype = X.dtype
+        held = None
+        if getattr(self, "early_stopping", False):
+            try:
+                rows, out = train_test_split(
+                    np.arange(len(y)), test_size=self.validation_fraction, stratify=y, random_state=seed
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"early_stopping cannot hold out validation_fraction={self.validation_fraction} of {len(y)} "
+                    f"samples: {error} Raise validation_fraction, or set early_stopping=False."
+                ) from error
+            held = (X[out], y[out], weight[out] / weight[out].sum())
+            X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
+        design = Design(X, weight, bool(self.standardize))
+        if held is not None:
+            held = (design.transform(held[0]) if self.standardize else held[0], *held[1:])
+        w = self._learn(design, y, weight, held, seed)
+        coef, intercept = design.folded(w)
+        self.coef_, self.intercept_ = coef.astype(dtype), intercept.astype(dtype)
+        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
+            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+
+    # --- predicting ---
+
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors ``z`` of shape (n_samples,), which the inverse link maps to probabilities of the second class."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)
+        z: np.ndarray = safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
+        return z
+
+    def inverse_link(self, z: Any) -> np.ndarray:
+        """Learned inverse link at predictors of any shape, as the method gives it: see the class for what it promises."""
+        check_is_fitted(self)
+        return self._probability(np.asarray(z, dtype=np.float64))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of shape (n_samples, 2), in the order of ``classes_``."""
+        z = self.linear_predictor(X)
+        p = np.clip(self._probability(z.astype(np.float64)), 0.0, 1.0).astype(z.dtype)
+        return np.stack([1 - p, p], axis=1)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, 2), in the order of ``classes_``; minus infinity where one is zero."""
+        with np.errstate(divide="ignore"):
+            log_p: np.ndarray = np.log(self.predict_proba(X))
+        return log_p
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Probability of the second class less one half, of shape (n_samples,)."""
+        z = self.linear_predictor(X)
+        return (self._probability(z.astype(np.float64)) - 0.5).astype(z.dtype)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """More probable class of each sample."""
+        second = self.decision_function(X) > 0
+        labels: np.ndarray = self.classes_[second.astype(int)]
+        return labels
+
+    # --- what was learned ---
+
+    @property
+    def link_classes_(self) -> np.ndarray:
+        """Classes in the order of ``link_`` and ``loss_``: the second first, because the predictor is that of the second."""
+        check_is_fitted(self)
+        return self.classes_[::-1]
+
+    @property
+    def loss_(self) -> CanonicalLoss:
+        """The canonical loss of the learned link."""
+        check_is_fitted(self)
+        link: Link = self.link_
+        return CanonicalLoss(link)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags
+
+
+class WithLink(BinaryLinkLearner):
+    """Those whose inverse link is always a bijection: probabilities and log-odds come from the link itself."""
+
+    link_: Link
+
+    def _log_proba(self, z: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return self.link_(torch.as_tensor(z).unsqueeze(-1)).numpy()
+
+    def _probability(self, z: np.ndarray) -> np.ndarray:
+        p: np.ndarray = np.exp(self._log_proba(z)[..., 0])
+        return p
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, 2), in the order of ``classes_``."""
+        z = self.linear_predictor(X)
+        return np.ascontiguousarray(self._log_proba(z.astype(np.float64))[:, ::-1]).astype(z.dtype)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of shape (n_samples, 2), in the order of ``classes_``."""
+        p: np.ndarray = np.exp(self.predict_log_proba(X))
+        return p
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds of the second class, of shape (n_samples,)."""
+        log_p = self.predict_log_proba(X)
+        log_odds: np.ndarray = log_p[:, 1] - log_p[:, 0]
+        return log_odds
+
+
+def mean_log_loss(y: np.ndarray, p: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted mean log-loss of probabilities ``p`` of the label one; infinite where a label was ruled out."""
+    with np.errstate(divide="ignore"):
+        return float(-(weight * (xlogy(y, p) + xlogy(1.0 - y, 1.0 - p))).sum())

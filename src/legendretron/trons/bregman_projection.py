@@ -1,0 +1,214 @@
+r"""Bregman projection onto increasing functions with bounded slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import logit, xlogy
+
+from legendretron.links import Link
+from legendretron.trons.lipschitz_isotonic import check_points, check_slopes, check_value_bounds
+from legendretron.trons.slope_problem import SlopeProblem
+
+__all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
+
+#: Nearest to an end of the domain.
+_EDGE = 1e-14
+
+
+@dataclass(frozen=True)
+class BregmanGenerator:
+    r"""A strictly convex function :math:`\varphi` with its first two derivatives, all on arrays.
+
+    Its divergence is :math:`D(u \,\|\, v) = \varphi(u) - \varphi(v) - \varphi'(v)(u - v)`.
+
+    Examples
+    --------
+    >>> square = BregmanGenerator.square()
+    >>> float(square.divergence(np.array(1.0), np.array(0.5)))
+    0.25
+    """
+
+    value: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray], np.ndarray]
+    curvature: Callable[[np.ndarray], np.ndarray]
+    #: the open interval where it is finite
+    domain: tuple[float, float] = (-np.inf, np.inf)
+
+    def divergence(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Divergence of ``u`` from ``v``, entry by entry."""
+        return self.value(u) - self.value(v) - self.slope(v) * (u - v)
+
+    @classmethod
+    def square(cls) -> BregmanGenerator:
+        r""":math:`\varphi(u) = u^2`: the divergence is the squared distance."""
+        return cls(np.square, lambda u: 2.0 * u, lambda u: np.full(np.shape(u), 2.0))
+
+    @classmethod
+    def entropy(cls) -> BregmanGenerator:
+        r""":math:`\varphi(u) = u \log u + (1 - u) \log(1 - u)`: the divergence is that of Kullback and Leibler."""
+        return cls(lambda u: xlogy(u, u) + xlogy(1.0 - u, 1.0 - u), logit, lambda u: 1.0 / (u * (1.0 - u)), (0.0, 1.0))
+
+    @classmethod
+    def of_link(cls, link: Link) -> BregmanGenerator:
+        r"""Negative Bayes risk of a two-class link's canonical loss: :math:`\varphi = F^*`, :math:`\varphi' = \psi`."""
+        if link.n_classes != 2:
+            raise ValueError(f"link must be of two classes, got n_classes={link.n_classes}.")
+
+        def pairs(u: np.ndarray) -> torch.Tensor:
+            return torch.as_tensor(np.stack([u, 1.0 - u], axis=-1))
+
+        @torch.no_grad()
+        def value(u: np.ndarray) -> np.ndarray:
+            return link.conjugate(pairs(u)).numpy()
+
+        @torch.no_grad()
+        def slope(u: np.ndarray) -> np.ndarray:
+            return link.link(pairs(u)).squeeze(-1).numpy()
+
+        @torch.no_grad()
+        def curvature(u: np.ndarray) -> np.ndarray:
+            return 1.0 / link.jacobian(link.link(pairs(u))).squeeze(-1).squeeze(-1).numpy()
+
+        return cls(value, slope, curvature, (0.0, 1.0))
+
+
+def bregman_projection(
+    x: ArrayLike,
+    v: ArrayLike,
+    generator: BregmanGenerator,
+    sample_weight: ArrayLike | None = None,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+    y_min: float | None = None,
+    y_max: float | None = None,
+) -> np.ndarray:
+    r"""Nearest increasing function with bounded slopes, in the sense of a Bregman divergence.
+
+    .. math:: \min_u \sum_i w_i D(u_i \,\|\, v_i) \quad\text{with}\quad
+              \mathrm{lower}\,(x_j - x_i) \le u_j - u_i \le \mathrm{upper}\,(x_j - x_i) \text{ for } x_i \le x_j,
+              \quad y_{\min} \le u_i \le y_{\max} .
+
+    The minimum is the exact one up to rounding: see :class:`~legendretron.trons.slope_problem.SlopeProblem`, whose work is
+    one :func:`~legendretron.trons.lipschitz_isotonic` regression of all points and some of far fewer.
+
+    Parameters
+    ----------
+    x, v : array of shape (n,)
+        Points in any order, and values to project, where the generator has a finite derivative. Equal points get the
+        same value.
+    generator : BregmanGenerator
+        The convex function.
+    sample_weight, lower, upper, y_min, y_max
+        As in :func:`~legendretron.trons.lipschitz_isotonic`. The bounds on values must lie in the generator's domain.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        ``u`` in the order of ``x``.
+
+    Examples
+    --------
+    >>> u = bregman_projection([0.0, 1.0, 2.0], [0.2, 0.9, 0.4], BregmanGenerator.entropy(), upper=0.3)
+    >>> np.diff(u).round(6)
+    array([0.3, 0. ])
+    """
+    x, v, weight = check_points(x, v, sample_weight)
+    check_slopes(lower, upper)
+    low, high = check_value_bounds(y_min, y_max)
+    dual = generator.slope(v)
+    if not np.isfinite(dual).all():
+        raise ValueError(
+            "v must lie where the generator's derivative is finite, got "
+            f"{v[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
+        )
+    points, place = np.unique(x, return_inverse=True)
+    total = np.bincount(place, weight)
+    kept = total > 0
+    # only the weighted mean of phi'(v) matters at tied points
+    at, mass = points[kept], total[kept]
+    pull = (np.bincount(place, weight * dual)[kept]) / mass
+    if lower * (points[-1] - points[0]) > high - low:
+        raise ValueError(
+            f"lower={lower!r} asks for a rise of {lower * (points[-1] - points[0]):.6g} over the range of x, which does not "
+            f"fit between y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
+        )
+    low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
+    # never to the ends of the domain, from where the derivative pushes away without bound
+    low, high = max(low, generator.domain[0] + _EDGE), min(high, generator.domain[1] - _EDGE)
+    run = np.diff(at)
+    rise = np.concatenate([[0.0], np.cumsum(lower * run)])
+    problem = SlopeProblem(
+        generator.value,
+        generator.slope,
+        generator.curvature,
+        rise,
+        pull,
+        mass,
+        np.maximum(upper * run - lower * run, 0.0),
+        low,
+        max(high - rise[-1], low),
+    )
+    start = np.bincount(place, weight * v)[kept] / mass
+    values = problem.solve(start - rise) + rise
+    if not kept.all():
+        values = np.interp(points, at, values) + lower * (points - np.clip(points, at[0], at[-1]))
+    return values[place]
+
+
+def clip_slopes(
+    x: ArrayLike, v: ArrayLike, *, lower: float = 0.0, upper: float = 1.0, y_min: float = 0.0, y_max: float = 1.0
+) -> np.ndarray:
+    """Bend values into an increasing function with bounded slopes, cheaply and not optimally.
+
+    One pass goes up the sorted points and keeps each value within reach of the one before; another goes down. Both
+    results obey all bounds, and so does their mean, which is returned: it treats both ends alike.
+
+    Parameters
+    ----------
+    x, v : array of shape (n,)
+        Points in any order, and values. Equal points get the same value.
+    lower, upper, y_min, y_max : float
+        As in :func:`~legendretron.trons.lipschitz_isotonic`.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Values in the order of ``x``.
+
+    Examples
+    --------
+    >>> clip_slopes([0.0, 1.0, 2.0], [0.5, 0.1, 0.9], upper=0.5)
+    array([0.45, 0.45, 0.9 ])
+    """
+    x, v, _ = check_points(x, v, None)
+    check_slopes(lower, upper)
+    points, place = np.unique(x, return_inverse=True)
+    mean = np.bincount(place, v) / np.bincount(place)
+    rise = lower * (points - points[0])
+    if rise[-1] > y_max - y_min:
+        raise ValueError(
+            f"lower={lower!r} asks for a rise of {rise[-1]:.6g} over the range of x, which does not fit between "
+            f"y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
+        )
+    # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
+    target = np.clip(mean - rise, y_min, y_max - rise[-1])
+    slack = (upper - lower) * np.diff(points)
+    up = _one_way(target, slack)
+    down = -_one_way(-target[::-1], slack[::-1])[::-1]
+    values: np.ndarray = (up + down) / 2 + rise
+    return values[place]
+
+
+def _one_way(target: np.ndarray, slack: np.ndarray) -> np.ndarray:
+    value = float(target[0])
+    values = [value]
+    for wanted, gap in zip(target[1:].tolist(), slack.tolist(), strict=True):
+        value = min(max(wanted, value), value + gap)
+        values.append(value)
+    return np.array(values)

@@ -1,0 +1,90 @@
+"""The perceptron-like step that GLMTron, SlIsotron and BregmanTron have in common."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from legendretron.training import History
+from legendretron.training.progress import Progress
+from legendretron.trons.base import BinaryLinkLearner
+from legendretron.trons.design import Design
+
+__all__ = ["TronDescent"]
+
+
+class TronDescent(BinaryLinkLearner):
+    r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.
+
+    The step is the negative gradient of the canonical loss of ``u``, whatever ``u`` is. Of all iterates the one with the
+    least squared error is kept: on the part held out, if there is one.
+    """
+
+    @abstractmethod
+    def _first_link(self) -> Any:
+        """Link to begin with."""
+
+    @abstractmethod
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
+        """Link for the predictors ``z``, given the old one."""
+
+    @abstractmethod
+    def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
+        """Inverse link at predictors."""
+
+    @abstractmethod
+    def _steepest(self) -> float:
+        """Bound on the slope of the inverse link; with it the automatic step never overshoots."""
+
+    @abstractmethod
+    def _keep(self, link: Any) -> None:
+        """Take the link as the learned one."""
+
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+        rate = self.learning_rate
+        if isinstance(rate, str):
+            rate = 1.0 / (self._steepest() * design.largest_eigenvalue(weight))
+        w = np.zeros(design.X.shape[1] + 1)
+        z = design.predictor(w)
+        link = self._next_link(self._first_link(), z, y, weight)
+        p = self._apply(link, z)
+        best_error, best, best_link, since = np.inf, w, link, 0
+        self.history_ = History()
+        progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
+        for n_iter in range(1, int(self.max_iter) + 1):
+            w = w + float(rate) * design.pull(weight * (y - p))
+            z = design.predictor(w)
+            if not np.isfinite(z).all():
+                raise ValueError(
+                    f"learning_rate={self.learning_rate!r} is too large for features of this size: the predictors "
+                    "overflowed. Use learning_rate='auto' or standardize=True."
+                )
+            link = self._next_link(link, z, y, weight)
+            p = self._apply(link, z)
+            train_error = float((weight * (p - y) ** 2).sum())
+            held_error = None
+            if held_out is not None:
+                X_held, y_held, weight_held = held_out
+                p_held = self._apply(link, design.predictor(w, X_held))
+                held_error = float((weight_held * (p_held - y_held) ** 2).sum())
+            error = train_error if held_error is None else held_error
+            accuracy = (weight * ((p > 0.5) == (y > 0.5))).sum()
+            if held_error is not None:
+                accuracy = (weight_held * ((p_held > 0.5) == (y_held > 0.5))).sum()
+            seconds = time.monotonic() - began
+            self.history_.append(
+                n_iter, [train_error], [np.nan if held_error is None else held_error], [accuracy], [rate], seconds
+            )
+            progress.update(n_iter, train_error, held_error)
+            since = 0 if error < best_error - self.tol else since + 1
+            if error < best_error:
+                best_error, best, best_link = error, w, link
+            if since >= self.n_iter_no_change:
+                break
+        progress.close()
+        self.n_iter_ = n_iter
+        self._keep(best_link)
+        return best

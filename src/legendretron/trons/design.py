@@ -1,0 +1,81 @@
+"""The features of a linear predictor, in the units it is trained in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.extmath import safe_sparse_dot
+
+__all__ = ["Design"]
+
+_POWER_STEPS = 30
+
+
+class Design:
+    """Features ``(n, d)``, standardised or not, with a column of ones for the intercept.
+
+    Products are taken in the precision of the features; everything else is float64.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        Features as they come.
+    weight : ndarray of shape (n,)
+        Weights that sum to one.
+    standardize : bool
+        Centre and scale; sparse features are only scaled.
+    """
+
+    def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:
+        self.mean, self.scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        self.X = X
+        if standardize:
+            sparse = scipy.sparse.issparse(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
+            self.scale = scaler.scale_.astype(np.float64)
+            self.mean = self.mean if sparse else scaler.mean_.astype(np.float64)
+            if not np.isfinite(self.scale).all():
+                raise ValueError("X has features too large to take a variance of; scale X first.")
+            self.X = self.transform(X)
+
+    def transform(self, X: Any) -> Any:
+        """Return other features in the same units."""
+        if scipy.sparse.issparse(X):
+            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
+        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+
+    def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
+        """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
+        X = self.X if X is None else X
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks at the result
+            z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
+        return z
+
+    def pull(self, r: np.ndarray) -> np.ndarray:
+        """Transposed product: residuals ``(n,)`` to ``(d + 1,)``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = safe_sparse_dot(self.X.T, r.astype(self.X.dtype)).astype(np.float64)
+            return np.append(product, r.sum())
+
+    def largest_eigenvalue(self, weight: np.ndarray) -> float:
+        """Of the second moments of the features and the one, by power iteration; from below, within a few per cent."""
+        v = np.ones(self.X.shape[1] + 1)
+        value = 1.0
+        for _ in range(_POWER_STEPS):
+            v = v / np.linalg.norm(v)
+            v = self.pull(weight * self.predictor(v))
+            before, value = value, float(np.linalg.norm(v))
+            if not np.isfinite(value):
+                raise ValueError("X has features too large to multiply; scale X first, or set standardize=True.")
+            if abs(value - before) <= 1e-3 * value:
+                break
+        return value
+
+    def folded(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients ``(1, d)`` and intercept ``(1,)`` for the features as they come."""
+        coef = (w[:-1] / self.scale)[None, :]
+        return coef, w[-1:] - coef @ self.mean

@@ -1,0 +1,187 @@
+r"""Gaussian-process priors of a link, in a finite trigonometric basis on the range of the predictor.
+
+With :math:`\theta(z) = \pi (z - A) / (B - A)`, cut to :math:`[0, \pi]`, the basis is :math:`1, \sqrt2 \cos(k \theta)`, with
+independent weights whose variances are the spectrum of a squared-exponential kernel. For either prior the log-odds are
+
+.. math:: T(z) = \Phi(z) \cdot c(\xi), \qquad c_f(\xi) = (1, \xi)^\top Q_f \, (1, \xi)
+
+with features :math:`\Phi = (1, z - m, t_1(\theta), \dots)` that do not depend on the weights, standard normal
+:math:`\xi`, and constant matrices :math:`Q_f`: evaluation, gradients and Hessians are small products, whatever the number
+of rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior"]
+
+#: Prior standard deviation of the link's offset.
+_OFFSET = 10.0
+
+
+class LinkPrior(ABC):
+    """Base of the two priors.
+
+    Parameters
+    ----------
+    interval : pair of float
+        ``A`` and ``B``; beyond them the log-odds go on linearly.
+    n_basis : int
+        Number of cosines, beside the constant.
+    amplitude : float
+        Standard deviation of the process, root mean square over the interval.
+    length_scale : float
+        Of the squared-exponential kernel, as a share of the interval.
+    """
+
+    def __init__(self, interval: tuple[float, float], n_basis: int, amplitude: float, length_scale: float) -> None:
+        self.interval = (float(interval[0]), float(interval[1]))
+        self.middle = (self.interval[0] + self.interval[1]) / 2
+        self.width = self.interval[1] - self.interval[0]
+        k = np.arange(n_basis + 1)
+        spectrum = np.exp(-0.5 * (np.pi * length_scale * k) ** 2)
+        #: standard deviations of the weights of 1, cos(theta), cos(2 theta), ...
+        self.scale = amplitude * np.sqrt(spectrum / spectrum.sum()) * np.where(k == 0, 1.0, np.sqrt(2.0))
+        self.quadratic = self._quadratic()
+
+    @property
+    @abstractmethod
+    def waves(self) -> int:
+        """Number of trigonometric features."""
+
+    @abstractmethod
+    def _quadratic(self) -> np.ndarray:
+        """The matrices ``Q``, of shape (2 + waves, 1 + P, 1 + P), symmetric."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Whether the trigonometric features are sines or cosines."""
+
+    @property
+    def n_latent(self) -> int:
+        """Number ``P`` of latent variables: the offset first, then the process."""
+        return self.quadratic.shape[1] - 1
+
+    def features(self, z: np.ndarray, slopes: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
+        theta = np.pi * (np.clip(z, *self.interval) - self.interval[0]) / self.width
+        turn = np.exp(1j * theta)
+        circle = np.empty((self.waves, len(z)), dtype=complex)
+        power = np.ones_like(turn)
+        for m in range(self.waves):
+            power = power * turn
+            circle[m] = power
+        phi = np.empty((len(z), 2 + self.waves))
+        phi[:, 0], phi[:, 1] = 1.0, z - self.middle
+        phi[:, 2:] = (circle.imag if self.kind == "sine" else circle.real).T
+        if not slopes:
+            return phi, None
+        inside = (z >= self.interval[0]) & (z <= self.interval[1])
+        rate = np.pi / self.width * np.arange(1, self.waves + 1)
+        d_phi = np.empty_like(phi)
+        d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
+        d_phi[:, 2:] = (circle.real if self.kind == "sine" else -circle.imag).T * rate * inside[:, None]
+        return phi, d_phi
+
+    def coefficients(self, xi: np.ndarray) -> np.ndarray:
+        """Coefficients of the features, ``(..., P) -> (..., 2 + waves)``."""
+        eta = np.concatenate([np.ones((*xi.shape[:-1], 1)), xi], axis=-1)
+        c: np.ndarray = np.einsum("fab,...a,...b->...f", self.quadratic, eta, eta, optimize=True)
+        return c
+
+    def jacobian(self, xi: np.ndarray) -> np.ndarray:
+        """Derivatives of the coefficients, ``(P,) -> (2 + waves, P)``."""
+        return 2.0 * (self.quadratic @ np.append(1.0, xi))[:, 1:]
+
+    def curvature(self, pull: np.ndarray) -> np.ndarray:
+        """Hessian of ``pull . c(xi)``, of shape (P, P)."""
+        return 2.0 * np.tensordot(pull, self.quadratic[:, 1:, 1:], axes=1)
+
+
+class IntegratedSquare(LinkPrior):
+    r"""Integrated squared Gaussian process, :math:`T(z) = m + v_0 + \int_m^z f(t)^2 dt` with :math:`f \sim 1 + GP`.
+
+    Products of cosines are sums of cosines, whose integrals are a straight line and sines: the integral is exact, and a
+    quadratic form in the weights. It never falls. Beyond the interval it goes on with its mean slope.
+
+    Examples
+    --------
+    >>> prior = IntegratedSquare((-3.0, 3.0), n_basis=8, amplitude=1.0, length_scale=0.1)
+    >>> xi = np.random.default_rng(0).normal(size=prior.n_latent)
+    >>> phi, _ = prior.features(np.linspace(-5.0, 5.0, 101))
+    >>> bool((np.diff(phi @ prior.coefficients(xi)) >= 0).all())
+    True
+    """
+
+    @property
+    def waves(self) -> int:
+        """Twice the number of cosines."""
+        return 2 * (len(self.scale) - 1)
+
+    @property
+    def kind(self) -> str:
+        """The integral of a cosine is a sine."""
+        return "sine"
+
+    def _quadratic(self) -> np.ndarray:
+        k = len(self.scale)
+        # f = sum_j a_j cos(j theta) with a = load @ (1, xi); xi[0] is the offset
+        load = np.zeros((k, k + 2))
+        load[0, 0] = 1.0
+        load[:, 2:] = np.diag(self.scale)
+        # f^2 = sum_m C_m cos(m theta), C_m = a^T B_m a
+        j, i = np.meshgrid(np.arange(k), np.arange(k))
+        forms = np.zeros((self.waves + 1, k, k))
+        for m in range(self.waves + 1):
+            forms[m] = 0.5 * ((np.abs(i - j) == m).astype(float) + (i + j == m))
+        of_xi = load.T @ forms @ load
+        q = np.zeros((2 + self.waves, k + 2, k + 2))
+        q[1] = of_xi[0]
+        order = np.arange(1, self.waves + 1)
+        q[2:] = of_xi[1:] * (self.width / (np.pi * order))[:, None, None]
+        # T(middle) = middle + offset: take off what the sines have there
+        at_middle = np.sin(order * np.pi / 2)
+        q[0] = -np.tensordot(at_middle, q[2:], axes=1)
+        q[0, 0, 0] += self.middle
+        q[0, 0, 1] += 0.5 * _OFFSET
+        q[0, 1, 0] += 0.5 * _OFFSET
+        return q
+
+
+class GaussianLogOdds(LinkPrior):
+    r"""Gaussian process as the log-odds themselves, :math:`T(z) = z + v_0 + g(z)` with :math:`g \sim GP`.
+
+    Nothing keeps it from falling. Beyond the interval it goes on with slope one.
+
+    Examples
+    --------
+    >>> prior = GaussianLogOdds((-3.0, 3.0), n_basis=8, amplitude=2.0, length_scale=0.1)
+    >>> phi, _ = prior.features(np.array([-1.0, 4.0]))
+    >>> phi @ prior.coefficients(np.zeros(prior.n_latent))
+    array([-1.,  4.])
+    """
+
+    @property
+    def waves(self) -> int:
+        """The number of cosines."""
+        return len(self.scale) - 1
+
+    @property
+    def kind(self) -> str:
+        """The features are the basis itself."""
+        return "cosine"
+
+    def _quadratic(self) -> np.ndarray:
+        k = len(self.scale)
+        q = np.zeros((1 + k, k + 1, k + 1))
+        q[0, 0, 0] = self.middle
+        q[1, 0, 0] = 1.0
+        # the constant of the basis goes into the offset
+        q[0, 0, 1] = q[0, 1, 0] = 0.5 * np.hypot(_OFFSET, self.scale[0])
+        for m in range(1, k):
+            q[1 + m, 0, 1 + m] = q[1 + m, 1 + m, 0] = 0.5 * self.scale[m]
+        return q

@@ -1,0 +1,213 @@
+"""The EM algorithm behind ISGP- and GP-Linkgistic."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+from scipy.special import expit
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from legendretron.training import History
+from legendretron.training.progress import Progress
+from legendretron.trons.base import SHARED, BinaryLinkLearner
+from legendretron.trons.design import Design
+from legendretron.trons.laplace import Posterior, laplace, log_likelihood
+from legendretron.trons.link_prior import LinkPrior
+
+__all__ = ["LinkgisticClassifier"]
+
+#: Share of the rows whose predictors may lie beyond either end of the interval of the basis.
+_TAIL = 0.005
+_FIRST_STEPS = 100
+
+
+class LinkgisticClassifier(BinaryLinkLearner):
+    """Base of ISGP- and GP-Linkgistic; not for direct use."""
+
+    bound_: np.ndarray
+    bound_error_: np.ndarray
+    prior_: LinkPrior
+    posterior_: Posterior
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{k: SHARED[k] for k in ("max_iter", "tol", "standardize", "random_state", "verbose")},
+        "n_basis": [Interval(Integral, 1, 200, closed="both")],
+        "amplitude": [Interval(Real, 0, None, closed="neither")],
+        "length_scale": [Interval(Real, 0, None, closed="neither")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "m_steps": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    @abstractmethod
+    def _make_prior(self, interval: tuple[float, float]) -> LinkPrior: ...
+
+    @abstractmethod
+    def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
+        """Set what depends on the final posterior."""
+
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+        em = _EM(self, design, y, weight * self._total_weight, seed)
+        w = em.logistic_regression()
+        prior = self._make_prior(_interval(design.predictor(w), weight))
+        posterior = Posterior(np.zeros(prior.n_latent), np.eye(prior.n_latent))
+        bounds, errors = [], []
+        self.history_ = History()
+        progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
+        quiet = 0
+        for n_iter in range(1, int(self.max_iter) + 1):
+            z = design.predictor(w)
+            posterior = em.e_step(prior, posterior, z, w)
+            w = em.m_step(prior, posterior, w)
+            z = design.predictor(w)
+            bound, error, log_loss = em.bound(prior, posterior, z, w)
+            bounds.append(bound)
+            errors.append(error)
+            p = expit(prior.features(z)[0] @ prior.coefficients(posterior.mean))
+            accuracy = float((weight * ((p > 0.5) == (y > 0.5))).sum())
+            self.history_.append(n_iter, [log_loss], [np.nan], [accuracy], [np.nan], time.monotonic() - began)
+            progress.update(n_iter, log_loss, None)
+            quiet = quiet + 1 if n_iter > 1 and bounds[-1] - bounds[-2] <= self.tol * self._total_weight else 0
+            if quiet == 2:
+                break
+        progress.close()
+        self.n_iter_ = n_iter
+        self.bound_, self.bound_error_ = np.array(bounds), np.array(errors)
+        # for the last predictors: what is reported fits them best
+        self.prior_ = prior
+        self.posterior_ = em.e_step(prior, posterior, z, w)
+        self._take(prior, self.posterior_)
+        return w
+
+    # --- what was learned ---
+
+    def log_odds(self, z: Any) -> np.ndarray:
+        """Log-odds of the second class at predictors of any shape, for the most probable link."""
+        check_is_fitted(self)
+        return self._log_odds_of(self.posterior_.mean, z)
+
+    def sample_log_odds(self, z: Any, n_samples: int = 100, random_state: Any = None) -> np.ndarray:
+        """Log-odds at predictors ``(m,)`` for links drawn from the posterior: shape (n_samples, m)."""
+        check_is_fitted(self)
+        return self._log_odds_of(self._draw(n_samples, random_state), z)
+
+    def _draw(self, n_samples: int, random_state: Any) -> np.ndarray:
+        noise = check_random_state(random_state).standard_normal((n_samples, self.prior_.n_latent))
+        return self.posterior_.sample(noise)
+
+    def _log_odds_of(self, xi: np.ndarray, z: Any) -> np.ndarray:
+        z = np.asarray(z, dtype=np.float64)
+        c = self.prior_.coefficients(xi)
+        t: np.ndarray = c @ self.prior_.features(z.ravel())[0].T
+        return t.reshape(*xi.shape[:-1], *z.shape)
+
+    def _probability(self, z: np.ndarray) -> np.ndarray:
+        p: np.ndarray = expit(self._log_odds_of(self.posterior_.mean, z))
+        return p
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, 2), in the order of ``classes_``."""
+        t = self.decision_function(X)
+        return -np.logaddexp(0, np.stack([t, -t], axis=1))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds of the second class, of shape (n_samples,)."""
+        z = self.linear_predictor(X)
+        return self.log_odds(z).astype(z.dtype)
+
+
+class _EM:
+    """Data, random numbers and the two steps.
+
+    The same random numbers serve all iterations: the sampled bound is then one deterministic function, which both steps
+    are held to increase.
+    """
+
+    def __init__(self, owner: Any, design: Design, y: np.ndarray, counts: np.ndarray, seed: int) -> None:
+        self.design, self.y, self.counts = design, y, counts
+        self.total = float(counts.sum())
+        self.alpha, self.m_steps = float(owner.alpha), int(owner.m_steps)
+        self.n_samples, self.seed = int(owner.n_samples), seed
+
+    def noise(self, size: int) -> np.ndarray:
+        """Standard normal numbers ``(S, P)`` in pairs of opposite sign, which makes their mean exact."""
+        half = np.random.default_rng(self.seed).standard_normal(((self.n_samples + 1) // 2, size))
+        return np.concatenate([half, -half])
+
+    def penalty(self, w: np.ndarray) -> float:
+        return 0.5 * self.alpha * self.total * float(w[:-1] @ w[:-1])
+
+    def logistic_regression(self) -> np.ndarray:
+        """Predictor for the link to start from, the identity in log-odds."""
+
+        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+            t = self.design.predictor(w)
+            value = (self.penalty(w) - float(log_likelihood(t, self.y, self.counts))) / self.total
+            gradient = self.design.pull(self.counts * (expit(t) - self.y)) / self.total
+            gradient[:-1] += self.alpha * w[:-1]
+            return value, gradient
+
+        return _minimise(objective, np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
+
+    def bound(self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray) -> tuple[float, float, float]:
+        """Evidence lower bound with the penalty as the predictor's log-prior, its Monte Carlo error, and the log-loss."""
+        c = prior.coefficients(posterior.sample(self.noise(prior.n_latent)))
+        values = log_likelihood(prior.features(z)[0] @ c.T, self.y, self.counts)
+        pairs = values.reshape(2, -1).mean(0)
+        error = float(pairs.std(ddof=1) / np.sqrt(len(pairs))) if len(pairs) > 1 else 0.0
+        mean = float(values.mean())
+        return mean - posterior.divergence() - self.penalty(w), error, -mean / self.total
+
+    def e_step(self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray) -> Posterior:
+        """Laplace's approximation; as it need not raise the bound, only as much of it as does."""
+        new = laplace(prior, z, self.y, self.counts, posterior.mean)
+        before = self.bound(prior, posterior, z, w)[0]
+        share = 1.0
+        while share > 1e-3:
+            trial = new if share == 1.0 else posterior.towards(new, share)
+            if self.bound(prior, trial, z, w)[0] >= before:
+                return trial
+            share /= 4.0
+        return posterior
+
+    def m_step(self, prior: LinkPrior, posterior: Posterior, w: np.ndarray) -> np.ndarray:
+        """Raise the expected log-likelihood less the penalty, by some steps of L-BFGS."""
+        c = prior.coefficients(posterior.sample(self.noise(prior.n_latent)))
+
+        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+            phi, d_phi = prior.features(self.design.predictor(w), slopes=True)
+            assert d_phi is not None
+            t = phi @ c.T
+            value = (self.penalty(w) - float(log_likelihood(t, self.y, self.counts).mean())) / self.total
+            of_z = ((expit(t) - self.y[:, None]) * (d_phi @ c.T)).mean(axis=1)
+            gradient = self.design.pull(self.counts * of_z) / self.total
+            gradient[:-1] += self.alpha * w[:-1]
+            return value, gradient
+
+        return _minimise(objective, w, self.m_steps)
+
+
+def _minimise(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
+    """L-BFGS; never to a worse place than the start."""
+    found = scipy.optimize.minimize(
+        objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
+    )
+    return found.x if found.fun <= objective(start)[0] else start
+
+
+def _interval(z: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Range of all but the outermost predictors, with some room; of at least length two."""
+    order = np.argsort(z, kind="stable")
+    # quantiles of the weighted distribution function, so that weights equal repetitions
+    share = np.cumsum(weight[order])
+    places = np.searchsorted(share, [_TAIL + 1e-12, 1.0 - _TAIL - 1e-12])
+    low, high = z[order[np.minimum(places, len(z) - 1)]]
+    room = max(0.1 * (high - low), 1.0 - (high - low) / 2)
+    return float(low - room), float(high + room)

@@ -1,0 +1,126 @@
+r"""A two-class link whose log-odds are a line and a trigonometric series: what ISGP- and GP-Linkgistic learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.links.binary_potential import BinaryPotential
+from legendretron.simplex import log_softmax_plus
+from legendretron.validation import check_choice, check_precision
+
+__all__ = ["TrigonometricLink"]
+
+_BISECTIONS = 60
+_GRID = 4096
+
+
+class TrigonometricLink(Link):
+    r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
+
+    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
+    is the middle of the interval. The log-odds must increase.
+
+    Parameters
+    ----------
+    interval : pair of float
+        Where the series lives.
+    coefficients : array of shape (2 + waves,)
+        :math:`c`.
+    kind : {"sine", "cosine"}
+        Which ``t``.
+
+    Examples
+    --------
+    >>> link = TrigonometricLink((-2.0, 2.0), [0.0, 1.0, 0.1, -0.2], "sine")
+    >>> z = torch.tensor([[-3.0], [0.5]], dtype=torch.float64)
+    >>> torch.allclose(link.link(link.inverse(z)), z)
+    True
+    """
+
+    interval: Tensor
+    coefficients: Tensor
+
+    def __init__(self, interval: tuple[float, float], coefficients: ArrayLike, kind: str) -> None:
+        super().__init__(2)
+        c = np.asarray(coefficients, dtype=np.float64)
+        ends = np.asarray(interval, dtype=np.float64)
+        if c.ndim != 1 or len(c) < 2 or not np.isfinite(c).all():
+            raise ValueError(f"coefficients must be at least two finite numbers, got shape {c.shape}.")
+        if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
+            raise ValueError(f"interval must be two finite numbers in increasing order, got {interval!r}.")
+        self.kind = check_choice("kind", kind, ("sine", "cosine"))
+        self.register_buffer("interval", torch.as_tensor(ends))
+        self.register_buffer("coefficients", torch.as_tensor(c.copy()))
+        self._table: BinaryPotential | None = None
+        grid = torch.linspace(float(ends[0]), float(ends[1]), _GRID, dtype=torch.float64)
+        t = self._odds(grid)
+        # a flat spot is a rounding away from falling, so falls below rounding count as flat
+        if c[1] <= 0 or bool((t.diff() < -1e-12 * (1.0 + t.abs().max())).any()):
+            raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        # the table is no parameter, but rules the precision like one
+        return check_precision(name, super()._rows(name, value, size), self.coefficients)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Always: an increasing function of one variable is a gradient."""
+        return True
+
+    def _angles(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        low, high = self.interval[0], self.interval[1]
+        rate = torch.pi / (high - low)
+        k = torch.arange(1, len(self.coefficients) - 1, dtype=z.dtype, device=z.device)
+        return (z.clamp(low, high) - low).unsqueeze(-1) * rate * k, rate * k, (low + high) / 2
+
+    def _odds(self, z: Tensor) -> Tensor:
+        """Log-odds, ``(...) -> (...)``."""
+        angles, _, middle = self._angles(z)
+        c = self.coefficients
+        waves = torch.sin(angles) if self.kind == "sine" else torch.cos(angles)
+        return c[0] + c[1] * (z - middle) + waves @ c[2:]
+
+    def _odds_slope(self, z: Tensor) -> Tensor:
+        angles, rate, _ = self._angles(z)
+        waves = torch.cos(angles) if self.kind == "sine" else -torch.sin(angles)
+        inside = (z >= self.interval[0]) & (z <= self.interval[1])
+        return self.coefficients[1] + inside * (waves @ (rate * self.coefficients[2:]))
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return log_softmax_plus(self._odds(z.squeeze(-1)).unsqueeze(-1))
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        t = log_odds.squeeze(-1)
+        with torch.no_grad():
+            low, high = self.interval[0].expand(t.shape), self.interval[1].expand(t.shape)
+            for _ in range(_BISECTIONS):
+                middle = (low + high) / 2
+                below = self._odds(middle) < t
+                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+            z = (low + high) / 2
+            slope = self._odds_slope(z).clamp(min=torch.finfo(t.dtype).tiny)
+        # inside, a correction that is zero in value carries the derivative; outside, it is the straight line itself
+        outside = (t < self._odds(self.interval[:1])) | (t > self._odds(self.interval[1:]))
+        off = t - self._odds(z)
+        off = torch.where(outside, off / self.coefficients[1], (off - off.detach()) / slope)
+        return (z + off).unsqueeze(-1)
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        p = self._log_proba(z).exp()
+        slope = self._odds_slope(z.squeeze(-1)).clamp(min=0.0)
+        return (p[..., 0] * p[..., 1] * slope)[..., None, None]
+
+    def _potential(self, z: Tensor) -> Tensor:
+        # no parameters, so one table serves as long as the precision stays
+        if self._table is None or self._table.edges.dtype != z.dtype:
+            self._table = BinaryPotential(
+                lambda rows: self._odds(rows.squeeze(-1)).unsqueeze(-1), self._from_log_odds, z.squeeze(-1)
+            )
+        return self._table(z.squeeze(-1))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_table": None}

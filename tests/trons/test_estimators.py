@@ -1,0 +1,271 @@
+"""What the link learners promise: recovery, errors, links, uncertainty."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.special import expit
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.multiclass import OneVsRestClassifier
+
+from legendretron import canonicality
+from legendretron.diagnostics import monotonicity
+from legendretron.trons import (
+    BregmanTronClassifier,
+    GLMTronClassifier,
+    GPLinkgisticClassifier,
+    ISGPLinkgisticClassifier,
+    SlIsotronClassifier,
+)
+
+ALL = {
+    "glmtron": GLMTronClassifier(max_iter=50),
+    "slisotron": SlIsotronClassifier(max_iter=30),
+    "bregmantron": BregmanTronClassifier(max_iter=30),
+    "bregmantron_label": BregmanTronClassifier("label", max_iter=10),
+    "bregmantron_approx": BregmanTronClassifier("approx", max_iter=30),
+    "isgp": ISGPLinkgisticClassifier(alpha=1e-3, max_iter=8, random_state=0),
+    "gp": GPLinkgisticClassifier(alpha=1e-3, max_iter=8, random_state=0),
+}
+every_estimator = pytest.mark.parametrize("clf", ALL.values(), ids=ALL.keys())
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    return load_breast_cancer(return_X_y=True)
+
+
+def single_index(n, inverse_link, seed=0):
+    """Features, labels and the probabilities they were drawn from."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    p = inverse_link(X @ np.array([1.0, 2.0, -1.0, 0.5]))
+    return X, (rng.random(n) < p).astype(int), p
+
+
+def bent(z):
+    """Increasing, not a sigmoid: with a step in the middle, and never near 0 or 1."""
+    return 0.1 + 0.8 * expit(z + 1.5 * np.tanh(2 * z))
+
+
+# --- recovery ---
+
+#: method, the link its data come from, and the mean sup-distances it must reach with 1,000 and 16,000 rows
+RECOVERY = {
+    "glmtron": (GLMTronClassifier(max_iter=500, tol=1e-9), expit, 0.15, 0.04),
+    "slisotron": (SlIsotronClassifier(max_iter=40), bent, 0.30, 0.16),
+    "isgp": (ISGPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
+    "gp": (GPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
+}
+
+
+@pytest.mark.parametrize(("clf", "truth", "first", "last"), RECOVERY.values(), ids=RECOVERY.keys())
+def test_recovery_of_a_known_link(clf, truth, first, last):
+    distances = []
+    for n in (1000, 16_000):
+        off = []
+        for seed in range(2):
+            X, y, _ = single_index(n, truth, seed)
+            fitted = clf.fit(X, y)
+            # at fresh points, but not beyond where all but a few of the data lie
+            fresh, _, p = single_index(4000, truth, seed + 100)
+            inside = np.abs(fresh).max(1) < 2
+            off.append(np.abs(fitted.predict_proba(fresh)[inside, 1] - p[inside]).max())
+        distances.append(np.mean(off))
+    assert distances[0] < first
+    assert distances[1] < last
+    assert distances[1] < 0.6 * distances[0]
+
+
+def test_a_learned_link_beats_the_fixed_one_where_it_should():
+    X, y, p = single_index(8000, bent)
+    error = {}
+    for name in ("glmtron", "isgp", "slisotron"):
+        error[name] = np.abs(ALL[name].fit(X, y).predict_proba(X)[:, 1] - p).mean()
+    assert error["isgp"] < 0.4 * error["glmtron"]
+    assert error["slisotron"] < 0.7 * error["glmtron"]
+
+
+# --- what is there after fitting ---
+
+
+@every_estimator
+def test_attributes_and_consistency(clf, cancer):
+    X, y = cancer
+    names = np.array(["malignant", "benign"])[y]
+    clf.fit(X, names)
+    assert clf.classes_.tolist() == ["benign", "malignant"]
+    assert clf.link_classes_.tolist() == ["malignant", "benign"]
+    assert clf.score(X, names) > 0.93
+    z = clf.linear_predictor(X)
+    assert np.allclose(z, X @ clf.coef_[0] + clf.intercept_[0])
+    p = clf.predict_proba(X)
+    assert np.allclose(p[:, 1], np.clip(clf.inverse_link(z), 0, 1))
+    assert np.allclose(np.exp(clf.predict_log_proba(X)), p)
+    assert clf.coef_.shape == (1, 30)
+    assert 1 <= clf.n_iter_ <= clf.max_iter
+    assert len(clf.history_) == clf.n_iter_
+    report = monotonicity(clf.inverse_link, z)
+    assert report.outside_share == 0.0
+
+
+@every_estimator
+def test_link_and_loss_where_there_is_an_inverse(clf, cancer):
+    X, y = cancer
+    clf.fit(X, y)
+    z = clf.linear_predictor(X)
+    if isinstance(clf, SlIsotronClassifier):
+        report = monotonicity(clf.inverse_link, z)
+        assert report.falling_share == 0.0
+        assert report.flat_share > 0
+        assert report.saturated_share > 0
+        assert not report.is_link
+        with pytest.raises(AttributeError, match="inverse_link evaluates it as it is"):
+            _ = clf.link_
+        return
+    p = clf.link_.inverse(torch.as_tensor(z)[:, None]).numpy()
+    assert np.allclose(p[:, 0], clf.predict_proba(X)[:, 1], atol=1e-12)  # the link's first class is the second
+    loss = clf.loss_
+    half = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    assert float(loss.regret(half, half)) == 0.0
+    assert float(loss.regret(half, torch.tensor([0.4, 0.6], dtype=torch.float64))) > 0
+    assert canonicality(clf.link_, torch.as_tensor(z)[:50, None]).nonmonotone_share == 0.0
+
+
+def test_gp_is_not_held_to_be_monotone():
+    X, y, _ = single_index(6000, lambda z: 0.1 + 0.8 * expit(2 * z) - 0.6 * expit(4 * (z - 2.5)))
+    clf = GPLinkgisticClassifier(random_state=0).fit(X, y)
+    report = monotonicity(clf.inverse_link, np.linspace(-4, 4, 200))
+    assert report.falling_share > 0.1
+    assert report.largest_fall > 0.3
+    with pytest.raises(AttributeError, match="ISGPLinkgisticClassifier learns a link"):
+        _ = clf.link_
+    assert not hasattr(clf, "loss_")
+    increasing = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
+    assert monotonicity(increasing.inverse_link, np.linspace(-4, 4, 200)).falling_share == 0.0
+
+
+@pytest.mark.parametrize("variant", ["exact", "label", "approx"])
+def test_bregmantron_keeps_its_slopes(variant):
+    X, y, _ = single_index(1500, bent)
+    clf = BregmanTronClassifier(variant, min_slope=0.02, max_slope=0.5, max_iter=15).fit(X, y)
+    slopes = clf.link_.slopes[:-1]
+    assert float(slopes.max()) <= 0.5 + 1e-6
+    width = float(clf.link_.knots[-1] - clf.link_.knots[0])
+    assert float(slopes.min()) >= min(0.02, 0.998 / (2 * width)) - 1e-6
+
+
+def test_held_out_part_chooses_the_iterate(cancer):
+    X, y = cancer
+    clf = GLMTronClassifier(early_stopping=True, random_state=0).fit(X, y)
+    assert np.isfinite(clf.history_["validation_loss"]).all()
+    with pytest.raises(ValueError, match=r"early_stopping cannot hold out validation_fraction=0.1 of 6 samples"):
+        GLMTronClassifier(early_stopping=True).fit(X[:6], [0, 1] * 3)
+
+
+# --- Bayesian ones ---
+
+
+@pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
+def test_the_bound_never_falls(cls, cancer):
+    for X, y in (cancer, single_index(3000, bent)[:2]):
+        for seed in range(2):
+            clf = cls(alpha=1e-3, max_iter=12, random_state=seed, tol=0).fit(X, y)
+            rises = np.diff(clf.bound_)
+            assert (rises >= -1e-9 * np.abs(clf.bound_[1:])).all()
+            assert clf.bound_[-1] > clf.bound_[0]
+            assert (clf.bound_error_ >= 0).all()
+
+
+def test_posterior_links_and_their_spread():
+    spread = []
+    for n in (500, 8000):
+        X, y, _ = single_index(n, bent)
+        clf = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
+        z = np.linspace(-3, 3, 25)
+        links = clf.sample_link(40, random_state=1)
+        p = np.stack([link.inverse(torch.as_tensor(z)[:, None])[:, 0].numpy() for link in links])
+        assert np.allclose(p, expit(clf.sample_log_odds(z, 40, random_state=1)), atol=1e-12)
+        assert (np.diff(p, axis=1) >= 0).all()
+        spread.append(p.std(0).mean())
+    assert spread[1] < 0.5 * spread[0]  # uncertainty goes down as data come in
+    # the truth lies in the band at most points, up to the unit of the predictor, which the learner chooses
+    scale = np.linalg.norm(clf.coef_) / np.linalg.norm([1.0, 2.0, -1.0, 0.5])
+    wide = expit(clf.sample_log_odds(z * scale + clf.intercept_[0], 400, random_state=2))
+    low, high = np.quantile(wide, [0.005, 0.995], axis=0)
+    assert ((bent(z) > low - 0.01) & (bent(z) < high + 0.01)).mean() > 0.8
+
+
+# --- data of all sorts ---
+
+
+@every_estimator
+def test_sparse_is_dense(clf, cancer):
+    X, y = cancer
+    X = X * (np.median(X, 0) < X)
+    clf = clf.set_params(standardize=True)
+    sparse = clf.fit(scipy.sparse.csr_array(X), y).predict_proba(X)
+    scaled = X / X.std(0)
+    dense = clf.set_params(standardize=False).fit(scaled, y).predict_proba(scaled)
+    clf.set_params(standardize=True)
+    assert np.allclose(sparse, dense, atol=1e-4)
+
+
+@every_estimator
+def test_single_precision_is_close_to_double(clf, cancer):
+    X, y = cancer
+    single = clf.fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
+    assert single.dtype == np.float32
+    assert np.abs(single - clf.fit(X, y).predict_proba(X)).mean() < 0.01
+
+
+@every_estimator
+def test_constant_features_give_the_base_rate(clf):
+    y = np.array([0, 1, 1, 1] * 10)
+    p = clf.fit(np.ones((40, 2)), y).predict_proba(np.ones((1, 2)))
+    wanted = 0.75 if "Bregman" not in type(clf).__name__ else None
+    if wanted:
+        assert np.allclose(p, [[0.25, 0.75]], atol=1e-2)
+    else:  # the intercept gets there step by step, or labels are projected in the sense of its divergence
+        assert p[0, 1] > 0.5
+
+
+@every_estimator
+def test_two_rows_and_one_constant_feature(clf):
+    X = np.array([[0.0, 1.0], [1.0, 1.0]] * 8)
+    y = np.array([0, 1] * 8)
+    clf.fit(X, y)
+    assert np.isfinite(clf.coef_).all()
+    assert clf.predict(X).tolist() == y.tolist()
+
+
+@every_estimator
+def test_errors_and_nothing_half_fitted(clf, cancer):
+    X, y = cancer
+    clf.fit(X, y)
+    before = clf.predict_proba(X)
+    iris_X, iris_y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=rf"y holds 3 classes; use .*OneVsRestClassifier\({type(clf).__name__}\(\)\)"):
+        clf.fit(iris_X, iris_y)
+    with pytest.raises(ValueError, match=r"contains only one class: np.int64"):
+        clf.fit(X, np.ones(len(y), dtype=int))
+    with pytest.raises(ValueError, match=r"sample_weight must not be zero|at least one non-zero"):
+        clf.fit(X, y, np.zeros(len(y)))
+    with pytest.raises(ValueError, match=r"sample_weight leaves samples of only one class"):
+        clf.fit(X, y, y.astype(float))
+    with pytest.raises(ValueError, match=r"too large"):
+        clf.set_params(standardize=True).fit(X * 1e300, y)
+    assert np.array_equal(clf.predict_proba(X), before)
+
+
+def test_slopes_that_contradict_are_refused(cancer):
+    with pytest.raises(ValueError, match=r"min_slope must not exceed max_slope, got min_slope=2.0, max_slope=1.0"):
+        BregmanTronClassifier(min_slope=2.0).fit(*cancer)
+    with pytest.raises(ValueError, match=r"learning_rate=1e.308 is too large"):
+        GLMTronClassifier(learning_rate=1e308).fit(*cancer)
+
+
+def test_one_against_rest():
+    X, y = load_iris(return_X_y=True)
+    for clf in (ISGPLinkgisticClassifier(alpha=1e-3, max_iter=5, random_state=0), BregmanTronClassifier("label")):
+        assert OneVsRestClassifier(clf.set_params(max_iter=10)).fit(X, y).score(X, y) > 0.8

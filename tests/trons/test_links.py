@@ -1,0 +1,153 @@
+"""The two links that the trons learn satisfy what every link must."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from legendretron import CanonicalLoss, canonicality, properness
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
+from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
+from tests.catalogue import normal
+
+RNG = np.random.default_rng(0)
+KNOTS = np.sort(RNG.normal(size=30)) * 2
+
+
+def trigonometric():
+    prior = IntegratedSquare((-3.0, 4.0), n_basis=8, amplitude=0.7, length_scale=0.1)
+    xi = np.random.default_rng(1).normal(size=prior.n_latent)
+    return TrigonometricLink(prior.interval, prior.coefficients(xi), prior.kind)
+
+
+LINKS = {
+    "table": lambda: PiecewiseLinearLink(KNOTS, np.sort(np.random.default_rng(2).uniform(0.02, 0.9, 30))),
+    "one_knot": lambda: PiecewiseLinearLink([0.3], [0.7]),
+    "sines": trigonometric,
+    "cosines": lambda: TrigonometricLink((-2.0, 2.0), [0.5, 1.5, 0.2, -0.1], "cosine"),
+}
+every_link = pytest.mark.parametrize("name", LINKS)
+
+
+@every_link
+def test_round_trip_and_monotone(name):
+    link = LINKS[name]()
+    z = torch.linspace(-12, 12, 401, dtype=torch.float64).unsqueeze(-1)
+    p = link.inverse(z)
+    assert torch.allclose(p.sum(-1), torch.ones(401, dtype=torch.float64), rtol=1e-14)
+    assert (p[:, 0].diff() > 0).all()
+    assert torch.allclose(link.link_from_log(link(z)), z, rtol=1e-7, atol=1e-7)
+    assert link.is_canonical
+    assert link.inverse(z.float()).shape == (401, 2)
+    far = torch.tensor([[-1e4], [1e4]], dtype=torch.float64)
+    assert torch.isfinite(link(far)).all()
+    assert torch.allclose(link.link_from_log(link(far)), far, rtol=1e-9)
+    assert torch.isnan(link(torch.full((1, 1), torch.nan, dtype=torch.float64))).all()
+
+
+@every_link
+def test_jacobian_potential_and_conjugate(name):
+    link = LINKS[name]()
+    z = normal(200, 1, key="z", scale=4.0).requires_grad_()
+    p = link.inverse(z)
+    (slope,) = torch.autograd.grad(p[:, 0].sum(), z)
+    assert torch.allclose(link.jacobian(z).squeeze(-1), slope, rtol=1e-9, atol=1e-14)
+    (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)
+    assert torch.allclose(gradient, p[:, :1], rtol=1e-7, atol=1e-9)
+    with torch.no_grad():
+        young = (p[:, 0] * z[:, 0]) - link.potential(z)
+        assert torch.allclose(link.conjugate(p), young, rtol=1e-7, atol=1e-7)
+        # F tends to 0 on the left: it is the integral of p
+        assert float(link.potential(torch.tensor([[-60.0]], dtype=torch.float64))) < 1e-6
+
+
+@every_link
+def test_derivative_of_the_link(name):
+    link = LINKS[name]()
+    p = torch.tensor([0.03, 0.31, 0.55, 0.88], dtype=torch.float64).requires_grad_()
+    z = link.link(torch.stack([p, 1 - p], -1))
+    (slope,) = torch.autograd.grad(z.sum(), p)
+    assert torch.allclose(slope, 1 / link.jacobian(z.detach()).flatten(), rtol=1e-6)
+
+
+@every_link
+def test_diagnostics_and_loss_work_on_it(name):
+    link = LINKS[name]()
+    report = canonicality(link, normal(60, 1, key="z", scale=3.0))
+    assert report.max_asymmetry == report.nonmonotone_share == report.indefinite_share == 0.0
+    assert properness(CanonicalLoss(link), n_starts=16, n_rounds=20).worst_violation < 1e-7
+
+
+@every_link
+def test_state_copy_and_pickle(name):
+    link = LINKS[name]()
+    z = normal(20, 1, key="z")
+    link.potential(z)
+    for other in (copy.deepcopy(link), pickle.loads(pickle.dumps(link))):
+        assert torch.equal(other(z), link(z))
+    again = LINKS[name]()
+    again.load_state_dict(link.state_dict())
+    assert torch.equal(again(z), link(z))
+
+
+def test_table_is_reproduced():
+    values = np.sort(RNG.uniform(0.02, 0.9, 30))
+    link = PiecewiseLinearLink(KNOTS, values)
+    assert np.allclose(link.inverse(torch.as_tensor(KNOTS)[:, None])[:, 0], values, rtol=1e-14)
+    few = PiecewiseLinearLink.from_points(KNOTS[::-1], values[::-1], max_knots=5)
+    assert len(few.knots) == 5
+    assert few.knots[[0, -1]].tolist() == [KNOTS.min(), KNOTS.max()]
+
+
+@pytest.mark.parametrize("cls", [IntegratedSquare, GaussianLogOdds])
+def test_prior_derivatives_and_closed_form(cls):
+    prior = cls((-3.0, 2.0), n_basis=6, amplitude=0.8, length_scale=0.1)
+    rng = np.random.default_rng(0)
+    xi, g = rng.normal(size=prior.n_latent), rng.normal(size=2 + prior.waves)
+    h = 1e-6
+    steps = np.eye(prior.n_latent) * h
+    numeric = np.stack([(prior.coefficients(xi + s) - prior.coefficients(xi - s)) / (2 * h) for s in steps], axis=1)
+    assert np.allclose(prior.jacobian(xi), numeric, rtol=1e-6, atol=1e-8)
+    hessian = np.stack([(prior.jacobian(xi + s) - prior.jacobian(xi - s)).T @ g / (2 * h) for s in steps])
+    assert np.allclose(prior.curvature(g), hessian, rtol=1e-6, atol=1e-7)
+    z = np.linspace(-4, 3, 57)
+    phi, d_phi = prior.features(z, slopes=True)
+    up, down = prior.features(z + h)[0], prior.features(z - h)[0]
+    smooth = np.abs(z[:, None] - np.array(prior.interval)).min(1) > 1e-3
+    assert np.allclose(d_phi[smooth], ((up - down) / (2 * h))[smooth], rtol=1e-5, atol=1e-5)
+    link = TrigonometricLink(prior.interval, prior.coefficients(0 * xi), prior.kind)
+    assert np.allclose(link.inverse(torch.as_tensor(z)[:, None])[:, 0], expit(phi @ prior.coefficients(0 * xi)))
+    assert np.allclose(phi @ prior.coefficients(0 * xi), z)  # the prior's mean is the identity
+
+
+def test_the_integral_of_the_square_is_exact():
+    prior = IntegratedSquare((-3.0, 2.0), n_basis=6, amplitude=0.8, length_scale=0.1)
+    xi = np.random.default_rng(0).normal(size=prior.n_latent)
+    fine = np.linspace(*prior.interval, 20_001)
+    theta = np.pi * (fine - fine[0]) / prior.width
+    f = 1.0 + np.cos(theta[:, None] * np.arange(7)) @ (prior.scale * xi[1:])
+    area = np.concatenate([[0.0], np.cumsum((f[1:] ** 2 + f[:-1] ** 2) / 2 * np.diff(fine))])
+    t = prior.features(fine)[0] @ prior.coefficients(xi)
+    assert np.allclose(t - t[0], area, rtol=0, atol=1e-6)
+    assert np.isclose(np.interp(prior.middle, fine, t), prior.middle + 10.0 * xi[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PiecewiseLinearLink([0.0, 0.0], [0.1, 0.2]), "knots must be finite and strictly increasing"),
+        (lambda: PiecewiseLinearLink([0.0, 1.0], [0.2, 0.2]), "values must be strictly increasing"),
+        (lambda: PiecewiseLinearLink([0.0, 1.0], [0.0, 0.2]), "strictly between 0 and 1"),
+        (lambda: PiecewiseLinearLink([], []), r"one shape \(m,\) with m >= 1"),
+        (lambda: PiecewiseLinearLink([0.0], [0.5], rate=0.0), "rate must be a positive number, got 0.0"),
+        (lambda: TrigonometricLink((0.0, 1.0), [0.0, 1.0, 5.0], "sine"), "log-odds that increase"),
+        (lambda: TrigonometricLink((1.0, 0.0), [0.0, 1.0], "sine"), "interval must be two finite numbers"),
+        (lambda: TrigonometricLink((0.0, 1.0), [0.0, 1.0], "tangent"), "kind must be one of 'sine', 'cosine'"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
