@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import json
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.datasets import load_image_set
 from legendretron.files import write_atomically
 from legendretron.provenance import provenance
 from legendretron.trons import (
@@ -62,13 +62,13 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
 
 def images(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training features and labels, test features and labels."""
-    arrays = []
-    for part in ("train", "t10k"):
-        with gzip.open(folder / f"{part}-images-idx3-ubyte.gz") as file:
-            arrays.append(np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784).astype(np.float64))
-        with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz") as file:
-            arrays.append(np.frombuffer(file.read(), np.uint8, offset=8).astype(int))
-    X, y, X_test, y_test = arrays
+    found = load_image_set(folder)
+    if not found.complete:
+        raise ValueError(
+            f"{str(folder)!r} has {len(found.train_images)} training images; the table is about all 60,000."
+        )
+    X, X_test = (part.reshape(len(part), -1).astype(np.float64) for part in (found.train_images, found.test_images))
+    y, y_test = found.train_labels, found.test_labels
     mean, scale = X.mean(0), X.std(0).mean()
     return (X - mean) / scale, y, (X_test - mean) / scale, y_test
 

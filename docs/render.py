@@ -141,11 +141,51 @@ def slopes() -> str:
     return table(head, rows)
 
 
+def vgg() -> str:
+    def pair(line: dict, name: str, digits: int, factor: float = 1.0) -> str:
+        return f"{factor * line[name]:.{digits}f} ± {factor * line[f'{name}_standard_error']:.{digits}f}"
+
+    rows = [
+        [
+            line["dataset"],
+            line["model"],
+            pair(line, "accuracy", 2),
+            "" if line["paper_accuracy"] is None else f"{line['paper_accuracy']:.2f}",
+            pair(line, "log_loss", 4),
+            pair(line, "calibration_error", 2, 100.0),
+            f"{line['seconds']:.1f} s",
+        ]
+        for line in record("paper_vgg")["summary"]
+    ]
+    return table(["data set", "model", "accuracy %", "paper %", "log-loss", "calibration error %", "training"], rows)
+
+
+def head() -> str:
+    names = {
+        "head": "last layer alone, 1000 classes, 2048 features",
+        "vgg5": "VGG-5, 10 classes",
+        "resnet50": "ResNet-50, 1000 classes",
+    }
+    rows = [
+        [
+            names[row["network"]],
+            {"graph": "GPU alone (captured)", "eager": "plain loop", "compiled": "compiled"}[row["mode"]],
+            row["last layer"],
+            f"{row['ms']:.3f} ms",
+            f"{row['extra_percent']:+.1f} %",
+        ]
+        for row in record("head_speed")["rows"]
+    ]
+    return table(["network", "how", "last layer", "a step", "extra"], rows)
+
+
 TABLES = {
     "README.md": {"compare": compare},
     "docs/results.md": {
         "paper": paper,
         "speed": speed,
+        "vgg": vgg,
+        "head": head,
         "auc": auc,
         "slopes": slopes,
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),

@@ -12,6 +12,7 @@ from tests.catalogue import LINKS, make_link, normal
 PROBE = """
 import random, sys
 import numpy as np, torch
+import sklearn.model_selection  # which draws a random number where rich is installed
 state = lambda: (torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed(),
                  torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled(),
                  hash(torch.random.get_rng_state().numpy().tobytes()), hash(random.getstate()),

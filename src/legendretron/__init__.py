@@ -7,6 +7,7 @@ Rooms of the library, each importing only from those before it:
 - :mod:`legendretron.links`: maps between predictors and probabilities
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
+- :mod:`legendretron.nn`: heads and links for networks of one's own
 - :mod:`legendretron.training`: the engine, many models side by side
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other learners of a link and a linear predictor, for two classes
