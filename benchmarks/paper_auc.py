@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -51,6 +52,13 @@ METHODS = {
     "BregmanTron_label": BregmanTronClassifier("label", max_iter=100, **AS_THEY_ARE),
     PUBLISHED: SlIsotronClassifier(max_iter=5, **AS_THEY_ARE),
 }
+
+#: scikit-learn's own, to see what any penalty makes of logistic regression
+PENALTIES = {
+    f"Logistic regression, C={c:g}": LogisticRegression(C=c, solver="newton-cholesky", max_iter=60)
+    for c in (1e-4, 1e-2, 1.0)
+}
+METHODS |= PENALTIES
 
 #: folder, the paper's column, and which classes are positive
 PROBLEMS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {

@@ -118,6 +118,13 @@ def auc() -> str:
     return table(["method", *problems, "paper, MNIST / FMNIST", "time"], rows)
 
 
+def penalties() -> str:
+    found = {(row["method"], row["problem"]): row["auc"] for row in record("paper_auc")["rows"]}
+    problems = list(dict.fromkeys(problem for _, problem in found))
+    methods = [method for method, problem in found if "C=" in method and problem == problems[0]]
+    return table(["", *problems], [[method, *(f"{found[method, p]:.2f}" for p in problems)] for method in methods])
+
+
 def slopes() -> str:
     rows = [
         [
@@ -187,6 +194,7 @@ TABLES = {
         "vgg": vgg,
         "head": head,
         "auc": auc,
+        "penalties": penalties,
         "slopes": slopes,
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
     },

@@ -39,7 +39,7 @@ def test_round_trip(tmp_path, code, suffix):
     (gzip.compress(bytes([0, 0, 8, 3, 0, 0])), "within its header"),
     (gzip.compress(idx_bytes(np.zeros((5, 5)))[:-1]), r"shape \(5, 5\)"),
     (gzip.compress(idx_bytes(np.zeros((5, 5))) + b"\0"), r"shape \(5, 5\)"),
-])  # fmt: skip
+], ids=["cut", "plain", "short", "zip", "header", "one byte less", "one byte more"])  # fmt: skip
 def test_damaged_files_are_refused(tmp_path, content, message):
     (tmp_path / "file.gz").write_bytes(content)
     with pytest.raises(ValueError, match=message):

@@ -9,8 +9,8 @@ MNIST, ODD, CLASS_0 = "MNIST, class 0", "Fashion-MNIST, odd against even", "Fash
 PUBLISHED = "SlIsotron, published step"
 
 
-def test_nine_methods_on_three_problems_and_the_published_step():
-    assert len(GAP) == 30
+def test_nine_methods_on_three_problems_the_published_step_and_three_penalties():
+    assert len(GAP) == 39
 
 
 def test_close_to_the_paper_on_mnist():
@@ -28,6 +28,12 @@ def test_the_column_of_fashion_mnist_is_the_odd_against_the_even_classes():
     for method in ("GLMTron", "Logistic regression", "BregmanTron", "BregmanTron_label"):
         assert abs(GAP[method, ODD]) < 1
     assert GAP["Logistic regression", ODD] > 0.2
+
+
+def test_no_penalty_brings_logistic_regression_to_the_paper_on_class_0():
+    penalties = [method for method, problem in GAP if "C=" in method and problem == CLASS_0]
+    assert len(penalties) == 3
+    assert all(GAP[method, CLASS_0] < -0.7 for method in penalties)
 
 
 def test_slisotron_with_the_published_step():
