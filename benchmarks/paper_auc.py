@@ -124,7 +124,7 @@ def main() -> None:
                 "auc": round(float(auc), 3),
                 "paper": published,
                 "cpu_seconds": round(seconds, 1),
-                "n_iter": int(estimator.n_iter_),
+                "n_iter": int(np.max(estimator.n_iter_)),
                 "settings": settings(estimator),
                 "commit": about["commit"],
             }
