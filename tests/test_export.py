@@ -38,6 +38,14 @@ def test_heads(tmp_path, settings, dtype):
         np.testing.assert_allclose(log_proba, expected, rtol=1e-5, atol=1e-4 if dtype == torch.float32 else 1e-10)
 
 
+def test_tokens(tmp_path):
+    net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), LegendreHead(12, 3)).eval()
+    export_onnx(net, tmp_path / "net.onnx", torch.randint(10, (1, 3)))
+    ids = torch.randint(10, (7, 3))
+    (log_proba,) = session(tmp_path / "net.onnx").run(None, {"input": ids.numpy()})
+    np.testing.assert_allclose(log_proba, net(ids).detach().numpy(), atol=1e-5)
+
+
 def test_images_and_logits(tmp_path):
     net = nn.Sequential(nn.Conv2d(1, 3, 3), LegendreLink(3, dim=1)).eval()
     export_onnx(net, tmp_path / "net.onnx", torch.randn(2, 1, 8, 8))
@@ -87,8 +95,12 @@ def test_errors(tmp_path):
         LegendreTronClassifier().to_onnx(tmp_path / "clf.onnx")
     with pytest.raises(ValueError, match="first axis for the batch"):
         export_onnx(LegendreHead(4, 3), tmp_path / "net.onnx", torch.zeros(4))
-    with pytest.raises(ValueError, match="floating-point"):
-        export_onnx(LegendreHead(4, 3), tmp_path / "net.onnx", torch.zeros(2, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"module.float\(\)"):
+        export_onnx(LegendreHead(4, 3).bfloat16(), tmp_path / "net.onnx", torch.zeros(2, 4))
+    dates = np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")
+    clf = MultinomialLogisticClassifier().fit(np.arange(8.0).reshape(4, 2), dates[[0, 1, 1, 0]])
+    with pytest.raises(ValueError, match="datetime64"):
+        clf.to_onnx(tmp_path / "clf.onnx")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         export_onnx(LegendreHead(4, 3), tmp_path / "file" / "net.onnx", torch.zeros(2, 4))

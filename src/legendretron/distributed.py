@@ -7,29 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["count_over_ranks", "is_sharded", "sum_over_ranks", "summed_up", "whole", "write_whole"]
+__all__ = ["is_sharded", "n_ranks", "sum_over_ranks", "summed_up", "whole", "write_whole"]
 
 
-def _n_ranks() -> int:
+def n_ranks() -> int:
+    """Processes of the default group; 1 if there is none."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def sum_over_ranks(tensor: Tensor) -> Tensor:
     """Sum of a tensor over all processes of the default group, the same on each; itself if there is only one."""
-    if _n_ranks() == 1:
+    if n_ranks() == 1:
         return tensor
     total = tensor.clone()
     distributed.all_reduce(total)
     return total
-
-
-def count_over_ranks(n: int) -> int:
-    """Sum of a number over all processes of the default group."""
-    if _n_ranks() == 1:
-        return n
-    counts: list[int | None] = [None] * _n_ranks()
-    distributed.all_gather_object(counts, n)
-    return sum(count for count in counts if count is not None)
 
 
 def is_sharded(value: Any) -> bool:

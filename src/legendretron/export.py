@@ -14,16 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.files import write_atomically
-from legendretron.validation import check_float_tensor
 
 __all__ = ["export_onnx", "onnx_model"]
 
 
 def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[str]) -> Any:
     """Return the ``onnx.ModelProto`` of a module in evaluation mode, dynamic in the first axis of its input."""
-    check_float_tensor("example", example)
-    if example.dim() < 2:
-        raise ValueError(f"example must have a first axis for the batch, got shape {tuple(example.shape)}.")
+    if not isinstance(example, Tensor) or example.dim() < 2:
+        shape = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
+        raise ValueError(f"example must be a tensor with a first axis for the batch, got {shape}.")
+    if any(p.is_floating_point() and p.dtype.itemsize < 4 for p in module.parameters()):
+        raise ValueError("module has parameters of half precision, which onnxruntime cannot run; use module.float().")
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -77,7 +78,7 @@ def export_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     path : path
         The file to write.
     example : Tensor of shape (n, ...)
-        An input of the network, for its shape and dtype.
+        An input of the network, for its shape and dtype; integers too, where it takes such.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from torch import Tensor
 _SUM_SLACK = 1e-5
 
 
-def _has_values(tensor: Tensor) -> bool:
+def has_values(tensor: Tensor) -> bool:
     """Whether the values can be looked at: not while a graph is compiled or mapped over, nor on the meta device."""
     if torch.compiler.is_compiling() or tensor.is_meta:
         return False
@@ -122,7 +122,7 @@ def check_proba(
     elif tensor.dim() == 0 or tensor.shape[-1] < 2:
         raise ValueError(f"{name} must have shape (..., C) with C >= 2, got {tuple(tensor.shape)}.")
     values = tensor.detach()
-    if values.numel() == 0 or not _has_values(values):
+    if values.numel() == 0 or not has_values(values):
         return tensor
     low = float(values.min())
     if not low >= 0.0:  # also catches NaN
@@ -149,7 +149,7 @@ def check_labels(
     if tuple(y.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(y.shape)}.")
     labels = y.long()  # before comparing: a label of 8 bits cannot hold a negative ignore_index
-    if not _has_values(labels):
+    if not has_values(labels):
         return labels
     bad = (labels < 0) | (labels >= n_classes)
     if ignore_index is not None:

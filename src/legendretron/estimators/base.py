@@ -391,7 +391,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     def to_onnx(self, path: Any) -> None:
         """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; whole or not at all.
 
-        The file takes ``"X"`` of shape (n, n_features), any ``n``, in the dtype of ``coef_``, and gives ``"label"``, the
+        The file takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and gives ``"label"``, the
         likeliest class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names are
         also in its metadata. Needs the extra ``export``.
         """

@@ -41,6 +41,11 @@ class _Predictor(nn.Module):
 
 def export_estimator(estimator: LinearLinkClassifier, path: str | Path) -> None:
     """Write the file that ``estimator.to_onnx`` describes."""
+    if estimator.classes_.dtype.kind not in "iufbUSO":
+        raise ValueError(
+            f"ONNX has no labels of dtype {estimator.classes_.dtype}; fit with numbers, booleans or strings, for example "
+            "y.astype(str)."
+        )
     predictor = _Predictor(estimator)
     example = torch.zeros(2, estimator.coef_.shape[1], dtype=predictor.coef.dtype)
     model = onnx_model(predictor, example, "X", ["index", "probabilities"])

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from legendretron.distributed import count_over_ranks
+from legendretron.distributed import n_ranks
 from legendretron.simplex import append_reference, log_softmax_plus_inverse
 from legendretron.validation import (
     check_integer,
@@ -130,9 +130,22 @@ class Link(nn.Module, ABC):
         """
         rows = self._rows("z", z, self.n_classes - 1)
         with _full_precision(rows):
-            if self.training and self.needs_batch and count_over_ranks(rows.shape[-2]) >= 2:
-                self.initialize(rows.detach(), across_ranks=True)
-            return self._log_proba(rows).reshape(*z.shape[:-1], self.n_classes)
+            self._initialize_once(rows)
+            log_proba = self._log_proba(rows)
+        # not even a view where the shape is right already: some wrappers warn of views
+        return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
+
+    def _initialize_once(self, rows: Tensor) -> None:
+        """In training mode, set on the first batch what depends on one; all processes or none of them must come here."""
+        if not self.training or not self.needs_batch or (rows.shape[-2] < 2 and n_ranks() == 1):
+            return
+        # private, but there is no public way to ask whether torch.func is at work
+        if torch.compiler.is_exporting() or torch._C._functorch.peek_interpreter_stack() is not None:
+            raise ValueError(
+                f"{type(self).__name__} has to see a first batch before it is exported or transformed in training mode: "
+                "call link.initialize(z) with a batch of predictors, or model.eval()."
+            )
+        self.initialize(rows.detach(), across_ranks=True)
 
     def inverse(self, z: Tensor) -> Tensor:
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
@@ -148,13 +161,15 @@ class Link(nn.Module, ABC):
     def link_from_log(self, log_p: Tensor) -> Tensor:
         """As :meth:`link`, from log-probabilities: exact also where probabilities underflow. Values are not checked."""
         rows = self._rows("log_p", log_p, self.n_classes)
-        z = self._from_log_odds(log_softmax_plus_inverse(rows))
+        with _full_precision(rows):
+            z = self._from_log_odds(log_softmax_plus_inverse(rows))
         return z.reshape(*log_p.shape[:-1], self.n_classes - 1)
 
     def jacobian(self, z: Tensor) -> Tensor:
         r"""Jacobian :math:`\partial \tilde p_i / \partial z_j`: ``(..., K) -> (..., K, K)``."""
         k = self.n_classes - 1
-        return self._jacobian(self._rows("z", z, k)).reshape(*z.shape, k)
+        with _full_precision(z):
+            return self._jacobian(self._rows("z", z, k)).reshape(*z.shape, k)
 
     def potential(self, z: Tensor) -> Tensor:
         r"""Return the convex function whose gradient is the inverse link: ``(..., C - 1) -> (...)``.
@@ -164,7 +179,9 @@ class Link(nn.Module, ABC):
         NotCanonicalError
             If there is none.
         """
-        return self._potential(self._rows("z", z, self.n_classes - 1)).reshape(z.shape[:-1])
+        rows = self._rows("z", z, self.n_classes - 1)
+        with _full_precision(rows):
+            return self._potential(rows).reshape(z.shape[:-1])
 
     def conjugate(self, p: Tensor) -> Tensor:
         r"""Conjugate potential, :math:`F^*(\tilde p) = \langle z, \tilde p\rangle - F(z)`: ``(..., C) -> (...)``.

@@ -1,4 +1,4 @@
-r"""The composite link as two Triton kernels a pass, for CUDA.
+r"""The composite link as Triton kernels for CUDA: one forward, two on the way back.
 
 A link is a long chain of tiny operations: as torch runs them, launching some two hundred kernels takes far longer than
 computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes back, and one adds
@@ -450,8 +450,6 @@ class _FusedLogProba(torch.autograd.Function):
         hidden, depth, chain, raw, soft = shape
         n, k = z.shape
         blocks = len(tensors) // 5
-        z = z.contiguous()
-        tensors = tuple(tensor.contiguous() for tensor in tensors)
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
         positives = z.new_empty(blocks, 2 * (((depth - 1) * chain + 1) * hidden + 2))
@@ -468,9 +466,10 @@ class _FusedLogProba(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, inputs, states, positives, log_p, *tensors = ctx.saved_tensors
         if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
-            wanted = [tensor for tensor in (z, *tensors) if tensor.requires_grad]
+            needed = ctx.needs_input_grad[2:]
+            wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
-            return None, None, *(next(found) if tensor.requires_grad else None for tensor in (z, *tensors))
+            return None, None, *(next(found) if need else None for need in needed)
         n, k = z.shape
         meta = ctx.meta
         rank = meta["M"] * meta["H"] + 1
@@ -538,5 +537,7 @@ def fused_log_proba(
     -------
     Tensor of shape (n, K + 1)
     """
+    # out here, so that what is kept for the way back is what autograd knows
+    z, *tensors = (tensor.contiguous() for tensor in (z, *tensors))
     result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, chain, raw, final_softplus), z, *tensors)
     return result

@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from legendretron.distributed import summed_up, whole
 from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
 from legendretron.nn.head import LegendreHead
-from legendretron.validation import at_least_single, check_choice, check_labels
+from legendretron.validation import at_least_single
 
 __all__ = ["ClassParallel", "gathered_log_proba", "same_on_all_ranks", "sharded_nll"]
 
@@ -83,9 +83,8 @@ def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
 
 
 def sharded_nll(link: Link, z: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
-    """Log-loss of labels ``(n,)``, the same plain tensor on each process, from predictors ``(n, K)`` split by class."""
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
-    labels = check_labels("labels", labels, link.n_classes, tuple(z.shape[:-1]), ignore_index).reshape(-1, 1)
+    """Log-loss of labels ``(...)``, the same plain tensor on each process, from predictors ``(..., K)`` split by class."""
+    labels = labels.reshape(-1, 1)
     of_classes, of_reference = _log_proba(link, z)
     counts = labels != ignore_index
     columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=labels.device), of_classes)
@@ -103,8 +102,7 @@ def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the first ``K`` classes, split as ``z`` is, and of the reference class, as rows."""
     rows = link._rows("z", z, link.n_classes - 1)
     with torch.autocast(z.device.type, enabled=False):
-        if link.training and link.needs_batch and rows.shape[-2] >= 2:
-            link.initialize(rows.detach(), across_ranks=True)
+        link._initialize_once(rows)
         if isinstance(link, CanonicalLink):
             return _canonical(link, rows)
         log_odds = link._log_odds(rows) if isinstance(link, CompositeLink) else rows

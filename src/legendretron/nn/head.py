@@ -9,7 +9,15 @@ from torch import Tensor, nn
 
 from legendretron.distributed import is_sharded
 from legendretron.links import Link, make_link, settings_of
-from legendretron.validation import at_least_single, check_float_tensor, check_integer, check_last_axis, in_autocast
+from legendretron.validation import (
+    at_least_single,
+    check_choice,
+    check_float_tensor,
+    check_integer,
+    check_labels,
+    check_last_axis,
+    in_autocast,
+)
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
@@ -155,6 +163,8 @@ class LegendreHead(nn.Module):
     ) -> None:
         super().__init__()
         self.in_features = check_integer("in_features", in_features, 1)
+        if dtype is not None and not dtype.is_floating_point:
+            raise ValueError(f"dtype must be a floating-point dtype such as torch.float32, got {dtype}.")
         self.n_classes = check_integer("n_classes", n_classes, 2)
         settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
         settings |= {"init": init, "generator": generator, "device": device}
@@ -178,9 +188,9 @@ class LegendreHead(nn.Module):
 
         Parameters
         ----------
-        features : Tensor of shape (n, in_features)
+        features : Tensor of shape (..., in_features)
             The same on all processes of a split head.
-        labels : Tensor of shape (n,), int64
+        labels : Tensor of shape (...), int64
             Classes.
         reduction : {"mean", "sum", "none"}
             As in ``torch.nn.NLLLoss``.
@@ -188,11 +198,15 @@ class LegendreHead(nn.Module):
             Label of rows that do not count.
         """
         z = self._predictor(features)
+        check_choice("reduction", reduction, ("mean", "sum", "none"))
+        labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
         if is_sharded(z):
             from legendretron.nn.class_parallel import sharded_nll
 
             return sharded_nll(self.link, z, labels, reduction, ignore_index)
-        return nn.functional.nll_loss(self.link(z), labels, reduction=reduction, ignore_index=ignore_index)
+        rows = self.link(z).reshape(-1, self.n_classes)
+        nll = nn.functional.nll_loss(rows, labels.reshape(-1), reduction=reduction, ignore_index=ignore_index)
+        return nll.reshape(labels.shape) if reduction == "none" else nll
 
     def _predictor(self, features: Tensor) -> Tensor:
         check_last_axis("features", features, self.in_features)
@@ -210,12 +224,17 @@ class LegendreHead(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
-        if saved is not None and saved.shape != self.linear.weight.shape:
+        if saved is not None and saved.dim() == 2 and saved.shape != self.linear.weight.shape:
             rows, columns = saved.shape
+            softmax = ""
+            if rows == self.n_classes:
+                softmax = (
+                    " If it is a plain linear layer with a row for each class, subtract its last row from the others."
+                )
             raise ValueError(
                 f"the state dict holds a head with in_features={columns} and n_classes={rows + 1}, but this one has "
                 f"in_features={self.in_features} and n_classes={self.n_classes}; build LegendreHead({columns}, {rows + 1}) "
-                "to load it."
+                f"to load it.{softmax}"
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

@@ -13,7 +13,7 @@ from legendretron.distributed import is_sharded, sum_over_ranks, whole, write_wh
 from legendretron.potentials.ridge import RidgePotential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients
 from legendretron.potentials.softplus import softplus
-from legendretron.validation import at_least_single
+from legendretron.validation import at_least_single, has_values
 
 __all__ = ["CPFlowNetwork"]
 
@@ -164,6 +164,9 @@ class CPFlowNetwork(RidgePotential):
     @property
     def needs_batch(self) -> bool:
         """Whether the normalisation has not been set yet."""
+        # The buffer knows better where it was written past load_state_dict: by a copy, a broadcast, another library.
+        if self._needs_batch and has_values(self.initialized) and bool(self.initialized):
+            self._needs_batch = False
         return self._needs_batch
 
     @torch.no_grad()
@@ -189,7 +192,10 @@ class CPFlowNetwork(RidgePotential):
         finite = torch.isfinite(t).all(-1)
         t = torch.where(finite.unsqueeze(-1), t, torch.zeros_like(t))
         share = finite.to(t.dtype) if weight is None else weight.reshape(finite.shape).to(t.dtype) * finite
-        share = (share / total(share.sum(-1, keepdim=True))).unsqueeze(-1)
+        count = total(share.sum(-1, keepdim=True))
+        if has_values(count) and not bool((count > 0).all()):
+            return  # nothing to take a mean of; the next batch may have something
+        share = (share / count).unsqueeze(-1)
         s = softplus(t[..., : self.hidden])
         shifts, log_scales = [], []
         for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
@@ -212,14 +218,17 @@ class CPFlowNetwork(RidgePotential):
 
     def _write(self, name: str, value: Tensor) -> None:
         """Set a parameter, and with it the shard that ``fully_shard`` keeps: what a forward pass sees is only a copy."""
-        write_whole(self.get_parameter(name), value)
+        write_whole(getattr(self, name), value)
         if name in self._shards:
             write_whole(self._shards[name], value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # This is how fully_shard swaps shards and whole parameters; the shards are needed in _write.
+        # This is how fully_shard swaps shards and whole parameters; the shards are needed in _write. Of a head that is split
+        # by class as well, the whole parameter too is a DTensor, on a mesh of fewer dimensions.
         if name in ("shift", "log_scale") and is_sharded(value):
-            self._shards[name] = value
+            known = self._shards.get(name)
+            if known is None or value.device_mesh.ndim >= known.device_mesh.ndim:  # type: ignore[attr-defined]
+                self._shards[name] = value
         super().__setattr__(name, value)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
