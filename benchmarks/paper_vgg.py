@@ -45,7 +45,7 @@ class Trainer:
         self.y = torch.zeros(RECIPE["batch"], dtype=torch.int64, device=device)
         self.rate = torch.tensor(RECIPE["rate"], device=device)
         captured = device != "cpu"
-        # a rate of its own in each group: the schedule writes into this one tensor
+        # both groups share one tensor for the rate, which the schedule writes into
         groups = parameter_groups(model, network={"weight_decay": RECIPE["weight_decay"]})
         self.optimiser = torch.optim.AdamW(groups, lr=self.rate if captured else RECIPE["rate"], capturable=captured)
         self.graph = self._capture() if captured else None

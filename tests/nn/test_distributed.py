@@ -60,6 +60,21 @@ def test_class_parallel_head_is_split_unevenly(measured, link):
     assert shares == [pytest.approx(4 / 7), pytest.approx(3 / 7)]
 
 
+def test_a_checkpoint_loaded_by_one_process_and_broadcast(measured):
+    assert [rank["checkpoint_on_one_rank"] for rank in measured] == [{"moved": 0.0}] * 2
+
+
+def test_a_first_batch_inside_a_compiled_graph(measured):
+    for rank in measured:
+        assert rank["compiled_first_batch"]["difference"] < 1e-5
+        assert rank["compiled_first_batch"]["waits"] == 0.0
+
+
+def test_split_by_class_and_fully_sharded(measured):
+    for rank in measured:
+        assert rank["split_and_sharded"]["difference"] < 1e-5
+
+
 @pytest.mark.parametrize(("link", "sizes"), [
     ("softmax", [1, 1, 1]),  # largest entry, sum of exponentials, the label's entry
     ("composite", [1, 1, 1, RANK, RANK]),  # and the projections of two blocks

@@ -81,6 +81,8 @@ def test_loss_is_nll_of_forward(settings):
     for reduction in ("mean", "sum", "none"):
         expected = nn.functional.nll_loss(head(x), y, reduction=reduction)
         torch.testing.assert_close(head.loss(x, y, reduction), expected)
+        sequences = head.loss(x.reshape(1, 7, 6), y.reshape(1, 7), reduction)
+        torch.testing.assert_close(sequences, expected.reshape(1, 7) if reduction == "none" else expected)
 
 
 def test_training_lowers_the_loss_and_moves_the_link(settings):
@@ -243,6 +245,55 @@ def test_cuda_equals_cpu(settings):
         torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
 
 
+# --- the first batch of cpflow ---
+
+
+def uninitialised():
+    torch.manual_seed(0)
+    return LegendreHead(6, 5, network="cpflow", init="paper")
+
+
+def test_the_first_batch_counts_once_however_the_parameters_came():
+    trained = uninitialised()
+    trained(features(50))
+    routes = {
+        "copied": uninitialised(),
+        "averaged": torch.optim.swa_utils.AveragedModel(uninitialised(), use_buffers=True),
+    }
+    with torch.no_grad():
+        for a, b in zip(routes["copied"].parameters(), trained.parameters(), strict=True):
+            a.copy_(b)
+        for a, b in zip(routes["copied"].buffers(), trained.buffers(), strict=True):
+            a.copy_(b)
+    routes["averaged"].update_parameters(trained)
+    for head in routes.values():
+        head.train()(3.0 * features(20))
+        for (name, a), b in zip(head.named_parameters(), trained.parameters(), strict=True):
+            assert torch.equal(a, b), name
+
+
+def test_a_first_batch_of_nan_does_not_count():
+    head = uninitialised()
+    head(torch.full((8, 6), torch.nan))
+    assert head.link.needs_batch
+    head(features(50))
+    assert not head.link.needs_batch
+    assert torch.isfinite(head(features())).all()
+
+
+def test_transforms_and_exports_ask_for_a_first_batch():
+    head = uninitialised()
+    with pytest.raises(ValueError, match=r"link.initialize\(z\)"):
+        torch.func.vmap(head)(features(4).reshape(4, 1, 6).expand(4, 3, 6))
+    parameters = dict(head.named_parameters())
+    with pytest.raises(ValueError, match=r"model.eval\(\)"):
+        torch.func.grad(lambda p: torch.func.functional_call(head, p, (features(),)).sum())(parameters)
+    with pytest.raises(Exception, match="first batch"):
+        torch.export.export(head, (features(),))
+    torch.func.functional_call(head, parameters, (features(),))  # without a transform it is a plain call
+    assert not head.link.needs_batch
+
+
 # --- parameter groups ---
 
 
@@ -294,6 +345,34 @@ def test_errors_name_the_argument_the_value_and_the_way_out():
         LegendreHead(0, 5)
     with pytest.raises(ValueError, match="'composite', 'canonical'"):
         LegendreHead(6, 5, link="logit")
+    with pytest.raises(ValueError, match="dtype must be a floating-point dtype"):
+        LegendreHead(6, 5, dtype=torch.complex64)
+    with pytest.raises(ValueError, match="labels must hold labels from 0 to 4, got 7"):
+        head.loss(torch.randn(2, 6), torch.tensor([0, 7]))
+    with pytest.raises(ValueError, match=r"labels must have shape \(2,\)"):
+        head.loss(torch.randn(2, 6), torch.tensor([0]))
+    with pytest.raises(ValueError, match="reduction must be one of"):
+        head.loss(torch.randn(2, 6), torch.tensor([0, 1]), reduction="all")
+
+
+def test_a_plain_layer_is_not_a_head():
+    head = LegendreHead(6, 5, link="softmax")
+    with pytest.raises(ValueError, match="subtract its last row"):
+        head.load_state_dict({f"linear.{k}": v for k, v in nn.Linear(6, 5).state_dict().items()})
+
+
+def test_output_is_not_a_view(settings):
+    assert not make_head(settings)(features())._is_view()
+
+
+def test_links_within_autocast_keep_their_precision(settings):
+    link = make_head(settings).link.eval()
+    z = torch.randn(7, 4)
+    p = link.inverse(z).detach()
+    expected = link.jacobian(z), link.link(p)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for a, b in zip((link.jacobian(z), link.link(p)), expected, strict=True):
+            torch.testing.assert_close(a, b)
 
 
 def test_loading_another_number_of_classes(settings):

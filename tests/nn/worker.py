@@ -162,6 +162,47 @@ def class_parallel(name: str, rank: int) -> dict[str, float]:
     return measured
 
 
+def checkpoint_on_one_rank(rank: int) -> dict[str, float]:
+    """Only the first process loads what was trained; wrapping broadcasts it, and no first batch is taken again."""
+    trained = make_model("cpflow")
+    x, y = batches()[0]
+    _apart(trained, x, y)
+    model = make_model("cpflow")
+    if rank == 0:
+        model.load_state_dict(trained.state_dict())
+    wrapped = DistributedDataParallel(model)
+    wrapped(batches()[1][0])
+    own, expected = model.state_dict(), trained.state_dict()
+    return {"moved": max(float((own[name].float() - expected[name].float()).abs().max()) for name in expected)}
+
+
+def compiled_first_batch(rank: int) -> dict[str, float]:
+    """The first batch inside a compiled graph, with other processes there."""
+    torch.compiler.reset()
+    compiled, plain = make_model("cpflow"), make_model("cpflow")
+    x = batches()[0][0][rows_of(rank)]
+    a = torch.compile(compiled, fullgraph=True, backend="aot_eager")(x)
+    return {"difference": float((a - plain(x)).detach().abs().max()), "waits": float(compiled[2].link.needs_batch)}
+
+
+def split_and_sharded(rank: int) -> dict[str, float]:
+    """By class over one dimension of a mesh, by fully_shard over the other."""
+    mesh = init_device_mesh("cpu", (1, dist.get_world_size()), mesh_dim_names=("data", "classes"))
+    model, alone = make_model("cpflow"), make_model("cpflow")
+    parallelize_module(model, mesh["classes"], {"2": ClassParallel()})
+    fully_shard(model[2], mesh=mesh["data"])
+    x, y = batches()[0]
+    _apart(alone, x, y)
+    model(x)
+    pairs = zip(model[2].link.parameters(), alone[2].link.parameters(), strict=True)
+    return {"difference": max(float((whole(a.detach()) - b.detach()).abs().max()) for a, b in pairs)}
+
+
+ONCE = {
+    "checkpoint_on_one_rank": checkpoint_on_one_rank,
+    "compiled_first_batch": compiled_first_batch,
+    "split_and_sharded": split_and_sharded,
+}
 CASES = {"data_parallel": data_parallel, "fully_sharded": fully_sharded, "class_parallel": class_parallel}
 
 
@@ -169,6 +210,7 @@ def main(out: str) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     measured = {f"{case} {name}": run(name, rank) for case, run in CASES.items() for name in LINKS}
+    measured |= {case: run(rank) for case, run in ONCE.items()}
     everyone: list[dict] = [{}] * dist.get_world_size()
     dist.all_gather_object(everyone, measured)
     if rank == 0:

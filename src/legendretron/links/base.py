@@ -140,7 +140,8 @@ class Link(nn.Module, ABC):
         if not self.training or not self.needs_batch or (rows.shape[-2] < 2 and n_ranks() == 1):
             return
         # private, but there is no public way to ask whether torch.func is at work
-        if torch.compiler.is_exporting() or torch._C._functorch.peek_interpreter_stack() is not None:
+        transformed = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+        if transformed or torch.compiler.is_exporting():
             raise ValueError(
                 f"{type(self).__name__} has to see a first batch before it is exported or transformed in training mode: "
                 "call link.initialize(z) with a batch of predictors, or model.eval()."
