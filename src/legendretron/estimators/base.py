@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.standardized import Standardized
+from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
@@ -80,7 +79,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
             X, y, weight = self._check_data(X, y, sample_weight, reset=not resume)
             classes = np.unique(y)
@@ -115,7 +114,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             first = not hasattr(self, "_standardized")
             if first and classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit.")
@@ -138,17 +137,6 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """Keep the estimator as it was when fitting fails: nothing is left half fitted."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _numpy_dtype(self) -> Any:
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)

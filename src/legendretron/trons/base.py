@@ -17,7 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
@@ -64,8 +64,6 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     # --- fitting ---
 
-    _unchanged_on_error = LinearLinkClassifier._unchanged_on_error
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -83,7 +81,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         -------
         self
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
