@@ -15,11 +15,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.standardized import Standardized
 from legendretron.estimators.unchanged import unchanged_on_error
@@ -147,22 +148,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.any():
             raise ValueError("sample_weight must not be zero for all samples.")
-        weight = weight * self._class_weights(y, weight)
-        if not weight.any():
-            raise ValueError(f"class_weight={self.class_weight!r} leaves no sample that counts.")
-        return X, y, weight
-
-    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """What each row counts for the sake of its class; rows of weight zero are not there."""
-        factors = np.ones(len(y))
-        if isinstance(self.class_weight, dict):
-            values = np.asarray(list(self.class_weight.values()), dtype=float)
-            if not (np.isfinite(values).all() and (values >= 0).all()):
-                raise ValueError(f"class_weight must hold finite, non-negative weights, got {self.class_weight!r}.")
-        if self.class_weight is not None:
-            present = weight > 0
-            factors[present] = compute_sample_weight(self.class_weight, y[present])
-        return factors
+        return X, y, with_class_weight(self.class_weight, y, weight)
 
     def _device(self) -> torch.device:
         name = self.device

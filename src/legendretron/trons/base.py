@@ -12,11 +12,12 @@ from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
@@ -32,6 +33,7 @@ SHARED: dict[str, list[Any]] = {
     "early_stopping": ["boolean"],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "class_weight": [StrOptions({"balanced"}), dict, None],
     "standardize": ["boolean"],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -89,12 +91,13 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 raise ValueError("sample_weight must not be zero for all samples.")
             classes = np.unique(y)
             self._check_classes(classes, y)
+            weight = with_class_weight(self.class_weight, y, weight)
             # a row that counts nothing is not there
             rows = np.flatnonzero(weight > 0)
             if len(rows) < len(y):
                 X, y, weight = X[rows], y[rows], weight[rows]
                 if len(np.unique(y)) < 2:
-                    raise ValueError("sample_weight leaves samples of only one class; two classes are needed.")
+                    raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
             self._total_weight = float(weight.sum())
             weight = weight / weight.max()
             self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())

@@ -52,7 +52,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         Most knots of the link, evenly spaced in rank.
     learning_rate : float or "auto", default="auto"
         As in :class:`~legendretron.trons.GLMTronClassifier`, with ``max_slope`` as the slope.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, standardize, random_state, verbose
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -103,6 +103,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -118,6 +119,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose

@@ -41,6 +41,8 @@ class GLMTronClassifier(WithLink, TronDescent):
         Of ``early_stopping``.
     n_iter_no_change : int, default=10
         Steps without improvement after which to stop.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes.
     standardize : bool, default=True
         Whether features are centred and scaled inside (only scaled if sparse).
     random_state : int, RandomState or None, default=None
@@ -90,6 +92,7 @@ class GLMTronClassifier(WithLink, TronDescent):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -100,6 +103,7 @@ class GLMTronClassifier(WithLink, TronDescent):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose

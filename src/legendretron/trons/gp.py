@@ -34,7 +34,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         Prior standard deviation of ``g``, in log-odds.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
-    alpha, max_iter, m_steps, n_samples, tol, standardize, random_state, verbose
+    alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.ISGPLinkgisticClassifier`.
 
     Attributes
@@ -68,6 +68,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         m_steps: int = 10,
         n_samples: int = 16,
         tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -80,6 +81,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         self.m_steps = m_steps
         self.n_samples = n_samples
         self.tol = tol
+        self.class_weight = class_weight
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose

@@ -48,6 +48,8 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         Links drawn for expectations, in pairs of opposite deviations.
     tol : float, default=1e-6
         Rise of the bound, per sample, that counts as none; two such iterations end the fit.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes.
     standardize : bool, default=True
         Whether features are centred and scaled inside (only scaled if sparse).
     random_state : int, RandomState or None, default=None
@@ -102,6 +104,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         m_steps: int = 10,
         n_samples: int = 16,
         tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -114,6 +117,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         self.m_steps = m_steps
         self.n_samples = n_samples
         self.tol = tol
+        self.class_weight = class_weight
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose

@@ -38,7 +38,7 @@ class SlIsotronClassifier(TronDescent):
         Largest slope of ``u``. Together with ``learning_rate="auto"`` it only sets the unit of the predictor.
     learning_rate : float or "auto", default="auto"
         :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, standardize, random_state, verbose
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -84,6 +84,7 @@ class SlIsotronClassifier(TronDescent):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -95,6 +96,7 @@ class SlIsotronClassifier(TronDescent):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
