@@ -38,8 +38,9 @@ class BregmanTronClassifier(WithLink, TronDescent):
     few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does.
 
     With constant bounds the values before obey them already, or nearly, and the projection of values that obey the bounds
-    is those values. So ``"exact"`` and ``"approx"`` coincide, stay near their first link, the sigmoid, and mostly
-    learn the predictor. Only ``"label"`` learns the shape of the link.
+    is those values. So ``"exact"`` and ``"approx"`` stay near their first link, the sigmoid, mostly learn the predictor, and
+    coincide, but for far tails where the sigmoid is flatter than :math:`n` and they differ a little. Only
+    ``"label"`` learns the shape of the link.
 
     Parameters
     ----------
