@@ -30,5 +30,8 @@ def test_errors():
         monotonicity(3, [0.0, 1.0])
     with pytest.raises(ValueError, match="z must hold at least two distinct finite points, got 1"):
         monotonicity(expit, [1.0, 1.0])
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"inverse_link must return finite values, .* first at z=1"):
+            monotonicity(lambda z, bad=bad: np.where(z >= 1, bad, 0.5), [0.0, 1.0, 2.0])
     with pytest.raises(ValueError, match=r"must return the shape it is given, \(2,\), got \(\)"):
         monotonicity(lambda z: 0.5, [0.0, 1.0])

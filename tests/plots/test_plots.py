@@ -89,3 +89,12 @@ def test_link_picture_has_curves_and_a_band():
     assert ((low <= lines["ISGP"].get_ydata()) & (lines["ISGP"].get_ydata() <= high)).all()
     assert "SlIsotron" not in display.bands
     assert len(display.ax_.collections) == 1
+
+
+def test_link_picture_draws_every_curve_apart():
+    z = np.linspace(-1, 1, 5)
+    display = LinkDisplay(z, {str(k): (z + k + 1) / 20 for k in range(16)}).plot()
+    looks = [(line.get_color(), line.get_linestyle()) for line in display.ax_.lines]
+    assert len(set(looks)) == 16
+    assert display.ax_.get_title() == "Learned inverse links"
+    assert display.ax_.get_ylabel() == "probability of the second class"

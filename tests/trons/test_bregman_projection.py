@@ -124,6 +124,29 @@ def test_cheap_pass_obeys_all_bounds_and_leaves_good_values_alone():
     assert np.allclose(clip_slopes(x, expit(x), upper=0.3), expit(x))
 
 
+def test_cheap_pass_without_bounds_on_values():
+    x, v = [0.0, 1.0, 2.0], [-3.0, -2.5, 4.0]
+    assert clip_slopes(x, v, upper=10.0, y_min=None, y_max=None).tolist() == v
+    assert clip_slopes(x, v, upper=10.0, y_min=None).tolist() == [-3.0, -2.5, 1.0]
+
+
+def test_what_comes_back_is_inside_the_domain_or_an_error():
+    entropy = BregmanGenerator.entropy()
+    with pytest.raises(
+        ValueError, match=r"asks for a rise of 1.2 over the range of x, which does not fit between 1e-14"
+    ):
+        bregman_projection([0.0, 1.0, 2.0], [0.2, 0.5, 0.6], entropy, lower=0.6)
+    for bounds in ({"y_min": 2.0, "y_max": 3.0}, {"y_min": -1.0}, {"y_max": 1.5}):
+        with pytest.raises(ValueError, match=r"must lie in the generator's domain, \(0.0, 1.0\), got "):
+            bregman_projection([0.0, 1.0, 2.0], [0.2, 0.5, 0.6], entropy, **bounds)
+    with pytest.raises(ValueError, match="leave no values inside the generator's domain"):
+        bregman_projection([0.0, 1.0], [0.2, 0.5], entropy, y_min=1.0, y_max=1.0)
+    u = bregman_projection([0.0, 1.0, 2.0], [0.2, 0.5, 0.6], entropy, lower=0.4)
+    assert u[0] > 0
+    assert u[-1] < 1
+    assert (np.diff(u) >= 0.4 - 1e-12).all()
+
+
 def test_errors_name_argument_and_value():
     with pytest.raises(
         ValueError, match=r"v must lie where the generator's derivative is finite, got .*1\.0.*clip v first"

@@ -168,3 +168,15 @@ def test_single_precision_and_ties():
 def test_errors_name_argument_and_value(change, message):
     with pytest.raises(ValueError, match=message):
         lipschitz_isotonic(**{"x": [0.0, 1.0], "y": [0.0, 1.0], **change})
+
+
+def test_bounds_and_widths_without_numbers_between_are_refused():
+    for bounds in ({"y_min": np.inf}, {"y_max": -np.inf}):
+        with pytest.raises(ValueError, match="y_min and y_max must leave finite values between them"):
+            lipschitz_isotonic([0.0, 1.0], [0.0, 1.0], **bounds)
+    assert lipschitz_isotonic([0.0, 1.0], [0.0, 1.0], y_min=-np.inf, y_max=np.inf).tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match=r"x spans inf, over which a slope of 1.0 overflows"):
+        lipschitz_isotonic([-1e308, 1e308], [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"x spans 1e\+300, over which a slope of 10000000000.0 overflows"):
+        lipschitz_isotonic([0.0, 1.0, 1e300], [0.0, 1.0, 0.0], upper=1e10)
+    assert lipschitz_isotonic([0.0, 1e300], [0.0, 1.0], upper=np.inf).tolist() == [0.0, 1.0]

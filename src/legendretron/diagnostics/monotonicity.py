@@ -74,6 +74,9 @@ def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike)
     p = np.asarray(inverse_link(points), dtype=np.float64)
     if p.shape != points.shape:
         raise ValueError(f"inverse_link must return the shape it is given, {points.shape}, got {p.shape}.")
+    if not np.isfinite(p).all():
+        at = points[~np.isfinite(p)][0]
+        raise ValueError(f"inverse_link must return finite values, got NaN or infinite ones, first at z={at:.6g}.")
     steps = np.diff(p)
     # neighbours so close that rounding decides do not count as falling
     noise = 4 * np.finfo(float).eps

@@ -1,4 +1,4 @@
-"""Learned links of two classes, with their uncertainty where there is one."""
+"""Learned inverse links of two classes, with their uncertainty where there is one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from legendretron.plots.axes import COLOURS, axes_or_new
 
 __all__ = ["LinkDisplay"]
 
+#: One after another, whenever the colours are used up.
+STYLES = ("-", "--", ":", "-.")
+
 
 class LinkDisplay:
     """Probability against predictor, one curve a model; a band where a model has a posterior of its link.
+
+    These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models differ by
+    a stretch of ``z`` too, not by their shape alone. A band is the uncertainty of the link given the model's predictor.
 
     Parameters
     ----------
@@ -77,10 +83,13 @@ class LinkDisplay:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
         self.figure_ = ax.figure
-        for (name, p), colour in zip(self.curves.items(), COLOURS, strict=False):
-            ax.plot(self.z, p, color=colour, linewidth=1.4, label=name)
+        for number, (name, p) in enumerate(self.curves.items()):
+            round_, place = divmod(number, len(COLOURS))
+            colour, style = COLOURS[place], STYLES[round_ % len(STYLES)]
+            ax.plot(self.z, p, color=colour, linestyle=style, linewidth=1.4, label=name)
             if name in self.bands:
                 ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)
-        ax.set(xlabel="predictor", ylabel="probability of the second class", ylim=(-0.03, 1.03), title="Learned links")
+        ax.set(xlabel="predictor, in each model's own unit", ylabel="probability of the second class")
+        ax.set(ylim=(-0.03, 1.03), title="Learned inverse links")
         ax.legend(frameon=False)
         return self

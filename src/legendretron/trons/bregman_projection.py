@@ -119,8 +119,8 @@ def bregman_projection(
     array([0.3, 0. ])
     """
     x, v, weight = check_points(x, v, sample_weight)
-    check_slopes(lower, upper)
-    low, high = check_value_bounds(y_min, y_max)
+    check_slopes(lower, upper, x)
+    low, high = _within(generator.domain, y_min, y_max)
     dual = generator.slope(v)
     if not np.isfinite(dual).all():
         raise ValueError(
@@ -136,11 +136,9 @@ def bregman_projection(
     if lower * (points[-1] - points[0]) > high - low:
         raise ValueError(
             f"lower={lower!r} asks for a rise of {lower * (points[-1] - points[0]):.6g} over the range of x, which does not "
-            f"fit between y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
+            f"fit between {low:.6g} and {high:.6g}, the bounds on values inside the generator's domain; take a smaller lower."
         )
     low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
-    # never to the ends of the domain, from where the derivative pushes away without bound
-    low, high = max(low, generator.domain[0] + _EDGE), min(high, generator.domain[1] - _EDGE)
     run = np.diff(at)
     rise = np.concatenate([[0.0], np.cumsum(lower * run)])
     problem = SlopeProblem(
@@ -161,8 +159,28 @@ def bregman_projection(
     return values[place]
 
 
+def _within(domain: tuple[float, float], y_min: float | None, y_max: float | None) -> tuple[float, float]:
+    """Bounds on values inside the domain, but not at its ends, from where the derivative pushes away without bound."""
+    low, high = check_value_bounds(y_min, y_max)
+    for name, bound in (("y_min", low), ("y_max", high)):
+        if np.isfinite(bound) and not domain[0] <= bound <= domain[1]:
+            raise ValueError(f"{name} must lie in the generator's domain, {domain}, got {bound!r}.")
+    low, high = max(low, domain[0] + _EDGE), min(high, domain[1] - _EDGE)
+    if low > high:
+        raise ValueError(
+            f"y_min={y_min!r} and y_max={y_max!r} leave no values inside the generator's domain, {domain}."
+        )
+    return low, high
+
+
 def clip_slopes(
-    x: ArrayLike, v: ArrayLike, *, lower: float = 0.0, upper: float = 1.0, y_min: float = 0.0, y_max: float = 1.0
+    x: ArrayLike,
+    v: ArrayLike,
+    *,
+    lower: float = 0.0,
+    upper: float = 1.0,
+    y_min: float | None = 0.0,
+    y_max: float | None = 1.0,
 ) -> np.ndarray:
     """Bend values into an increasing function with bounded slopes, cheaply and not optimally.
 
@@ -174,7 +192,7 @@ def clip_slopes(
     x, v : array of shape (n,)
         Points in any order, and values. Equal points get the same value.
     lower, upper, y_min, y_max : float
-        As in :func:`~legendretron.trons.lipschitz_isotonic`.
+        As in :func:`~legendretron.trons.lipschitz_isotonic`, but values lie between 0 and 1 by default; None: no bound.
 
     Returns
     -------
@@ -187,17 +205,18 @@ def clip_slopes(
     array([0.45, 0.45, 0.9 ])
     """
     x, v, _ = check_points(x, v, None)
-    check_slopes(lower, upper)
+    check_slopes(lower, upper, x)
+    low, high = check_value_bounds(y_min, y_max)
     points, place = np.unique(x, return_inverse=True)
     mean = np.bincount(place, v) / np.bincount(place)
     rise = lower * (points - points[0])
-    if rise[-1] > y_max - y_min:
+    if rise[-1] > high - low:
         raise ValueError(
             f"lower={lower!r} asks for a rise of {rise[-1]:.6g} over the range of x, which does not fit between "
             f"y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
         )
     # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
-    target = np.clip(mean - rise, y_min, y_max - rise[-1])
+    target = np.clip(mean - rise, low, high - rise[-1])
     slack = (upper - lower) * np.diff(points)
     up = _one_way(target, slack)
     down = -_one_way(-target[::-1], slack[::-1])[::-1]

@@ -13,6 +13,7 @@ from legendretron.links import Link, SoftmaxLink
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.descent import TronDescent
+from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 
 __all__ = ["BregmanTronClassifier"]
@@ -34,15 +35,21 @@ class BregmanTronClassifier(WithLink, TronDescent):
 
     *Ours*, where Nock and Menon leave a choice or the infinite must be avoided: the first link, a sigmoid; constant
     :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; a table of
-    few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does. With constant bounds the
-    values before soon obey them, so that ``"exact"`` stays close to its first link and mostly learns the predictor;
+    few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does.
+
+    With constant bounds the values before obey them already, or nearly, and the projection of values that obey the bounds
+    is those values. So ``"exact"`` and ``"approx"`` stay near their first link, the sigmoid, mostly learn the predictor, and
+    coincide, but for far tails where the sigmoid is flatter than :math:`n` and they differ a little. Only
     ``"label"`` learns the shape of the link.
 
     Parameters
     ----------
     variant : {"exact", "label", "approx"}, default="exact"
-        ``"exact"``: the projection above. ``"label"``: the labels, cut to the margins, are projected instead of the values
-        before. ``"approx"``: the projection is replaced by the mean of one greedy pass up and one down,
+        ``"exact"``: the projection above. ``"label"``: the labels are projected instead of the values before, in the sense
+        of :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best constant is their
+        mean. Over increasing ``u`` the minimum is the same for every :math:`\varphi`, hence that of least squares,
+        :func:`~legendretron.trons.lipschitz_isotonic`; that it is least squares under bounds on slopes too, where the
+        minima differ, is our choice. ``"approx"``: the projection is replaced by the mean of one greedy pass up and one down,
         :func:`~legendretron.trons.clip_slopes`.
     min_slope, max_slope : float, default=1e-3, 1.0
         :math:`n` and :math:`N`.
@@ -51,7 +58,8 @@ class BregmanTronClassifier(WithLink, TronDescent):
     n_knots : int, default=100
         Most knots of the link, evenly spaced in rank.
     learning_rate : float or "auto", default="auto"
-        As in :class:`~legendretron.trons.GLMTronClassifier`, with ``max_slope`` as the slope.
+        As in :class:`~legendretron.trons.GLMTronClassifier`; the slope is the largest of the current inverse link, anew in
+        every iteration, or for ``"label"``, whose slopes come and go, ``max_slope``.
     max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
@@ -84,7 +92,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         "variant": [StrOptions({"exact", "label", "approx"})],
         "min_slope": [Interval(Real, 0, None, closed="neither")],
         "max_slope": [Interval(Real, 0, None, closed="neither")],
-        "margin": [Interval(Real, 0, 0.5, closed="neither")],
+        "margin": [Interval(Real, 1e-12, 0.5, closed="left")],
         "n_knots": [Interval(Integral, 2, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
@@ -142,10 +150,12 @@ class BregmanTronClassifier(WithLink, TronDescent):
         # half of the room at most is spent on the least slope
         lower = min(float(self.min_slope), (high - low) / (2 * width)) if width else float(self.min_slope)
         bounds = {"lower": lower, "upper": max(float(self.max_slope), lower), "y_min": low, "y_max": high}
-        values = np.clip(y if self.variant == "label" else self._apply(link, z), low, high)
-        if self.variant == "approx":
-            u = clip_slopes(z, values, **bounds)
+        if self.variant == "label":
+            u = lipschitz_isotonic(z, y, weight, **bounds)
+        elif self.variant == "approx":
+            u = clip_slopes(z, np.clip(self._apply(link, z), low, high), **bounds)
         else:
+            values = np.clip(self._apply(link, z), low, high)
             u = bregman_projection(z, values, BregmanGenerator.of_link(link), weight, **bounds)
         return PiecewiseLinearLink.from_points(z, u, int(self.n_knots))
 
@@ -153,8 +163,10 @@ class BregmanTronClassifier(WithLink, TronDescent):
         with torch.no_grad():
             return link.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
 
-    def _steepest(self) -> float:
-        return max(float(self.max_slope), 0.25)  # the first link's slope is 1/4
+    def _steepest(self, link: Link) -> float:
+        if self.variant == "label":
+            return float(self.max_slope)
+        return link.largest_slope if isinstance(link, PiecewiseLinearLink) else 0.25  # that of the sigmoid
 
     def _keep(self, link: Link) -> None:
         self.link_ = link

@@ -36,17 +36,16 @@ class TronDescent(BinaryLinkLearner):
         """Inverse link at predictors."""
 
     @abstractmethod
-    def _steepest(self) -> float:
-        """Bound on the slope of the inverse link; with it the automatic step never overshoots."""
+    def _steepest(self, link: Any) -> float:
+        """Slope of the inverse link that the automatic step is made for, at the current link."""
 
     @abstractmethod
     def _keep(self, link: Any) -> None:
         """Take the link as the learned one."""
 
     def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
-        rate = self.learning_rate
-        if isinstance(rate, str):
-            rate = 1.0 / (self._steepest() * design.largest_eigenvalue(weight))
+        automatic = isinstance(self.learning_rate, str)
+        eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
         w = np.zeros(design.X.shape[1] + 1)
         z = design.predictor(w)
         link = self._next_link(self._first_link(), z, y, weight)
@@ -55,7 +54,8 @@ class TronDescent(BinaryLinkLearner):
         self.history_ = History()
         progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
         for n_iter in range(1, int(self.max_iter) + 1):
-            w = w + float(rate) * design.pull(weight * (y - p))
+            rate = 1.0 / (self._steepest(link) * eigenvalue) if automatic else float(self.learning_rate)
+            w = w + rate * design.pull(weight * (y - p))
             z = design.predictor(w)
             if not np.isfinite(z).all():
                 raise ValueError(

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.extmath import safe_sparse_dot
 
 __all__ = ["Design"]
 
-_POWER_STEPS = 30
+_LARGEST = 1e150
 
 
 class Design:
@@ -62,18 +63,19 @@ class Design:
             return np.append(product, r.sum())
 
     def largest_eigenvalue(self, weight: np.ndarray) -> float:
-        """Of the second moments of the features and the one, by power iteration; from below, within a few per cent."""
-        v = np.ones(self.X.shape[1] + 1)
-        value = 1.0
-        for _ in range(_POWER_STEPS):
-            v = v / np.linalg.norm(v)
-            v = self.pull(weight * self.predictor(v))
-            before, value = value, float(np.linalg.norm(v))
-            if not np.isfinite(value):
+        """Of the second moments of the features and the one, by Lanczos iteration from a fixed random vector."""
+        size = self.X.shape[1] + 1
+
+        def product(v: np.ndarray) -> np.ndarray:
+            v = self.pull(weight * self.predictor(v.ravel()))
+            # beyond the square root the iteration's own inner products overflow
+            if not np.abs(v).max() < _LARGEST:
                 raise ValueError("X has features too large to multiply; scale X first, or set standardize=True.")
-            if abs(value - before) <= 1e-3 * value:
-                break
-        return value
+            return v
+
+        moments = LinearOperator((size, size), matvec=product, dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(size)
+        return float(eigsh(moments, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
 
     def folded(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients ``(1, d)`` and intercept ``(1,)`` for the features as they come."""

@@ -118,7 +118,7 @@ class GLMTronClassifier(WithLink, TronDescent):
         p: np.ndarray = expit(z)
         return p
 
-    def _steepest(self) -> float:
+    def _steepest(self, link: Any) -> float:
         return 0.25
 
     def _keep(self, link: SoftmaxLink) -> None:

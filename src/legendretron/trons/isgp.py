@@ -129,7 +129,11 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         self.link_ = TrigonometricLink(prior.interval, prior.coefficients(posterior.mean), prior.kind)
 
     def sample_link(self, n_samples: int = 1, random_state: Any = None) -> list[TrigonometricLink]:
-        """Links drawn from the posterior, each as good a :class:`~legendretron.links.Link` as ``link_``."""
+        """Links drawn from the posterior, each as good a :class:`~legendretron.links.Link` as ``link_``.
+
+        The posterior is that of the link given the predictor, ``coef_`` and ``intercept_``, which counts as known. A band
+        of these draws says nothing of the uncertainty of the predictor, and is too narrow for that of the whole.
+        """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         coefficients = self.prior_.coefficients(self._draw(n_samples, random_state))

@@ -20,6 +20,7 @@ from legendretron.trons.base import SHARED, BinaryLinkLearner
 from legendretron.trons.design import Design
 from legendretron.trons.laplace import Posterior, laplace, log_likelihood
 from legendretron.trons.link_prior import LinkPrior
+from legendretron.validation import check_integer
 
 __all__ = ["LinkgisticClassifier"]
 
@@ -94,8 +95,13 @@ class LinkgisticClassifier(BinaryLinkLearner):
         return self._log_odds_of(self.posterior_.mean, z)
 
     def sample_log_odds(self, z: Any, n_samples: int = 100, random_state: Any = None) -> np.ndarray:
-        """Log-odds at predictors ``(m,)`` for links drawn from the posterior: shape (n_samples, m)."""
+        """Log-odds at predictors ``(m,)`` for links drawn from the posterior: shape (n_samples, m).
+
+        The posterior is that of the link given the predictor, ``coef_`` and ``intercept_``, which counts as known; bands
+        of these draws are narrower than the uncertainty of link and predictor together.
+        """
         check_is_fitted(self)
+        check_integer("n_samples", n_samples, 1)
         return self._log_odds_of(self._draw(n_samples, random_state), z)
 
     def _draw(self, n_samples: int, random_state: Any) -> np.ndarray:

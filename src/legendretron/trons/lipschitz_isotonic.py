@@ -73,7 +73,7 @@ def lipschitz_isotonic(
     array([0.5, 1.5, 1.5, 2.5])
     """
     x, y, weight = check_points(x, y, sample_weight)
-    check_slopes(lower, upper)
+    check_slopes(lower, upper, x)
     low, high = check_value_bounds(y_min, y_max)
     distinct, place = np.unique(x, return_inverse=True)
     total = np.bincount(place, weight)
@@ -114,13 +114,20 @@ def check_points(
     return points, values, weight / weight.max()
 
 
-def check_slopes(lower: object, upper: object) -> None:
-    """Raise unless ``0 <= lower <= upper`` and ``0 < upper``."""
+def check_slopes(lower: object, upper: object, x: np.ndarray) -> None:
+    """Raise unless ``0 <= lower <= upper``, ``0 < upper``, and the rises they allow over the range of ``x`` are numbers."""
     numbers = isinstance(lower, Real) and isinstance(upper, Real)
     if not numbers or not 0.0 <= lower <= upper or not upper > 0.0 or lower == np.inf:  # type: ignore[operator]
         raise ValueError(
             f"slopes must satisfy 0 <= lower <= upper and upper > 0, got lower={lower!r}, upper={upper!r}."
         )
+    steepest = lower if upper == np.inf else upper
+    with np.errstate(over="ignore"):
+        width = x.max() - x.min()
+        if not np.isfinite(width) or not np.isfinite(float(steepest) * width):  # type: ignore[arg-type]
+            raise ValueError(
+                f"x spans {width:.6g}, over which a slope of {steepest!r} overflows; take x in a larger unit."
+            )
 
 
 def check_value_bounds(y_min: object, y_max: object) -> tuple[float, float]:
@@ -130,6 +137,10 @@ def check_value_bounds(y_min: object, y_max: object) -> tuple[float, float]:
             raise ValueError(f"{name} must be a number or None, got {bound!r}.")
     low = -np.inf if y_min is None else float(y_min)  # type: ignore[arg-type]
     high = np.inf if y_max is None else float(y_max)  # type: ignore[arg-type]
+    if low == np.inf or high == -np.inf:
+        raise ValueError(
+            f"y_min and y_max must leave finite values between them, got y_min={y_min!r}, y_max={y_max!r}."
+        )
     if not low <= high:
         raise ValueError(f"y_min must not exceed y_max, got y_min={y_min!r}, y_max={y_max!r}.")
     return low, high

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
@@ -95,6 +96,14 @@ class PiecewiseLinearLink(Link):
         if max_knots is not None and len(kept) > max_knots:
             kept = kept[np.unique(np.linspace(0, len(kept) - 1, max_knots).round().astype(int))]
         return cls(z[kept], p[kept])
+
+    @property
+    def largest_slope(self) -> float:
+        """Largest slope of the inverse link, in the table and in its tails."""
+        # a tail is steepest at one half, or at its end if it does not get there
+        nearest = np.array([min(float(self.log_odds[0]), 0.0), max(float(self.log_odds[1]), 0.0)])
+        tails = float(self.rate) * expit(nearest) * expit(-nearest)
+        return max([*tails.tolist(), *self.slopes[:-1].tolist()])
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         # the table is no parameter, but rules the precision like one

@@ -112,7 +112,7 @@ class SlIsotronClassifier(TronDescent):
     def _apply(self, link: tuple[np.ndarray, np.ndarray], z: np.ndarray) -> np.ndarray:
         return np.interp(z, *link)
 
-    def _steepest(self) -> float:
+    def _steepest(self, link: Any) -> float:
         return float(self.lipschitz)
 
     def _keep(self, link: tuple[np.ndarray, np.ndarray]) -> None:
