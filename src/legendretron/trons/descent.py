@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
 from legendretron.training import History
 from legendretron.training.progress import Progress
@@ -47,6 +48,9 @@ class TronDescent(BinaryLinkLearner):
         automatic = isinstance(self.learning_rate, str)
         eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
         w = np.zeros(design.X.shape[1] + 1)
+        # Where a sigmoid gives the share of the second class: from zero, the intercept would take most of the steps to get
+        # there, for they are sized by the features.
+        w[-1] = logit(weight @ y)
         z = design.predictor(w)
         link = self._next_link(self._first_link(), z, y, weight)
         p = self._apply(link, z)
