@@ -118,6 +118,15 @@ def auc() -> str:
     return table(["method", *problems, "paper, MNIST / FMNIST", "time"], rows)
 
 
+def brier() -> str:
+    found = {(row["method"], row["problem"]): row["brier"] for row in record("paper_auc")["rows"] if "brier" in row}
+    problems = list(dict.fromkeys(problem for _, problem in found))
+    methods = list(dict.fromkeys(method for method, _ in found))
+    return table(
+        ["method", *problems], [[method, *(f"{found[method, p]:.4f}" for p in problems)] for method in methods]
+    )
+
+
 def penalties() -> str:
     found = {(row["method"], row["problem"]): row["auc"] for row in record("paper_auc")["rows"]}
     problems = list(dict.fromkeys(problem for _, problem in found))
@@ -194,6 +203,7 @@ TABLES = {
         "vgg": vgg,
         "head": head,
         "auc": auc,
+        "brier": brier,
         "penalties": penalties,
         "slopes": slopes,
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),

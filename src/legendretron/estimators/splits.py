@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.class_weights import with_class_weight
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
 __all__ = ["SplitResults", "fit_splits"]
@@ -100,7 +101,7 @@ def fit_splits(
     rows = torch.as_tensor(train_rows, device=device)
     own = y[train_rows] if train_labels is None else np.asarray(train_labels)
     used = torch.as_tensor(1 - own if n_classes == 2 else own, dtype=torch.int64, device=device)
-    weight = np.stack([estimator._class_weights(of_split, np.ones(len(of_split))) for of_split in own])
+    weight = np.stack([with_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own])
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds)
     one = estimator.set_params(random_state=0)._training_settings(
