@@ -26,9 +26,12 @@ def measured(tmp_path_factory):
         str(worker),
         str(out),
     ]
-    done = subprocess.run(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=300, text=True
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for _ in range(3):
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=300, text=True)
+        # gloo's threads can abort a process when a group is dropped; that says nothing about what is tested here
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr[-4000:]
     ranks = json.loads(out.read_text())
     assert len(ranks) == 2
