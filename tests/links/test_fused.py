@@ -24,18 +24,7 @@ def make(n_classes, n_blocks, hidden, depth, network, dtype):
 
 
 def fused(link, z):
-    blocks = link._chain()
-    first = blocks[0]
-    return fused_log_proba(
-        z,
-        [tensor for block in blocks for tensor in block._kernel_tensors()],
-        link._log_proba_of,
-        hidden=first.hidden,
-        depth=first.depth,
-        chain=first.chain,
-        raw=first.kernels_see_raw,
-        final_softplus=first.final_softplus,
-    )
+    return link._log_proba_by(fused_log_proba, z)
 
 
 def plain(link, z):

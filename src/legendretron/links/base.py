@@ -132,7 +132,10 @@ class Link(nn.Module, ABC):
         with _full_precision(rows):
             self._initialize_once(rows)
             log_proba = self._log_proba(rows)
-        # not even a view where the shape is right already: some wrappers warn of views
+        return self._shaped(log_proba, z)
+
+    def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
+        """Rows of log-probabilities with the leading axes of ``z``; no view where they are so already: FSDP warns of views."""
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:

@@ -113,8 +113,9 @@ class CompositeLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         fuse = _kernels(z, self.run_shape, self._chain())
-        if fuse is None:
-            return log_softmax_plus(self._log_odds(z))
+        return log_softmax_plus(self._log_odds(z)) if fuse is None else self._log_proba_by(fuse, z)
+
+    def _log_proba_by(self, fuse: Callable[..., Tensor], z: Tensor) -> Tensor:
         blocks = self._chain()
         first = blocks[0]
         return fuse(

@@ -78,8 +78,7 @@ def same_on_all_ranks(tensor: Tensor, like: Tensor) -> DTensor:
 def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
     """Log-probabilities ``(..., C)`` as a plain tensor on each process, from predictors split by class."""
     of_classes, of_reference = _log_proba(link, z)
-    log_proba = torch.cat([whole(of_classes), whole(of_reference)], dim=-1)
-    return log_proba.reshape(*z.shape[:-1], link.n_classes)
+    return link._shaped(torch.cat([whole(of_classes), whole(of_reference)], dim=-1), z)
 
 
 def sharded_nll(link: Link, z: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
