@@ -135,7 +135,7 @@ class Link(nn.Module, ABC):
         return self._shaped(log_proba, z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
-        """Rows of log-probabilities with the leading axes of ``z``; no view where they are so already: FSDP warns of views."""
+        """Log-probabilities with the leading axes of ``z``; no view where they are so already, for FSDP warns of views."""
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:
