@@ -8,4 +8,5 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before any kernel is defined: run them on the CPU
 
-collect_ignore = [] if importlib.util.find_spec("triton") else ["src/legendretron/links/fused.py"]
+needs_triton = ["src/legendretron/links/fused.py", "src/legendretron/links/kernels.py"]
+collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton

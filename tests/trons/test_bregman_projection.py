@@ -133,7 +133,8 @@ def test_cheap_pass_without_bounds_on_values():
 def test_what_comes_back_is_inside_the_domain_or_an_error():
     entropy = BregmanGenerator.entropy()
     with pytest.raises(
-        ValueError, match=r"asks for a rise of 1.2 over the range of x, which does not fit between 1e-14"
+        ValueError,
+        match=r"asks for a rise of 1.2 over the range of x, which does not fit between the bounds on values, 1e-14",
     ):
         bregman_projection([0.0, 1.0, 2.0], [0.2, 0.5, 0.6], entropy, lower=0.6)
     for bounds in ({"y_min": 2.0, "y_max": 3.0}, {"y_min": -1.0}, {"y_max": 1.5}):

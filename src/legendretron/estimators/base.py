@@ -13,7 +13,6 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -22,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
+from legendretron.estimators.held_out import hold_out
 from legendretron.estimators.standardized import Standardized
 from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
@@ -209,15 +209,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
         validation = None
         if self.early_stopping and not online:
-            try:
-                rows, held_out = train_test_split(
-                    rows, test_size=self.validation_fraction, stratify=labels[rows], random_state=seed
-                )
-            except ValueError as error:
-                raise ValueError(
-                    f"early_stopping cannot hold out validation_fraction={self.validation_fraction} of {len(rows)} "
-                    f"samples: {error} Raise validation_fraction, or set early_stopping=False."
-                ) from error
+            rows, held_out = hold_out(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
         settings = self._training_settings(identity, seed, len(rows), max_epochs, online)

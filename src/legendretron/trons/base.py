@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
@@ -18,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from legendretron.estimators.class_weights import with_class_weight
+from legendretron.estimators.held_out import hold_out
 from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
@@ -122,15 +122,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         dtype = X.dtype
         held = None
         if getattr(self, "early_stopping", False):
-            try:
-                rows, out = train_test_split(
-                    np.arange(len(y)), test_size=self.validation_fraction, stratify=y, random_state=seed
-                )
-            except ValueError as error:
-                raise ValueError(
-                    f"early_stopping cannot hold out validation_fraction={self.validation_fraction} of {len(y)} "
-                    f"samples: {error} Raise validation_fraction, or set early_stopping=False."
-                ) from error
+            rows, out = hold_out(np.arange(len(y)), y, self.validation_fraction, seed)
             held = (X[out], y[out], weight[out] / weight[out].sum())
             X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
         design = Design(X, weight, bool(self.standardize))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit, xlogy
 
 from legendretron.links import Link
-from legendretron.trons.lipschitz_isotonic import check_points, check_slopes, check_value_bounds
+from legendretron.trons.slope_checks import check_points, check_rise, check_slopes, check_value_bounds
 from legendretron.trons.slope_problem import SlopeProblem
 
 __all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
@@ -133,11 +133,7 @@ def bregman_projection(
     # only the weighted mean of phi'(v) matters at tied points
     at, mass = points[kept], total[kept]
     pull = (np.bincount(place, weight * dual)[kept]) / mass
-    if lower * (points[-1] - points[0]) > high - low:
-        raise ValueError(
-            f"lower={lower!r} asks for a rise of {lower * (points[-1] - points[0]):.6g} over the range of x, which does not "
-            f"fit between {low:.6g} and {high:.6g}, the bounds on values inside the generator's domain; take a smaller lower."
-        )
+    check_rise(lower, float(points[-1] - points[0]), low, high)
     low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
     run = np.diff(at)
     rise = np.concatenate([[0.0], np.cumsum(lower * run)])
@@ -210,11 +206,7 @@ def clip_slopes(
     points, place = np.unique(x, return_inverse=True)
     mean = np.bincount(place, v) / np.bincount(place)
     rise = lower * (points - points[0])
-    if rise[-1] > high - low:
-        raise ValueError(
-            f"lower={lower!r} asks for a rise of {rise[-1]:.6g} over the range of x, which does not fit between "
-            f"y_min={y_min!r} and y_max={y_max!r}; take a smaller lower."
-        )
+    check_rise(lower, float(points[-1] - points[0]), low, high)
     # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
     target = np.clip(mean - rise, low, high - rise[-1])
     slack = (upper - lower) * np.diff(points)

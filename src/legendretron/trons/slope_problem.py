@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from legendretron.trons.lipschitz_isotonic import solve_steps
+from legendretron.trons.bounded_steps import solve_steps
 
 __all__ = ["SlopeProblem"]
 
@@ -29,7 +29,7 @@ class SlopeProblem:
     Values also lie between ``low`` and ``top``. It is the Bregman projection less the rise ``r`` that every solution has.
 
     The quadratic model of the objective, under the same constraints, is a problem for
-    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another.
+    :func:`~legendretron.trons.bounded_steps.solve_steps`; Newton's method with a line search solves one after another.
     As a problem of all points is dear, every such step is followed by Newton's method on *blocks*: steps that the model holds
     at a bound are kept there, so that points between free steps move as one unknown, until this smaller problem is solved.
     If the multipliers of all held steps then have the right sign, or the next full step is nothing, all is solved.
