@@ -39,6 +39,28 @@ def test_labels_with_noise():
     assert clean.evaluate(rows)[1] > 0.5 > noisy.evaluate(rows)[1]
 
 
+@pytest.mark.parametrize("estimator", [
+    LegendreTronClassifier.from_paper("libsvm", max_epochs=4),
+    LegendreTronClassifier(standardize=False, max_epochs=4, link_alpha=0.3),
+    MultinomialLogisticClassifier(standardize=False),
+], ids=["link follows", "link has its own", "logistic"])  # fmt: skip
+def test_a_strength_for_every_split(estimator):
+    X, y = load_iris(return_X_y=True)
+    rows = np.stack([np.arange(0, 150, 2)] * 3)
+    alphas = [1e-3, 0.03, 1.0]
+    labels = y[rows + 1]
+    loss, accuracy = fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=alphas).evaluate(rows, labels)
+    for r, alpha in enumerate(alphas):
+        alone = clone(estimator).set_params(random_state=4, alpha=alpha).fit(X[rows[r]], y[rows[r]])
+        log_p = alone.predict_log_proba(X[rows[r]])
+        assert loss[r] == pytest.approx(-log_p[np.arange(75), labels[r]].mean(), rel=1e-5)
+        assert accuracy[r] == pytest.approx((log_p.argmax(1) == labels[r]).mean())
+    with pytest.raises(ValueError, match="alphas must hold one strength a split, 3, got 1"):
+        fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1])
+    with pytest.raises(ValueError, match="alphas must be finite and not negative"):
+        fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1, -1.0, 0.1])
+
+
 def test_class_weights_and_precision_are_those_of_a_fit():
     X, y = load_iris(return_X_y=True)
     rows = np.arange(150)[None]

@@ -32,12 +32,26 @@ class SplitResults:
     def __init__(self, model: LinearModel, training: TrainingResult, features: Any, labels: torch.Tensor) -> None:
         self.model, self.training = model, training
         self._features, self._labels = features, labels
+        self._n_classes = model.n_outputs + 1
 
-    def evaluate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log-loss and accuracy of each split's model on its own rows ``(R, n)`` of the data: two arrays ``(R,)``."""
+    def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Log-loss and accuracy of each split's model on its own rows of the data.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (R, n)
+            Rows of each split.
+        labels : ndarray of shape (R, n), optional
+            Their labels, if not those of ``y``.
+
+        Returns
+        -------
+        log_loss, accuracy : ndarray of shape (R,)
+        """
         index = torch.as_tensor(rows, device=self._labels.device)
+        known = self._labels[index] if labels is None else _as_labels(labels, self._n_classes, index.device)
         weights = torch.ones(index.shape, dtype=self.model.flat.dtype, device=index.device)
-        loss, accuracy = self.model.evaluate(self._features, index, self._labels[index], weights)
+        loss, accuracy = self.model.evaluate(self._features, index, known, weights)
         return loss.cpu().numpy(), accuracy.cpu().numpy()
 
 
@@ -48,6 +62,7 @@ def fit_splits(
     train_rows: np.ndarray,
     random_states: Sequence[int],
     train_labels: np.ndarray | None = None,
+    alphas: Sequence[float] | None = None,
 ) -> SplitResults:
     """Fit an estimator on many subsets of the rows of ``X`` at once.
 
@@ -68,6 +83,8 @@ def fit_splits(
         One a split.
     train_labels : ndarray of shape (R, n), optional
         Labels to train on, if not those of ``y``: for instance with noise.
+    alphas : sequence of float, optional
+        Strength of the penalty for each split, in place of the estimator's ``alpha``: a grid is searched in one call.
     """
     estimator = clone(estimator)
     for name in ("standardize", "early_stopping", "warm_start"):
@@ -75,6 +92,10 @@ def fit_splits(
             raise ValueError(f"estimator must have {name}=False to be fitted on splits, got {name}=True.")
     if len(random_states) != len(train_rows):
         raise ValueError(f"random_states must hold one seed a split, {len(train_rows)}, got {len(random_states)}.")
+    if alphas is not None and len(alphas) != len(train_rows):
+        raise ValueError(f"alphas must hold one strength a split, {len(train_rows)}, got {len(alphas)}.")
+    if alphas is not None and not all(np.isfinite(alpha) and alpha >= 0.0 for alpha in alphas):
+        raise ValueError(f"alphas must be finite and not negative, got {list(alphas)}.")
     estimator._validate_params()
     X = check_array(X, accept_sparse="csr", dtype=estimator._numpy_dtype())
     y = np.asarray(y)
@@ -85,8 +106,7 @@ def fit_splits(
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     device = estimator._device()
     n_classes = int(y.max()) + 1
-    # the estimators swap two classes, so that the predictor is that of the second
-    labels = torch.as_tensor(1 - y if n_classes == 2 else y, dtype=torch.int64, device=device)
+    labels = _as_labels(y, n_classes, device)
     features = as_features(X, dtype, device)
     weights, biases, links, seeds = [], [], [], []
     for state in random_states:
@@ -100,21 +120,31 @@ def fit_splits(
     model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
     rows = torch.as_tensor(train_rows, device=device)
     own = y[train_rows] if train_labels is None else np.asarray(train_labels)
-    used = torch.as_tensor(1 - own if n_classes == 2 else own, dtype=torch.int64, device=device)
+    used = _as_labels(own, n_classes, device)
     weight = np.stack([with_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own])
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
-    identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds)
+    identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
         identity, seeds[0], rows.shape[1], int(estimator.max_epochs), False
     )
     runs = len(seeds)
+    strengths = (
+        one.alpha.expand(runs) if alphas is None else torch.tensor([float(alpha) for alpha in alphas]).to(one.alpha)
+    )
+    # a link without a strength of its own follows the weights', as in the estimator
+    follows = "link_alpha" in estimator.get_params() and estimator.link_alpha is None
     settings = replace(
         one,
         seeds=seeds,
-        alpha=one.alpha.expand(runs),
-        link_alpha=one.link_alpha.expand(runs),
+        alpha=strengths,
+        link_alpha=strengths if follows else one.link_alpha.expand(runs),
         learning_rate=one.learning_rate.expand(runs),
     )
     result = train(model, sample, settings)
     estimator._report(result)
     return SplitResults(model, result, features, labels)
+
+
+def _as_labels(y: np.ndarray, n_classes: int, device: torch.device) -> torch.Tensor:
+    """Classes as the engine wants them: of two, the estimators swap them, so that the predictor is that of the second."""
+    return torch.as_tensor(1 - y if n_classes == 2 else y, dtype=torch.int64, device=device)
