@@ -1,0 +1,23 @@
+"""The paper's tables and figures: declared as data, run in batches, rendered beside the published numbers."""
+
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
+from legendretron.experiments.runner import Sweep, sweep
+from legendretron.experiments.store import Store, read_records
+from legendretron.experiments.table_libsvm import TABLE_LIBSVM
+
+__all__ = [
+    "EXPERIMENTS",
+    "Batch",
+    "Experiment",
+    "Outcome",
+    "Place",
+    "Record",
+    "Run",
+    "Store",
+    "Sweep",
+    "read_records",
+    "sweep",
+]
+
+#: By name, in the order of the paper.
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLE_LIBSVM,)}

@@ -1,0 +1,122 @@
+"""Where batches are executed: in this process, in others, or on the machines of a Ray or Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from legendretron.experiments.experiment import Batch, Outcome, Place
+from legendretron.provenance import provenance
+from legendretron.validation import check_choice
+
+__all__ = ["BACKENDS", "Finished", "executed"]
+
+BACKENDS = ("loky", "ray", "dask")
+
+
+class Finished:
+    """A batch that was executed: its outcome, or why there is none.
+
+    Attributes
+    ----------
+    batch : Batch
+        What was asked for.
+    outcome : Outcome or None
+        What came out.
+    error : str
+        One line, if nothing did.
+    seconds : float
+        Time taken.
+    place : dict
+        Device, threads, versions and commit of the process that did it.
+    """
+
+    def __init__(
+        self, batch: Batch, outcome: Outcome | None, error: str, seconds: float, place: dict[str, object]
+    ) -> None:
+        self.batch, self.outcome, self.error, self.seconds, self.place = batch, outcome, error, seconds, place
+
+
+def _execute(batch: Batch, place: Place) -> Finished:
+    """Execute a batch; an error belongs to the batch, and does not end the others."""
+    from legendretron.experiments import EXPERIMENTS  # here, since experiments import this file's neighbours
+
+    began = time.perf_counter()
+    outcome, error = None, ""
+    try:
+        outcome = EXPERIMENTS[batch.experiment].execute(batch, place)
+    except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
+        error = " ".join(f"{type(problem).__name__}: {problem}".split())
+    return Finished(batch, outcome, error, time.perf_counter() - began, provenance(place.device))
+
+
+def executed(
+    batches: Sequence[Batch], place: Place, *, backend: str = "loky", n_jobs: int = 1, address: str | None = None
+) -> Iterator[Finished]:
+    """Execute batches and yield each when it is finished, in any order.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        What to do.
+    place : Place
+        Data folder and device, the same on every machine.
+    backend : {"loky", "ray", "dask"}
+        Processes of this machine, or a cluster; one on this machine is started if there is no address.
+    n_jobs : int
+        Batches at once. With loky, 1 means in this process.
+    address : str, optional
+        Of a Ray or Dask cluster.
+    """
+    check_choice("backend", backend, BACKENDS)
+    if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
+        yield from (_execute(batch, place) for batch in batches)
+        return
+    import joblib
+
+    with _cluster(backend, n_jobs, address), joblib.parallel_config(backend=backend, n_jobs=n_jobs):
+        # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        yield from parallel(joblib.delayed(_execute)(batch, place) for batch in batches)
+
+
+@contextlib.contextmanager
+def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
+    if address is not None and backend == "loky":
+        raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
+    if backend == "ray":
+        ray = _imported("ray")
+        _imported("ray.util.joblib").register_ray()
+        if address is None:
+            ray.init(num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+        else:
+            ray.init(address=address, logging_level=logging.ERROR)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+    elif backend == "dask":
+        distributed = _imported("distributed")
+        if address is None:
+            # real processes, with one thread each: torch has its own
+            cluster = distributed.LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
+        else:
+            cluster = contextlib.nullcontext(address)
+        with cluster as where, distributed.Client(where):
+            yield
+    else:
+        yield
+
+
+def _imported(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"backend needs {module.split('.')[0]}: pip install 'legendretron[distributed]', or use backend 'loky'."
+        ) from error

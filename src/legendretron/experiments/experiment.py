@@ -1,0 +1,203 @@
+"""What an experiment is: data sets, models, seeds and noise levels, declared as data."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
+
+#: What is known of one run: what identifies it, what was measured, on which data, how and where.
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One training, within an experiment.
+
+    Attributes
+    ----------
+    dataset, model : str
+        Names, as the experiment lists them.
+    noise : float
+        Share of the training labels that is flipped.
+    size : int, optional
+        Training rows, if not all.
+    seed : int
+        Of the split, the noise and the training.
+    """
+
+    dataset: str
+    model: str
+    noise: float
+    size: int | None
+    seed: int
+
+    @property
+    def varying(self) -> dict[str, Any]:
+        """What differs between the runs of a batch."""
+        return {"seed": self.seed, "noise": self.noise, "size": self.size}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of one model on one data set that are trained together and land together.
+
+    Attributes
+    ----------
+    experiment : str
+        Name of the experiment.
+    dataset, model : str
+        Shared by the runs.
+    settings : dict
+        How the model is made; JSON.
+    source : str
+        Whether the data are ``"complete"`` or a ``"subset"``, so that results of one never stand for the other.
+    runs : tuple of Run
+        At least one.
+    """
+
+    experiment: str
+    dataset: str
+    model: str
+    settings: Mapping[str, Any]
+    source: str
+    runs: tuple[Run, ...]
+
+    def keys(self) -> list[str]:
+        """A name for each run that depends on all that should change its result: never on device, time or version."""
+        shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
+        return [_digest([*shared, run.varying]) for run in self.runs]
+
+    @property
+    def name(self) -> str:
+        """Name of the batch's file of results."""
+        words = "-".join([self.dataset, self.model]).replace(" ", "_").replace(",", "").replace("/", "_")
+        return f"{words}-{_digest(self.keys())[:12]}"
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch is executed.
+
+    Attributes
+    ----------
+    data : Path, optional
+        Folder of data sets; the cache and downloads if None.
+    device : str
+        Torch device.
+    """
+
+    data: Path | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What executing a batch gives: facts about the data, and a dict of measurements for each run, in order."""
+
+    data: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper.
+
+    Attributes
+    ----------
+    name : str
+        As on the command line.
+    title : str
+        One line for people.
+    datasets, models : tuple of str
+        Rows and columns, in the order they are shown.
+    settings : callable
+        ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model.
+    execute : callable
+        ``execute(batch, place)`` trains and measures; an :class:`Outcome`.
+    report : callable
+        ``report(records, folder)`` writes tables and pictures, and returns the files.
+    seeds : int
+        Repetitions, with seeds from 0.
+    noise : tuple of float
+        Noise levels.
+    sizes : tuple
+        Numbers of training rows; None for all.
+    side_by_side : bool
+        Whether ``execute`` trains the runs of a batch together; else each run is a batch.
+    bytes_per_run : callable, optional
+        ``bytes_per_run(model, dataset)``: memory that a run takes, to see how many fit.
+    cost : callable
+        ``cost(run)``: how long a run takes, in any unit, for the time left.
+    synthetic : bool
+        Whether data are made up, so that no files are needed.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    settings: Callable[[str, str], dict[str, Any]]
+    execute: Callable[[Batch, Place], Outcome]
+    report: Callable[[list[Record], Path], list[Path]]
+    seeds: int = 1
+    noise: tuple[float, ...] = (0.0,)
+    sizes: tuple[int | None, ...] = (None,)
+    side_by_side: bool = False
+    bytes_per_run: Callable[[str, str], float] | None = None
+    cost: Callable[[Run], float] = field(default=lambda run: 1.0)
+    synthetic: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("datasets", "models", "noise", "sizes"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} of {self.name} must not be empty or repeat itself, got {values!r}.")
+
+    def narrowed(
+        self,
+        *,
+        datasets: Iterable[str] | None = None,
+        models: Iterable[str] | None = None,
+        seeds: int | None = None,
+        noise: Iterable[float] | None = None,
+        sizes: Iterable[int] | None = None,
+    ) -> Experiment:
+        """Return a part of the experiment, or one with other seeds, noise levels and sizes; None leaves all as it is."""
+        chosen: dict[str, Any] = {}
+        for name, asked in (("datasets", datasets), ("models", models)):
+            if asked is not None:
+                known = getattr(self, name)
+                chosen[name] = tuple(dict.fromkeys(asked))
+                for value in chosen[name]:
+                    if value not in known:
+                        raise ValueError(f"{name} of {self.name} are {', '.join(known)}; there is no {value!r}.")
+        if seeds is not None:
+            if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+                raise ValueError(f"seeds must be an integer of at least 1, got {seeds!r}.")
+            chosen["seeds"] = seeds
+        if noise is not None:
+            chosen["noise"] = tuple(float(level) for level in noise)
+            if not all(0.0 <= level < 1.0 for level in chosen["noise"]):
+                raise ValueError(f"noise must hold numbers from 0 to below 1, got {list(chosen['noise'])}.")
+        if sizes is not None:
+            chosen["sizes"] = tuple(sizes)
+            if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
+                raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
+        return replace(self, **chosen)
+
+    def runs(self) -> list[Run]:
+        """All runs, in order."""
+        axes = itertools.product(self.datasets, self.models, self.noise, self.sizes, range(self.seeds))
+        return [Run(*values) for values in axes]

@@ -1,0 +1,69 @@
+"""Tables in Markdown and CSV, and what every report says about where its numbers come from."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from legendretron.experiments.experiment import Record
+from legendretron.experiments.statistics import Mean
+from legendretron.files import write_atomically
+
+__all__ = ["as_text", "described", "markdown_table", "write_csv", "write_text"]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def as_text(mean: Mean | None, digits: int = 2) -> str:
+    """A mean with its standard error, ``"76.91 ± 0.65"``; empty for None."""
+    if mean is None:
+        return ""
+    return f"{mean.value:.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file, whole or not at all."""
+    write_atomically(path, text.rstrip("\n").encode() + b"\n")
+    return path
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows with the same names as CSV; missing values are empty."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return write_text(path, buffer.getvalue())
+
+
+def described(records: Sequence[Record]) -> str:
+    """Say in a paragraph how the runs of a report were made: commands, devices, commits, versions, time."""
+
+    def all_of(name: str) -> str:
+        return ", ".join(dict.fromkeys(str(record[name]) for record in records))
+
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {version}" for name, version in record["versions"].items()) for record in records
+    )
+    commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
+    seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
+    return (
+        f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
+        f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."
+    )

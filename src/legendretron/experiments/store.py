@@ -1,0 +1,93 @@
+"""Results on disk: a file for every batch, there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from legendretron.experiments.experiment import Batch, Outcome, Record
+from legendretron.files import write_atomically
+
+__all__ = ["Store", "read_records"]
+
+
+class Store:
+    """Folder of an experiment's results.
+
+    Runs that were trained together finish together: their results are one file, written to a temporary name and
+    renamed. A sweep that is killed has therefore lost nothing but what was being trained, and the rest is found again
+    when it goes on.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "runs"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def keys(self) -> set[str]:
+        """Keys of the runs that are done."""
+        return {record["key"] for record in read_records(self.folder)}
+
+    def add(self, batch: Batch, outcome: Outcome, seconds: float, place: dict[str, object], command: str) -> Path:
+        """Write the results of a batch.
+
+        Parameters
+        ----------
+        batch, outcome
+            What was run, and what came out.
+        seconds : float
+            Time it took.
+        place : dict
+            :func:`~legendretron.provenance.provenance` of the process that did it.
+        command : str
+            How to do it again.
+        """
+        runs = [
+            {"key": key, **run.varying, **measured}
+            for key, run, measured in zip(batch.keys(), batch.runs, outcome.runs, strict=True)
+        ]
+        content = {
+            "experiment": batch.experiment,
+            "dataset": batch.dataset,
+            "model": batch.model,
+            "command": command,
+            "settings": dict(batch.settings),
+            "data": {"source": batch.source, **outcome.data},
+            "seconds": round(seconds, 3),
+            **place,
+        }
+        # one line a run: files that are kept under version control stay short and can be compared
+        head = json.dumps(content, indent=1)[:-2]
+        lines = ",\n".join("  " + json.dumps(run, allow_nan=False) for run in runs)
+        path = self.folder / f"{batch.name}.json"
+        write_atomically(path, f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
+        return path
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All runs in a folder of results, each with what it shares with its batch.
+
+    A run that is there twice, in batches of different composition, counts once.
+
+    Parameters
+    ----------
+    folder : path
+        With the ``*.json`` files that :class:`Store` writes.
+    """
+    records: dict[str, Record] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = json.loads(path.read_bytes())
+            shared = {name: value for name, value in content.items() if name != "runs"}
+            for run in content["runs"]:
+                records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"{str(path)!r} is not a file of results ({type(error).__name__}: {error}). Move it away; its runs are "
+                "then done again."
+            ) from error
+    return list(records.values())
