@@ -69,7 +69,7 @@ class Batch:
     source: str
     runs: tuple[Run, ...]
 
-    def keys(self) -> list[str]:
+    def run_keys(self) -> list[str]:
         """A name for each run that depends on all that should change its result: never on device, time or version."""
         shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
@@ -78,7 +78,7 @@ class Batch:
     def name(self) -> str:
         """Name of the batch's file of results."""
         words = "-".join([self.dataset, self.model]).replace(" ", "_").replace(",", "").replace("/", "_")
-        return f"{words}-{_digest(self.keys())[:12]}"
+        return f"{words}-{_digest(self.run_keys())[:12]}"
 
 
 def _digest(value: object) -> str:
@@ -196,6 +196,17 @@ class Experiment:
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)
+
+    def shortened(self, epochs: int) -> Experiment:
+        """Return the experiment with so many epochs or iterations in every training: a trial, not the recipe."""
+        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+            raise ValueError(f"epochs must be an integer of at least 1, got {epochs!r}.")
+
+        def settings(model: str, dataset: str) -> dict[str, Any]:
+            asked = self.settings(model, dataset)
+            return asked | {name: epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
+
+        return replace(self, settings=settings)
 
     def runs(self) -> list[Run]:
         """All runs, in order."""

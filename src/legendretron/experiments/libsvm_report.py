@@ -84,7 +84,7 @@ def _reproduced(ours: Mean, paper: Mean) -> bool:
 def _verdict(row: dict[str, Any], test: str) -> str:
     p, adjusted = row[test], row[f"{test}, Holm"]
     if not p < LEVEL:
-        return "–" if p >= LEVEL else ""
+        return "=" if p >= LEVEL else ""
     better = "LT" if row["advantage"] > 0 else "LR"
     return better if adjusted < LEVEL else f"({better})"
 
@@ -140,7 +140,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         "both by the paper's recipe; Δ/se is ours minus the paper's in combined standard errors, bold where it is more than "
         "two and more than one point. Tuned models choose their penalty on a part of the (noisy) training rows. Better at "
         "99 %: LT against LR in Welch's t-test, and in a paired one; in brackets where it does not survive Holm's "
-        "correction over the whole table; – for no difference.",
+        "correction over the whole table; = for no difference.",
         markdown_table(head, lines),
     ]
     if counted:
@@ -170,14 +170,13 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
         for m, model in enumerate(models):
             shift = (m - (len(models) - 1) / 2) * 0.17
             for kind, marker, filled in (("accuracy", "o", True), ("paper", "D", False)):
-                key, error = (
-                    f"{model}: {kind}",
-                    f"{model}: {'paper' + chr(39) + 's ' if kind == 'paper' else ''}standard error",
-                )
+                key = f"{model}: {kind}"
+                error = f"{model}: paper's standard error" if kind == "paper" else f"{model}: standard error"
                 at = [(i + shift, own[name]) for i, name in enumerate(names) if name in own and key in own[name]]
                 if at:
                     panel.errorbar(
-                        [row[key] for _, row in at], [y for y, _ in at], xerr=[2 * np.nan_to_num(row[error]) for _, row in at],
+                        [row[key] for _, row in at], [y for y, _ in at],
+                        xerr=[2 * np.nan_to_num(row[error]) for _, row in at],
                         color=COLOURS[m], marker=marker, markersize=5, linestyle="", elinewidth=1,
                         markerfacecolor=COLOURS[m] if filled else "white",
                         label=model if filled else f"{model}, paper",

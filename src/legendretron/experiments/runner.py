@@ -6,14 +6,14 @@ import itertools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from legendretron.datasets import find_dataset
 from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, Place, Run
+from legendretron.experiments.experiment import Batch, Experiment, Place
 from legendretron.experiments.store import Store
 
 __all__ = ["Sweep", "sweep"]
@@ -34,6 +34,8 @@ class Sweep:
         What could not be done, and why, in one line each.
     skipped : dict
         Data sets that are not there, and how to get each.
+    keys : list of str
+        Of all runs asked for, in order.
     cost, cost_done : float
         The same as ``total`` and ``before + now``, each run counted by how long it takes.
     """
@@ -43,6 +45,7 @@ class Sweep:
     now: int = 0
     failed: list[tuple[Batch, str]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
     cost: float = 0.0
     cost_done: float = 0.0
 
@@ -55,6 +58,7 @@ def sweep(
     backend: str = "loky",
     n_jobs: int = 1,
     address: str | None = None,
+    batch_size: int | None = None,
     command: str = "",
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
 ) -> Sweep:
@@ -72,6 +76,8 @@ def sweep(
         Folder of data, and device.
     backend, n_jobs, address
         See :func:`~legendretron.experiments.backends.executed`.
+    batch_size : int, optional
+        Runs to train side by side at most; all that fit if None.
     command : str
         Written into the results.
     on_progress : callable
@@ -79,10 +85,14 @@ def sweep(
     """
     store = Store(out)
     sources, skipped = _sources(experiment, place)
-    runs = [run for run in experiment.runs() if run.dataset in sources]
-    batches = _batches(experiment, runs, sources, store.keys(), place, n_jobs)
+    whole = _whole_batches(experiment, sources)
+    limit = _limit(experiment, n_jobs, batch_size)
+    done = store.done()
+    batches = [part for batch in whole for part in _parts(batch, done, limit, experiment, place)]
+    runs = [run for batch in whole for run in batch.runs]
     missing = [run for batch in batches for run in batch.runs]
-    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped)
+    keys = [key for batch in whole for key in batch.run_keys()]
+    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, keys=keys)
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
     on_progress(state, None)
@@ -106,35 +116,42 @@ def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict
     sources, skipped = {}, {}
     for name in experiment.datasets:
         found = find_dataset(name, place.data)
-        if found.state == "missing" and place.data is not None:
-            skipped[name] = found.how
+        if found.state in ("missing", "incomplete") and place.data is not None:
+            skipped[name] = (
+                f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
+            )
         else:  # without a folder, what is missing is downloaded when it is needed, and that is complete
-            sources[name] = "subset" if found.state == "subset" else "complete"
+            sources[name] = f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
     return sources, skipped
 
 
-def _batches(
-    experiment: Experiment, runs: list[Run], sources: dict[str, str], done: set[str], place: Place, n_jobs: int
-) -> list[Batch]:
-    """Cut what is missing into batches.
+def _whole_batches(experiment: Experiment, sources: dict[str, str]) -> list[Batch]:
+    """All runs on data sets that are there, by data set and model."""
+    runs = [run for run in experiment.runs() if run.dataset in sources]
+    return [
+        Batch(experiment.name, dataset, model, experiment.settings(model, dataset), sources[dataset], tuple(group))
+        for (dataset, model), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model))
+    ]
 
-    Batches of a sweep that goes on after it was killed are those it had before: their size does not depend on what is
-    missing, and the runs of a batch are there all or none.
-    """
-    batches = []
+
+def _limit(experiment: Experiment, n_jobs: int, batch_size: int | None) -> int:
+    """Runs that may be trained side by side, so that there is work for all jobs."""
+    if not experiment.side_by_side:
+        return 1
     groups = len(experiment.datasets) * len(experiment.models)
-    for (dataset, model), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model)):
-        members = tuple(group)
-        whole = Batch(experiment.name, dataset, model, experiment.settings(model, dataset), sources[dataset], members)
-        missing = [run for run, key in zip(members, whole.keys(), strict=True) if key not in done]
-        size = 1
-        if experiment.side_by_side:
-            parts = math.ceil(max(n_jobs, 1) / groups)  # enough of them for all workers
-            size = min(math.ceil(len(members) / parts), _fitting(experiment, model, dataset, place.device))
-        for start in range(0, len(missing), size):
-            part = tuple(missing[start : start + size])
-            batches.append(Batch(experiment.name, dataset, model, whole.settings, whole.source, part))
-    return batches
+    members = len(experiment.runs()) // groups
+    return min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
+
+
+def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, place: Place) -> list[Batch]:
+    """Cut what is missing of a batch into parts of the same size.
+
+    The parts of a sweep that goes on after it was killed are those it had before: their size does not depend on what is
+    missing, and the runs of a part are there all or none.
+    """
+    missing = [run for run, key in zip(whole.runs, whole.run_keys(), strict=True) if key not in done]
+    size = min(limit, _fitting(experiment, whole.model, whole.dataset, place.device))
+    return [replace(whole, runs=tuple(missing[start : start + size])) for start in range(0, len(missing), size)]
 
 
 def _fitting(experiment: Experiment, model: str, dataset: str, device: str) -> int:

@@ -28,7 +28,7 @@ class Store:
         self.folder = folder / "runs"
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def keys(self) -> set[str]:
+    def done(self) -> set[str]:
         """Keys of the runs that are done."""
         return {record["key"] for record in read_records(self.folder)}
 
@@ -48,7 +48,7 @@ class Store:
         """
         runs = [
             {"key": key, **run.varying, **measured}
-            for key, run, measured in zip(batch.keys(), batch.runs, outcome.runs, strict=True)
+            for key, run, measured in zip(batch.run_keys(), batch.runs, outcome.runs, strict=True)
         ]
         content = {
             "experiment": batch.experiment,
