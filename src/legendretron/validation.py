@@ -44,6 +44,26 @@ def check_open_unit(name: str, value: object) -> float:
     return float(value)
 
 
+def check_device(name: object) -> torch.device:
+    """Return the torch device of a name, ``"auto"`` being CUDA where there is one, or raise if it is not there."""
+    wanted = name
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(wanted)  # type: ignore[arg-type]
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device={name!r} was asked for, but torch sees no CUDA device here; use device='cpu' or 'auto'."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device={name!r} was asked for, but there are only {torch.cuda.device_count()} CUDA devices.")
+    return device
+
+
 def check_run_shape(run_shape: object) -> tuple[int, ...]:
     """Return the run axes as a tuple of positive integers."""
     if not isinstance(run_shape, tuple | list | torch.Size):

@@ -27,6 +27,7 @@ from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
+from legendretron.validation import check_device
 
 __all__ = ["LinearLinkClassifier"]
 
@@ -150,22 +151,6 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             raise ValueError("sample_weight must not be zero for all samples.")
         return X, y, with_class_weight(self.class_weight, y, weight)
 
-    def _device(self) -> torch.device:
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            device = torch.device(name)
-        except RuntimeError as error:
-            raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {self.device!r}.") from error
-        if device.type not in ("cpu", "cuda"):
-            raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {self.device!r}.")
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(
-                f"device={self.device!r} was asked for, but torch sees no CUDA device here; use device='cpu' or 'auto'."
-            )
-        return device
-
     def _train(
         self,
         X: Any,
@@ -177,7 +162,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         max_epochs: int,
         online: bool = False,
     ) -> None:
-        device = self._device()
+        device = check_device(self.device)
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:

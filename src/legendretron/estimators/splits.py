@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
+from legendretron.validation import check_device
 
 __all__ = ["SplitResults", "fit_splits"]
 
@@ -104,7 +105,7 @@ def fit_splits(
             f"y must hold {X.shape[0]} classes numbered from 0 without gaps; see numpy.unique(return_inverse)."
         )
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-    device = estimator._device()
+    device = check_device(estimator.device)
     n_classes = int(y.max()) + 1
     labels = _as_labels(y, n_classes, device)
     features = as_features(X, dtype, device)

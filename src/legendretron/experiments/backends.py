@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -79,7 +80,7 @@ def executed(
 
     with _cluster(backend, n_jobs, address), joblib.parallel_config(backend=backend, n_jobs=n_jobs):
         # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
-        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
         yield from parallel(joblib.delayed(_execute)(batch, place) for batch in batches)
 
 
@@ -88,8 +89,9 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if address is not None and backend == "loky":
         raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
     if backend == "ray":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a sweep tells nobody about itself
         ray = _imported("ray")
-        _imported("ray.util.joblib").register_ray()
+        _register_ray()
         if address is None:
             ray.init(num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
         else:
@@ -109,6 +111,21 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
             yield
     else:
         yield
+
+
+def _register_ray() -> None:
+    """Make Ray known to joblib, as a backend that hands over results when they come and not all at the end.
+
+    joblib asks for that of each backend, and Ray's inherits a no from that for processes. But its pool calls back after
+    every task, which is all that is needed.
+    """
+    import joblib
+    from ray.util.joblib.ray_backend import RayBackend
+
+    class StreamingRayBackend(RayBackend):
+        supports_return_generator = True
+
+    joblib.register_parallel_backend("ray", StreamingRayBackend)
 
 
 def _imported(module: str) -> Any:

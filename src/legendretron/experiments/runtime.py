@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse
 
 from legendretron.datasets import DATASETS
-from legendretron.estimators import fit_splits
 from legendretron.experiments.estimators import estimator_of
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
 from legendretron.experiments.rendering import described, markdown_table, write_csv, write_text
 from legendretron.experiments.table_libsvm import TABLE_LIBSVM, bytes_per_run, cost, recipe
+from legendretron.experiments.tuning import fit_whole
 
 __all__ = ["RUNTIME"]
 
@@ -66,7 +66,7 @@ def execute(batch: Batch, place: Place) -> Outcome:
     for run in batch.runs:
         estimator = estimator_of({**asked, "max_epochs": timed}, device=place.device)
         began = time.perf_counter()
-        fitted = fit_splits(estimator, data, y, train, list(range(len(train))))
+        fitted = fit_whole(estimator, data, y, train, list(range(len(train))))
         trained = time.perf_counter()
         fitted.evaluate(test)
         evaluation = time.perf_counter() - trained

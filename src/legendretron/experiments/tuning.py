@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import fit_splits
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.splits import SplitResults
 
-__all__ = ["fit_tuned"]
+__all__ = ["fit_tuned", "fit_whole"]
+
+
+def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
+    """As :func:`~legendretron.estimators.fit_splits`, for results that are kept.
+
+    Training that Ctrl-C has cut short is no result; whether a run has converged is told by the result, not by a warning.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="Training was interrupted")
+        fitted = fit_splits(*arguments, **options)
+    if fitted.training.interrupted:
+        raise KeyboardInterrupt
+    return fitted
 
 
 def fit_tuned(
@@ -55,10 +72,10 @@ def fit_tuned(
     def labels(part: np.ndarray) -> np.ndarray:
         return np.tile(np.take_along_axis(train_labels, part, 1), (grid, 1))
 
-    tried = fit_splits(
+    tried = fit_whole(
         estimator, X, y, rows(learn), list(seeds) * grid, labels(learn), alphas=np.repeat(strengths, runs).tolist()
     )
     losses = tried.evaluate(rows(choose), labels(choose))[0].reshape(grid, runs)
     del tried
     chosen = [float(strengths[i]) for i in losses.argmin(0)]
-    return fit_splits(estimator, X, y, train_rows, list(seeds), train_labels, alphas=chosen), chosen
+    return fit_whole(estimator, X, y, train_rows, list(seeds), train_labels, alphas=chosen), chosen

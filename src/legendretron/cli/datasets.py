@@ -1,0 +1,69 @@
+"""``legendretron datasets``: which data sets of the paper are there, and how to get the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from legendretron.cli.report import Report, grid
+
+from legendretron.datasets import cache_folder, dataset_info, dataset_status
+
+__all__ = ["datasets"]
+
+
+def datasets(
+    report: Report,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this data set.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder to look in; the cache folder if not given.", show_default=False)
+    ] = None,
+) -> None:
+    """List the paper's data sets: what is there, what is missing, and how to get it.
+
+    Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
+    """
+    folder = cache_folder() if data is None else data
+    if name is not None:
+        name = dataset_info(name).name
+    found = [status for status in dataset_status(data) if name is None or status.info.name == name]
+    entries: list[dict[str, Any]] = []
+    table = grid("data set", "rows", "features", "classes", "here", title=f"data sets in {folder}")
+    for status in found:
+        info = status.info
+        here = status.state if status.declared_rows is None else f"{status.state}: {status.declared_rows:,} rows"
+        table.add_row(info.name, f"{info.rows:,}", f"{info.features:,}", f"{info.classes:,}", here)
+        entries.append(
+            {
+                "name": info.name,
+                "kind": info.kind,
+                "rows": info.rows,
+                "features": info.features,
+                "classes": info.classes,
+                "state": status.state,
+                "declared_rows": status.declared_rows,
+                "path": None if status.path is None else str(status.path),
+                "addresses": list(info.addresses),
+                "licence": info.licence,
+                "origin": info.origin,
+                "how_to_get": info.how_to_get,
+            }
+        )
+    payload = {"folder": str(folder), "datasets": entries}
+    if name is None:
+        missing = [entry["name"] for entry in entries if entry["state"] in ("missing", "incomplete")]
+        note = (
+            f"missing: {', '.join(missing)}; 'legendretron datasets NAME' says how to get one"
+            if missing
+            else "all there"
+        )
+        report.result(payload, table, note)
+    else:
+        about = grid(name, "")
+        about.columns[1].justify = "left"
+        for key, value in entries[0].items():
+            about.add_row(key.replace("_", " "), "\n".join(value) if isinstance(value, list) else str(value))
+        report.result(payload, about)

@@ -1,0 +1,183 @@
+"""``legendretron reproduce``: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from legendretron.cli.outputs import check_writable
+from legendretron.cli.report import Report, grid
+
+from legendretron.cli.sweep_progress import SweepProgress
+from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
+from legendretron.experiments.backends import BACKENDS
+from legendretron.validation import check_device
+
+__all__ = ["reproduce"]
+
+Backend = StrEnum("Backend", list(BACKENDS))  # type: ignore[misc]
+_Number = TypeVar("_Number")
+_WHAT, _HOW = "What to run", "How to run it"
+
+
+def _what(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_WHAT, show_default=False, **limits)
+
+
+def _how(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_HOW, **limits)
+
+
+def reproduce(
+    report: Report,
+    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(EXPERIMENTS)}; or all.")] = "all",
+    data: Annotated[
+        Path | None, _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
+    ] = None,
+    datasets: Annotated[str | None, _what("Only these data sets, with commas between.")] = None,
+    models: Annotated[list[str] | None, _what("Only this model; repeat it for several.", "--model")] = None,
+    seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1)] = None,
+    noise: Annotated[str | None, _what("Shares of training labels to flip, with commas between: 0,0.2,0.5.")] = None,
+    sizes: Annotated[str | None, _what("Numbers of training rows, with commas between.")] = None,
+    epochs: Annotated[int | None, _what("Train for so long only: a trial, not the paper's recipe.", min=1)] = None,
+    device: Annotated[str, _how("Where to train: cpu, cuda, cuda:1, or auto.")] = "cpu",
+    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,  # type: ignore[attr-defined]
+    jobs: Annotated[int, _how("Batches at once; -1 for one on each processor.", "--jobs", "-j", min=-1)] = 1,
+    address: Annotated[
+        str | None, _how("Of the cluster; if not given, one is started here.", show_default=False)
+    ] = None,
+    batch: Annotated[
+        int | None, _how("Runs to train side by side at most; all that fit if not given.", min=1, show_default=False)
+    ] = None,
+    out: Annotated[Path, _how("Folder for results. What is there already is not run again.", "--out", "-o")] = Path(
+        "results"
+    ),
+) -> None:
+    """Run the paper's tables and figures, and show them beside the published numbers.
+
+    Each run's result is kept as soon as it is known: a sweep that was stopped or killed goes on where it was when the same
+    command is given again. Tables (Markdown, CSV) and pictures are written beside the results.
+    """
+    asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
+    device = str(check_device(device))
+    n_jobs = (os.cpu_count() or 1) if jobs == -1 else max(jobs, 1)
+    if epochs is not None:
+        report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
+    check_writable(out / "results")  # before the work
+    place = Place(None if data is None else data.absolute(), device)
+    payload, views, failures = {}, [], []
+    for experiment in asked:
+        command = _command(experiment, data, datasets, models, seeds, noise, sizes, epochs, device)
+        folder = out / experiment.name
+        with SweepProgress(experiment, report) as progress:
+            state = sweep(
+                experiment,
+                folder,
+                place,
+                backend=backend.value,
+                n_jobs=n_jobs,
+                address=address,
+                batch_size=batch,
+                command=command,
+                on_progress=progress,
+            )
+        files = _rendered(experiment, state, folder)
+        for how in state.skipped.values():
+            (report.warning if datasets is None else failures.append)(how)
+        failures += [f"{batch.dataset}, {batch.model}: {why}" for batch, why in state.failed]
+        payload[experiment.name] = _summary(state, files)
+        views.append(_view(experiment, state, files))
+    report.result({"experiments": payload, "failed": failures}, *views)
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise ValueError(f"not all runs could be done{more}: {failures[0]}")
+    if not any(entry["runs"] for entry in payload.values()):
+        raise ValueError(f"no data set of {table} is there; 'legendretron datasets' says how to get each.")
+
+
+def _asked(
+    table: str,
+    datasets: str | None,
+    models: list[str] | None,
+    seeds: int | None,
+    noise: str | None,
+    sizes: str | None,
+    epochs: int | None,
+) -> list[Experiment]:
+    if table != "all" and table not in EXPERIMENTS:
+        raise typer.BadParameter(
+            f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.", param_hint="'TABLE'"
+        )
+    narrowed = {"datasets": datasets, "--model": models, "noise": noise, "sizes": sizes}
+    given = [name for name, value in narrowed.items() if value is not None]
+    if table == "all" and given:
+        raise typer.BadParameter(f"{', '.join(given)} only go with one TABLE.", param_hint="'TABLE'")
+    chosen = []
+    for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
+        narrow = experiment.narrowed(
+            datasets=None if datasets is None else _words(datasets, str, "--datasets"),
+            models=models,
+            seeds=seeds,
+            noise=None if noise is None else _words(noise, float, "--noise"),
+            sizes=None if sizes is None else _words(sizes, int, "--sizes"),
+        )
+        chosen.append(narrow if epochs is None else narrow.shortened(epochs))
+    return chosen
+
+
+def _words(text: str, kind: Callable[[str], _Number], option: str) -> list[_Number]:
+    try:
+        words = [kind(word.strip()) for word in text.split(",") if word.strip()]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} must be numbers with commas between.", param_hint=f"'{option}'") from error
+    if not words:
+        raise typer.BadParameter("is empty.", param_hint=f"'{option}'")
+    return words
+
+
+def _command(
+    experiment: Experiment, data: Path | None, datasets: Any, models: Any, seeds: Any, noise: Any, sizes: Any, epochs: Any,
+    device: str,
+) -> str:  # fmt: skip
+    """How to do it again, without the folders of this machine."""
+    words = ["legendretron", "reproduce", experiment.name]
+    options = {"--datasets": datasets, "--seeds": seeds, "--noise": noise, "--sizes": sizes, "--epochs": epochs}
+    if data is not None:
+        words += ["--data", "DIR"]
+    for name, value in options.items():
+        words += [] if value is None else [name, str(value)]
+    for model in models or []:
+        words += ["--model", repr(model)]
+    return " ".join([*words, *(["--device", device] if device != "cpu" else [])])
+
+
+def _rendered(experiment: Experiment, state: Sweep, folder: Path) -> list[Path]:
+    """Tables and pictures of the runs that were asked for and are done."""
+    found = {record["key"]: record for record in read_records(folder / "runs")}
+    records = [found[key] for key in state.keys if key in found]
+    return experiment.report(records, folder) if records else []
+
+
+def _summary(state: Sweep, files: Iterable[Path]) -> dict[str, Any]:
+    return {
+        "runs": state.before + state.now,
+        "asked": state.total,
+        "done_before": state.before,
+        "missing_datasets": list(state.skipped),
+        "files": [str(file) for file in files],
+    }
+
+
+def _view(experiment: Experiment, state: Sweep, files: Iterable[Path]) -> Any:
+    view = grid(experiment.name, experiment.title)
+    view.columns[1].justify = "left"
+    view.add_row("runs", f"{state.before + state.now:,} of {state.total:,} done, {state.before:,} of them before")
+    if state.skipped:
+        view.add_row("data sets missing", ", ".join(state.skipped))
+    for file in files:
+        view.add_row("written", str(file))
+    return view

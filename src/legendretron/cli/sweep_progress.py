@@ -1,0 +1,69 @@
+"""Progress of a sweep: a bar with the time left on a terminal, a line for every batch elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from legendretron.cli.report import Report
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from legendretron.experiments import Experiment, Sweep
+from legendretron.experiments.backends import Finished
+
+__all__ = ["SweepProgress"]
+
+
+class SweepProgress:
+    """What a sweep calls after every batch; a context manager.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What is run.
+    report : Report
+        Says nothing if that is quiet.
+    """
+
+    def __init__(self, experiment: Experiment, report: Report) -> None:
+        self.experiment, self.report = experiment, report
+        self.bar: Progress | None = None
+        if sys.stderr.isatty() and not report.quiet:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[last]}"),
+            )
+            # runs differ in length a thousandfold, so speed is averaged over long, not over the last few
+            self.bar = Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0)
+            self.task = self.bar.add_task(experiment.name, total=None, last="")
+
+    def __enter__(self) -> SweepProgress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, state: Sweep, finished: Finished | None) -> None:
+        """Show where the sweep is; see :func:`legendretron.experiments.sweep`."""
+        last = "" if finished is None else f"{finished.batch.dataset}, {finished.batch.model}"
+        if self.bar is not None:
+            self.bar.update(self.task, total=state.cost, completed=state.cost_done, last=last)
+        elif finished is None:
+            self.report.note(
+                f"{self.experiment.name}: {state.total:,} runs, {state.before:,} of them done before"
+                + (f"; missing data sets: {', '.join(state.skipped)}" if state.skipped else "")
+            )
+        else:
+            what = f"{len(finished.batch.runs)} runs in {finished.seconds:.1f} s" if finished.outcome else "failed"
+            self.report.note(f"{last}: {what}; {state.before + state.now:,} of {state.total:,} done")

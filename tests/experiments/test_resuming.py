@@ -1,0 +1,71 @@
+"""A sweep that is killed again and again ends with the results of one that is left alone."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from legendretron.experiments import read_records
+
+KILLS = 10
+COMMAND = [
+    sys.executable, "-m", "legendretron", "reproduce", "table_libsvm", "--datasets", "iris,wine", "--seeds", "6",
+    "--noise", "0,0.2", "--epochs", "60", "--model", "LegendreTron", "--model", "logistic regression", "--batch", "1",
+    "--quiet",
+]  # fmt: skip
+
+
+def started(out, data_folder, *options):
+    command = [*COMMAND, "--data", str(data_folder), "--out", str(out), *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def finished(out):
+    return len(list((out / "table_libsvm" / "runs").glob("*.json")))
+
+
+def results(out):
+    facts = ("dataset", "model", "seed", "noise", "accuracy", "log_loss", "train_counts", "test_counts", "settings")
+    records = read_records(out / "table_libsvm" / "runs")
+    return {record["key"]: json.dumps({name: record[name] for name in facts}) for record in records}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("alone")
+    process = started(out, data_folder)
+    assert process.wait(300) == 0, process.stderr.read()
+    expected = results(out)
+    assert len(expected) == 48
+    return expected
+
+
+@pytest.mark.parametrize("backend", ["loky", "ray"])
+def test_killed_at_random_moments(backend, data_folder, tmp_path, undisturbed):
+    chance = random.Random(backend)
+    seen: dict[str, str] = {}
+    for kill in range(KILLS):
+        process = started(tmp_path, data_folder, "--backend", backend, "--jobs", "2")
+        before = finished(tmp_path)
+        # most kills hit while results come in, some while everything is starting
+        if kill % 4:
+            while finished(tmp_path) == before and process.poll() is None:
+                time.sleep(0.01)
+        time.sleep(chance.random() * 0.4)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        process.stderr.close()
+        now = results(tmp_path)  # raises if a file is only half there
+        assert seen.items() <= now.items(), "a finished run was lost or changed"
+        seen = now
+    assert len(seen) > 0, "the sweep never got to a result before it was killed"
+    written = {path: os.stat(path).st_mtime_ns for path in (tmp_path / "table_libsvm" / "runs").glob("*.json")}
+    process = started(tmp_path, data_folder, "--backend", backend, "--jobs", "2")
+    assert process.wait(300) == 0, process.stderr.read()
+    assert results(tmp_path) == undisturbed
+    assert all(os.stat(path).st_mtime_ns == at for path, at in written.items()), "a finished run was repeated"

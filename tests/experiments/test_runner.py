@@ -1,0 +1,227 @@
+"""The runner on the real table of LIBSVM data sets, with small data and few epochs."""
+
+import json
+import os
+import signal
+import threading
+from dataclasses import replace
+
+import pytest
+
+import legendretron.experiments.runner as runner_module
+from legendretron.experiments import EXPERIMENTS, Experiment, Place, Store, read_records, sweep
+from legendretron.experiments.experiment import Batch, Outcome, Run
+
+TABLE = EXPERIMENTS["table_libsvm"]
+PAPERS = ("LegendreTron", "logistic regression")
+
+
+def small(datasets=("iris",), models=PAPERS, seeds=2, noise=(0.0, 0.2), epochs=2):
+    return TABLE.narrowed(datasets=datasets, models=models, seeds=seeds, noise=noise).shortened(epochs)
+
+
+def results(folder):
+    """What was measured, without what depends on time and place."""
+    facts = (
+        "dataset",
+        "model",
+        "seed",
+        "noise",
+        "accuracy",
+        "log_loss",
+        "train_counts",
+        "test_counts",
+        "settings",
+        "data",
+    )
+    return sorted(
+        (record["key"], json.dumps({name: record[name] for name in facts})) for record in read_records(folder / "runs")
+    )
+
+
+def test_a_sweep_does_what_is_missing_and_nothing_twice(data_folder, tmp_path):
+    place = Place(data_folder)
+    first = sweep(small(seeds=1), tmp_path, place)
+    assert (first.total, first.before, first.now, first.failed) == (4, 0, 4, [])
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").iterdir()}
+    second = sweep(small(seeds=3), tmp_path, place)
+    assert (second.total, second.before, second.now) == (12, 4, 8)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    third = sweep(small(seeds=3), tmp_path, place)
+    assert (third.before, third.now) == (12, 0)
+    assert third.cost_done == third.cost > 0
+    assert {record["key"] for record in read_records(tmp_path / "runs")} == set(third.keys)
+
+
+def test_records_hold_what_a_reader_needs(data_folder, tmp_path):
+    sweep(small(), tmp_path, Place(data_folder), command="how to")
+    records = read_records(tmp_path / "runs")
+    assert len(records) == 8
+    for record in records:
+        assert record["command"] == "how to"
+        assert record["data"]["rows"] == 150
+        assert record["settings"]["estimator"].endswith("Classifier")
+        assert record["settings"]["max_epochs"] == 2
+        assert record["versions"]["torch"]
+        assert record["device"].startswith("cpu")
+        assert sum(record["train_counts"]) == 120
+        assert sum(record["test_counts"]) == 30
+        assert record["batch_runs"] == 4
+        assert record["seconds"] > 0
+    by_noise = {noise: [r["train_counts"] for r in records if r["noise"] == noise] for noise in (0.0, 0.2)}
+    assert by_noise[0.0] != by_noise[0.2]
+    # the same split for both models, and test labels without noise
+    for seed in (0, 1):
+        assert len({tuple(r["test_counts"]) for r in records if r["seed"] == seed}) == 1
+
+
+def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
+    from sklearn.model_selection import train_test_split
+
+    from legendretron import LegendreTronClassifier
+    from legendretron.datasets import load_dataset, symmetric_noise
+
+    sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Place(data_folder))
+    iris = load_dataset("iris", data_folder)
+    for record in read_records(tmp_path / "runs"):
+        X, X_test, y, y_test = train_test_split(iris.X, iris.y, test_size=0.2, random_state=record["seed"])
+        y = symmetric_noise(y, record["noise"], 3, random_state=record["seed"])
+        alone = LegendreTronClassifier.from_paper("libsvm", max_epochs=5, random_state=record["seed"]).fit(X, y)
+        assert record["accuracy"] == pytest.approx(100 * alone.score(X_test, y_test), abs=1e-4)
+
+
+def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
+    experiment = small(datasets=("Sensorless", "aloi"), models=("logistic regression",))
+    state = sweep(experiment, tmp_path, Place(data_folder))
+    assert list(state.skipped) == ["aloi"]
+    assert "108,000" in state.skipped["aloi"]
+    assert "https://" in state.skipped["aloi"]
+    (record, *_) = read_records(tmp_path / "runs")
+    assert record["data"]["label"] == "Sensorless (55 of 58,509 rows)"
+    assert record["data"]["source"] == "subset of 55"
+    whole = Batch("table_libsvm", "iris", "LegendreTron", {}, "complete", (Run("iris", "LegendreTron", 0.0, None, 0),))
+    assert whole.run_keys() != replace(whole, source="subset of 55").run_keys()
+    text = experiment.report(read_records(tmp_path / "runs"), tmp_path)[0].read_text()
+    assert "Sensorless (55 of 58,509 rows)" in text
+    assert "subset" in text
+
+
+def test_tuned_models_choose_on_the_training_part(data_folder, tmp_path):
+    models = ("logistic regression, tuned", "LegendreTron, tuned")
+    sweep(small(models=models, seeds=2, noise=(0.0,), epochs=150), tmp_path, Place(data_folder))
+    records = read_records(tmp_path / "runs")
+    assert len(records) == 4
+    for record in records:
+        assert record["alpha"] in record["settings"]["tuning"]["strengths"]
+        assert record["accuracy"] > 85
+
+
+def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
+    """The engine ends quietly on a first Ctrl-C and keeps the weights; a sweep must not take that for a result."""
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(small(epochs=10**6), tmp_path, Place(data_folder))
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+def test_backends_give_the_same_results(backend, data_folder, tmp_path):
+    experiment = small(datasets=("iris", "wine"))
+    sweep(experiment, tmp_path / "alone", Place(data_folder))
+    state = sweep(experiment, tmp_path / backend, Place(data_folder), backend=backend, n_jobs=2)
+    assert state.now == 16
+    assert results(tmp_path / "alone") == results(tmp_path / backend)
+
+
+def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path, monkeypatch):
+    def execute(batch, place):
+        if batch.model == "LegendreTron":
+            raise ValueError("two\nlines")
+        return TABLE.execute(batch, place)
+
+    monkeypatch.setitem(EXPERIMENTS, "table_libsvm", replace(TABLE, execute=execute))
+    state = sweep(small(), tmp_path, Place(data_folder))
+    assert [(batch.model, why) for batch, why in state.failed] == [("LegendreTron", "ValueError: two lines")]
+    assert {record["model"] for record in read_records(tmp_path / "runs")} == {"logistic regression"}
+
+
+def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
+    """The disk fills up while the second result is written: the first stays, and the sweep goes on later."""
+    synced = []
+
+    def full(handle):
+        synced.append(handle)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        sweep(small(), tmp_path, Place(data_folder))
+    assert len(list((tmp_path / "runs").iterdir())) == 1, "nothing half written is left"
+    state = sweep(small(), tmp_path, Place(data_folder))
+    assert (state.before, state.now) == (4, 4)
+
+
+def test_damaged_results_are_named(data_folder, tmp_path):
+    sweep(small(), tmp_path, Place(data_folder))
+    broken = next((tmp_path / "runs").iterdir())
+    broken.write_text('{"runs": [')
+    with pytest.raises(ValueError, match=rf"{broken.name}' is not a file of results .* Move it away"):
+        sweep(small(), tmp_path, Place(data_folder))
+
+
+def test_parts_do_not_depend_on_what_is_missing(data_folder, tmp_path):
+    """Whichever parts are done, the others stay as they are: only so are results after a kill the same bits."""
+    experiment = small(models=PAPERS[:1], seeds=7, noise=(0.0,))
+    sweep(experiment, tmp_path, Place(data_folder), batch_size=3)
+    files = sorted((tmp_path / "runs").iterdir())
+    assert sorted(len(json.loads(file.read_text())["runs"]) for file in files) == [1, 3, 3]
+    for file in files:
+        content = file.read_text()
+        file.unlink()
+        sweep(experiment, tmp_path, Place(data_folder), batch_size=3)
+        again, before = json.loads(file.read_text()), json.loads(content)
+        assert again["runs"] == before["runs"]
+
+
+def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkeypatch):
+    experiment = replace(small(models=PAPERS[:1], seeds=4, noise=(0.0,)), bytes_per_run=lambda model, dataset: 1.0)
+    monkeypatch.setattr(runner_module.os, "sysconf", lambda name: 2)  # 4 bytes in all, of which models may take 2
+    sweep(experiment, tmp_path, Place(data_folder))
+    assert [record["batch_runs"] for record in read_records(tmp_path / "runs")] == [2] * 4
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"datasets": ["mnist"]}, "there is no 'mnist'"),
+    ({"models": ["SVM"]}, "models of table_libsvm are LegendreTron, .* there is no 'SVM'"),
+    ({"seeds": 0}, "seeds must be an integer of at least 1, got 0"),
+    ({"noise": [1.5]}, r"noise must hold numbers from 0 to below 1, got \[1.5\]"),
+    ({"sizes": [0]}, r"sizes must be positive integers, got \[0\]"),
+    ({"noise": [0.1, 0.1]}, "noise of table_libsvm must not be empty or repeat itself"),
+    ({"datasets": []}, "datasets of table_libsvm must not be empty"),
+])  # fmt: skip
+def test_narrowing_to_what_is_not_there(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        TABLE.narrowed(**wrong)
+
+
+def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):
+    sweep(small(epochs=2), tmp_path, Place(data_folder))
+    state = sweep(small(epochs=3), tmp_path, Place(data_folder))
+    assert (state.before, state.now) == (0, 8)
+
+
+def test_store_refuses_fewer_results_than_runs(tmp_path):
+    batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0), Run("iris", "m", 0.0, None, 1)))
+    with pytest.raises(ValueError, match="shorter"):
+        Store(tmp_path).add(batch, Outcome({}, [{}]), 1.0, {}, "")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_experiments_are_declared_as_data():
+    for name, experiment in EXPERIMENTS.items():
+        assert isinstance(experiment, Experiment)
+        assert experiment.name == name
+        for dataset in experiment.datasets:
+            for model in experiment.models:
+                json.dumps(experiment.settings(model, dataset), allow_nan=False)
