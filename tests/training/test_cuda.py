@@ -7,6 +7,9 @@ import torch
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import minibatch as minibatch_module
+from legendretron.training.adam import Adam
+from legendretron.training.penalty import Penalty
+from legendretron.training.step import CapturedStep, Step, make_step
 from tests.training.conftest import LINKS, Problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -40,13 +43,65 @@ def test_equals_the_cpu(link, sparse):
     assert np.allclose(cpu_result.history["train_loss"], gpu_result.history["train_loss"], rtol=1e-8)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("link", LINKS)
-def test_captured_steps_equal_plain_ones(link, monkeypatch):
-    problem = Problem()
+def test_captured_steps_equal_plain_ones(link, sparse, monkeypatch):
+    problem = Problem(sparse=sparse, d=20 if sparse else 5)
     captured, _ = trained(problem, link, "cuda")
     monkeypatch.setattr(minibatch_module, "make_step", lambda step, state: step)
     plain, _ = trained(problem, link, "cuda")
-    assert torch.allclose(captured, plain, rtol=1e-9, atol=1e-11)
+    # contributions of sparse rows are added up in any order
+    rtol, atol = (1e-6, 1e-8) if sparse else (1e-9, 1e-11)
+    assert torch.allclose(captured, plain, rtol=rtol, atol=atol)
+
+
+def test_captured_sparse_steps_equal_plain_ones_and_those_of_the_cpu():
+    pytest.importorskip("triton")
+    problem = Problem(sparse=True, d=40, c=20)
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(120, (2, 3, 16), generator=generator)  # two batches, with rows that come more than once
+    labels = torch.randint(20, (2, 3, 16), generator=generator)
+    results = []
+    for device, captured in (("cpu", False), ("cuda", False), ("cuda", True)):
+        model = problem.model("composite", [1, 2, 3])
+        links = [model.take(run)[2] for run in range(3)]
+        model = LinearModel(model.weight.to(device).contiguous(), model.bias.to(device).contiguous(), links)
+        strength = torch.tensor([0.1, 0.2, 0.0], dtype=torch.float64, device=device)
+        penalty = Penalty(model, strength, 2.0 * strength, intercept=False, symmetric=True)
+        adam = Adam(model.flat)
+        rate = torch.full((3, 1), 0.01, dtype=torch.float64, device=device)
+        totals = torch.zeros(2, 3, dtype=torch.float64, device=device)
+        features = as_features(problem.x, torch.float64, torch.device(device))
+        step = Step(model, features, penalty, adam, rate, totals, 16)
+        if captured:
+            step = make_step(step, [model.flat, *adam.moments(), totals])
+            assert isinstance(step, CapturedStep)
+        for of_rows, of_labels in zip(rows, labels, strict=True):
+            step(
+                of_rows.to(device),
+                of_labels.to(device),
+                torch.full((3, 16), 1 / 16, dtype=torch.float64, device=device),
+            )
+        results.append([tensor.cpu() for tensor in (model.flat, *adam.moments(), totals)])
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.mem_get_info()[0] < 60 * 2**30, reason="needs 60 GiB on the device"
+)
+def test_more_parameters_than_32_bits_count():
+    size = 2**30 + 7  # the second run starts before 2^31 and ends behind
+    flat, gradient, first, second = (torch.zeros(2, size, device="cuda") for _ in range(4))
+    gradient[:, -3:] = torch.tensor([1.0, -2.0, 3.0], device="cuda")
+    count, rate = torch.zeros((), dtype=torch.float64, device="cuda"), torch.tensor([[0.1], [0.2]], device="cuda")
+    pytest.importorskip("legendretron.training.fused").adam_step(
+        flat, gradient, first, second, count, rate, betas=(0.9, 0.999), eps=1e-8, clear=True
+    )
+    expected = torch.tensor([[-0.1, 0.1, -0.1], [-0.2, 0.2, -0.2]], device="cuda")
+    torch.testing.assert_close(flat[:, -3:], expected)
+    assert not gradient.any()
+    assert int(torch.count_nonzero(flat)) == 6
 
 
 @pytest.mark.parametrize("solver", ["adam", "lbfgs"])

@@ -3,7 +3,6 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import cast
 
 import torch
@@ -13,6 +12,7 @@ from legendretron.links.base import Link, NLLStep
 from legendretron.links.binary_potential import BinaryPotential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
+from legendretron.triton_support import has_triton
 from legendretron.validation import check_choice, check_integer
 
 __all__ = ["CompositeLink"]
@@ -202,18 +202,9 @@ class CompositeLink(Link):
             rows = block._gradient(rows)
 
 
-@cache
-def _fused_log_proba() -> Callable[..., Tensor] | None:
-    try:
-        from legendretron.links.fused import fused_log_proba
-    except ImportError:  # no Triton, which comes with torch for CUDA on Linux
-        return None
-    return fused_log_proba
-
-
 def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]) -> Callable[..., Tensor] | None:
     """The fused kernels, where they apply; compilers and function transforms see plain operations."""
-    if not z.is_cuda or run_shape or type(z) is not Tensor or torch.compiler.is_compiling():
+    if not z.is_cuda or run_shape or type(z) is not Tensor or torch.compiler.is_compiling() or not has_triton():
         return None
     rows, k = z.shape
     weights = [block.weight for block in blocks]
@@ -224,4 +215,6 @@ def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]
     # private, but there is no public way to ask whether vmap, jvp or the like is at work
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return None
-    return _fused_log_proba()
+    from legendretron.links.fused import fused_log_proba
+
+    return fused_log_proba

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from legendretron.training.penalty import Penalty
+from legendretron.triton_support import kernels_apply
 
 __all__ = ["Adam"]
 
@@ -11,7 +16,8 @@ __all__ = ["Adam"]
 class Adam:
     """Adam for parameters of shape (R, P), a run a row.
 
-    The count of steps is a tensor on the device, so that a step can be captured in a CUDA graph.
+    The count of steps is a tensor on the device, so that a step can be captured in a CUDA graph. There a step is one
+    pass over memory, the penalty included, if Triton is at hand.
 
     Parameters
     ----------
@@ -36,7 +42,8 @@ class Adam:
         self.count = torch.zeros((), dtype=torch.float64, device=parameters.device)
         # on the CPU the count is also kept as a number, which saves a dozen tiny operations a step
         self._number: int | None = None if parameters.is_cuda else 0
-        self._root = torch.empty_like(parameters)
+        self.fused = kernels_apply(parameters) and parameters.is_contiguous()
+        self._root = torch.empty_like(parameters) if not self.fused else None
 
     def moments(self) -> tuple[Tensor, ...]:
         """What :meth:`load` needs to go on."""
@@ -53,8 +60,40 @@ class Adam:
         if self._number is not None:
             self._number = int(self.count)
 
-    def step(self, gradient: Tensor, rate: Tensor) -> None:
-        """Update with a gradient of shape (R, P) and rates of shape (R, 1)."""
+    def step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None = None, *, clear: bool = False) -> None:
+        """Update with a gradient of shape (R, P), plus that of a penalty, and rates of shape (R, 1).
+
+        The gradient given may be overwritten; ``clear`` leaves zeros in it.
+        """
+        if self.fused:
+            self._fused_step(gradient.contiguous(), rate, penalty, clear)
+            return
+        if penalty is not None:
+            penalty.add_gradient(gradient)
+        self._plain_step(gradient, rate)
+        if clear:
+            gradient.zero_()
+
+    def _fused_step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None, clear: bool) -> None:
+        from legendretron.training.fused import adam_step
+
+        of_penalty: dict[str, Any] = {}
+        if penalty is not None and penalty.active:
+            of_penalty = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
+        adam_step(
+            self.parameters,
+            gradient,
+            self.first,
+            self.second,
+            self.count,
+            rate,
+            betas=self.betas,
+            eps=self.eps,
+            clear=clear,
+            **of_penalty,
+        )
+
+    def _plain_step(self, gradient: Tensor, rate: Tensor) -> None:
         b1, b2 = self.betas
         self.count += 1
         t: Tensor | int = self.count

@@ -9,6 +9,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from legendretron.triton_support import kernels_apply
+
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 
 #: Entries of a sparse matrix whose contributions to a gradient are formed at once.
@@ -32,8 +34,11 @@ class Features(Protocol):
 class Batch(Protocol):
     """Rows that went into a product."""
 
-    def gradient(self, dz: Tensor, out: Tensor) -> None:
-        """Write the cotangent of the weight, ``X[rows]^T dz``, into ``out`` of shape (R, d, K)."""
+    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
+        """Write the cotangent of the weight, ``X[rows]^T dz``, into ``out`` of shape (R, d, K).
+
+        ``cleared`` says that ``out`` is zero, which saves time where contributions are added up in place.
+        """
         ...
 
 
@@ -41,7 +46,7 @@ class _DenseBatch:
     def __init__(self, x: Tensor) -> None:
         self.x = x
 
-    def gradient(self, dz: Tensor, out: Tensor) -> None:
+    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
         torch.bmm(self.x.mT, dz, out=out)
 
 
@@ -62,7 +67,7 @@ class _SparseBatch:
     def __init__(self, positions: Tensor, values: Tensor, owners: Tensor) -> None:
         self.positions, self.values, self.owners = positions, values, owners
 
-    def gradient(self, dz: Tensor, out: Tensor) -> None:
+    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
         runs, features, k = out.shape
         flat = torch.zeros(runs * features, k, dtype=dz.dtype, device=dz.device)
         rows = dz.reshape(-1, k)
@@ -74,6 +79,21 @@ class _SparseBatch:
         out.copy_(flat.view(runs, features, k))
 
 
+class _KernelBatch:
+    """Rows of a sparse matrix, for the kernels to go through once more."""
+
+    def __init__(self, features: SparseFeatures, rows: Tensor) -> None:
+        self.features, self.rows = features, rows
+
+    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
+        from legendretron.training.fused import sparse_gradient
+
+        if not cleared:
+            out.zero_()
+        features = self.features
+        sparse_gradient(features.starts, features.columns, features.values, self.rows, dz, out)
+
+
 class SparseFeatures:
     """A matrix in compressed sparse rows; it is never made dense."""
 
@@ -81,8 +101,18 @@ class SparseFeatures:
         self.starts, self.columns, self.values = starts, columns, values
         self.n_rows, self.n_features = starts.numel() - 1, n_features
 
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, _SparseBatch]:
+    def by_kernels(self, like: Tensor) -> bool:
+        """Whether Triton kernels are at work for weights like these; if so, no shape depends on the rows."""
+        # they add up gradients in any order, as plain operations do on CUDA unless told otherwise
+        return kernels_apply(like) and not torch.are_deterministic_algorithms_enabled()
+
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
         """See :class:`Features`."""
+        if self.by_kernels(weight):
+            from legendretron.training.fused import sparse_product
+
+            z = sparse_product(self.starts, self.columns, self.values, rows, weight, bias)
+            return z, _KernelBatch(self, rows)
         flat = rows.reshape(-1)
         first = self.starts.index_select(0, flat)
         length = self.starts.index_select(0, flat + 1) - first
@@ -105,9 +135,11 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
     if scipy.sparse.issparse(x):
         csr = scipy.sparse.csr_array(x)
         csr.sum_duplicates()
+        # kernels are bound by what they read; plain operations want indices of 64 bits
+        narrow = device.type == "cuda" and csr.shape[1] < 2**31
         return SparseFeatures(
             torch.as_tensor(csr.indptr.astype(np.int64), device=device),
-            torch.as_tensor(csr.indices.astype(np.int64), device=device),
+            torch.as_tensor(csr.indices.astype(np.int32 if narrow else np.int64), device=device),
             torch.as_tensor(csr.data, dtype=dtype, device=device),
             csr.shape[1],
         )

@@ -2,6 +2,8 @@ r"""Quadratic penalties on the parameters, one strength a run."""
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -33,18 +35,33 @@ class Penalty:
     def __init__(
         self, model: LinearModel, alpha: Tensor, link_alpha: Tensor, *, intercept: bool, symmetric: bool
     ) -> None:
-        sizes = model.sizes
-        strength = torch.zeros_like(model.flat)
-        strength[:, : sizes[0]] = alpha.unsqueeze(1)
-        if intercept:
-            strength[:, sizes[0] : model.n_linear] = alpha.unsqueeze(1)
-        strength[:, model.n_linear :] = link_alpha.unsqueeze(1)
-        self.active = bool((strength != 0).any())
-        # one number if all parameters of all runs are treated alike, which saves a pass over memory in every step
-        self.strength = strength if bool((strength != strength[0, 0]).any()) else float(strength[0, 0])
         self.model = model
         self.symmetric = symmetric and model.n_outputs > 1
         self.alpha = alpha
+        #: Strengths on the weights, the bias and the link's parameters, and the columns where the first two end.
+        of_bias = alpha if intercept else torch.zeros_like(alpha)
+        self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
+        self.bounds = model.n_weights, model.n_linear
+        self._in_use = self.strengths if sum(model.sizes) > model.n_linear else self.strengths[:, :2]
+        self.active = bool((self._in_use != 0).any())
+
+    @cached_property
+    def strength(self) -> Tensor | float:
+        """What each parameter is multiplied by; made when asked for, as it is as large as all parameters."""
+        # one number if all parameters of all runs are treated alike, which saves a pass over memory in every step
+        if bool((self._in_use == self._in_use[0, 0]).all()):
+            return float(self._in_use[0, 0])
+        n_weights, n_linear = self.bounds
+        strength = torch.empty_like(self.model.flat)
+        for column, part in enumerate(strength.tensor_split([n_weights, n_linear], dim=1)):
+            part.copy_(self.strengths[:, column : column + 1])
+        return strength
+
+    def shared(self) -> Tensor | None:
+        """What ``symmetric`` subtracts from the gradients of all weights of a feature: (R, d), or nothing."""
+        if not self.symmetric:
+            return None
+        return self.model.weight.sum(-1) * (self.alpha[:, None] / (self.model.n_outputs + 1))
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""
@@ -54,9 +71,9 @@ class Penalty:
             gradient.add_(self.model.flat, alpha=self.strength)
         else:
             gradient.addcmul_(self.strength, self.model.flat)
-        if self.symmetric:
-            shared = self.model.weight.sum(-1, keepdim=True) * (self.alpha[:, None, None] / (self.model.n_outputs + 1))
-            self.model.views(gradient)[0].sub_(shared)
+        shared = self.shared()
+        if shared is not None:
+            self.model.views(gradient)[0].sub_(shared.unsqueeze(-1))
 
     def value(self) -> Tensor:
         """The penalty of each run, shape (R,)."""

@@ -22,8 +22,10 @@ def objective_gradient(
     weight: Tensor,
     gradient: Tensor,
     nll_step: NLLStep,
+    *,
+    cleared: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``.
+    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``; ``cleared`` if it is zero now.
 
     Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
     """
@@ -31,7 +33,7 @@ def objective_gradient(
     nll, hit, dz, of_link = nll_step(z, labels, weight)
     runs = model.n_runs
     n_weights = model.n_weights
-    batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs))
+    batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs), cleared)
     rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
     gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
     return nll, hit
@@ -65,16 +67,19 @@ class Step:
         self.model, self.features, self.penalty, self.optimiser = model, features, penalty, optimiser
         self.rate, self.totals = rate, totals
         self.n_rows = n_rows
-        self.gradient = torch.empty_like(model.flat)
+        self.gradient = torch.zeros_like(model.flat)
+        # contributions of sparse rows are added to zeros, which the optimiser leaves with the least writing
+        self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
         self.nll_step = model.link._nll_step(like)
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """Train on rows of shape (R, n_rows) with their labels and weights, which are shares of the batch."""
-        nll, hit = objective_gradient(self.model, self.features, rows, labels, weight, self.gradient, self.nll_step)
-        self.penalty.add_gradient(self.gradient)
-        self.optimiser.step(self.gradient, self.rate)
+        nll, hit = objective_gradient(
+            self.model, self.features, rows, labels, weight, self.gradient, self.nll_step, cleared=self.clear
+        )
+        self.optimiser.step(self.gradient, self.rate, self.penalty, clear=self.clear)
         self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
         self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
 
@@ -85,7 +90,7 @@ class CapturedStep:
     Parameters
     ----------
     step : Step
-        Of a dense problem on a CUDA device.
+        On a CUDA device, with shapes that do not vary.
     state : list of Tensor
         All that a step changes, put back after the warm-up that capturing needs.
     """
@@ -119,7 +124,8 @@ class CapturedStep:
 
 
 def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep:
-    """Capture the step where that is possible: on CUDA, and with dense features, whose shapes do not vary."""
-    if step.model.flat.is_cuda and not isinstance(step.features, SparseFeatures):
-        return CapturedStep(step, state)
-    return step
+    """Capture the step where that is possible: on CUDA, unless sparse features go by plain operations."""
+    flat, features = step.model.flat, step.features
+    # those have shapes that vary with the rows, and ask the host for them
+    varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
+    return CapturedStep(step, state) if flat.is_cuda and not varies else step

@@ -1,0 +1,256 @@
+"""The Triton kernels of training against plain operations: on the CPU by Triton's interpreter, on a GPU as they are."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from legendretron.links import CompositeLink, SoftmaxLink
+from legendretron.training import LinearModel, Sample, as_features, train
+from legendretron.training import adam as adam_module
+from legendretron.training import features as features_module
+from legendretron.training.adam import Adam
+from legendretron.training.features import SparseFeatures
+from legendretron.training.penalty import Penalty
+from legendretron.training.step import CapturedStep, Step, make_step
+from legendretron.triton_support import kernels_apply
+from tests.training.conftest import Problem
+
+pytest.importorskip("triton")
+from legendretron.training.fused import adam_step, sparse_gradient, sparse_product
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]
+
+#: Strengths on weights and link of two runs, whether the bias is penalised, and whether classes are alike.
+PENALTIES = {
+    "none": ([0.0, 0.0], [0.0, 0.0], True, False),
+    "one strength": ([0.3, 0.3], [0.3, 0.3], True, False),
+    "a strength a run": ([0.3, 0.0], [0.3, 0.0], True, False),
+    "parts": ([0.3, 0.1], [0.0, 0.7], False, False),
+    "symmetric": ([0.3, 0.1], [0.2, 0.7], True, True),
+    "symmetric, without bias": ([0.3, 0.3], [0.3, 0.3], False, True),
+}
+
+
+def random(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(DEVICE, dtype)
+
+
+def optimiser(parameters, fused):
+    adam = Adam(parameters)
+    adam.fused = fused
+    return adam
+
+
+def pair_of_models(d, k, dtype, link):
+    """The same two runs twice, once for plain operations and once for the kernels."""
+    links = [CompositeLink(k + 1, generator=torch.Generator().manual_seed(s)) if link else SoftmaxLink(k + 1)
+             for s in range(2)]  # fmt: skip
+    return [LinearModel(random(2, d, k, dtype=dtype), random(2, k, seed=1, dtype=dtype), links) for _ in range(2)]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+@pytest.mark.parametrize(("d", "k", "link"), [(5, 3, True), (7, 1, False), (64, 19, True)])
+def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
+    alpha, link_alpha, intercept, symmetric = PENALTIES[penalty]
+    models = pair_of_models(d, k, dtype, link)
+    adams, penalties = [], []
+    for model, fused in zip(models, (False, True), strict=True):
+        adams.append(optimiser(model.flat, fused))
+        strengths = [torch.tensor(values, dtype=dtype, device=DEVICE) for values in (alpha, link_alpha)]
+        penalties.append(Penalty(model, *strengths, intercept=intercept, symmetric=symmetric))
+    for i in range(6):
+        gradient = random(*models[0].flat.shape, seed=i, dtype=dtype)
+        rate = torch.tensor([[0.03], [0.01 * i]], dtype=dtype, device=DEVICE)
+        for adam, of in zip(adams, penalties, strict=True):
+            given = gradient.clone()
+            adam.step(given, rate, of, clear=i % 2 == 0)
+            if i % 2 == 0:
+                assert not given.any()
+            elif adam.fused:
+                assert torch.equal(given, gradient)
+    torch.testing.assert_close(models[1].flat, models[0].flat, rtol=tolerance, atol=tolerance)
+    for mine, other in zip(adams[1].moments(), adams[0].moments(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("shape", "steps"), [((1, 1), 9), ((3, 7), 100), ((2, 512), 9), ((2, 1025), 9), ((70, 3), 3)])
+def test_adam_is_torch_adam(shape, steps):
+    ours, theirs = random(*shape), torch.nn.Parameter(random(*shape))
+    adam, reference = optimiser(ours, True), torch.optim.Adam([theirs], lr=0.03)
+    for i in range(steps):
+        gradient = random(*shape, seed=i)
+        adam.step(gradient, torch.full((shape[0], 1), 0.03, dtype=torch.float64, device=DEVICE))
+        theirs.grad = gradient.clone()
+        reference.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_rate_of_zero_leaves_a_run_as_it_is(dtype):
+    start = random(3, 40, dtype=dtype)
+    parameters = start.clone()
+    adam = optimiser(parameters, True)
+    for i in range(5):
+        adam.step(random(3, 40, seed=i, dtype=dtype), torch.tensor([[0.1], [0.0], [0.1]], dtype=dtype, device=DEVICE))
+    assert torch.equal(parameters[1], start[1])
+    assert (parameters[[0, 2]] != start[[0, 2]]).all()
+    assert adam.first[1].any()
+
+
+@pytest.mark.parametrize(("dtype", "sizes", "tolerance"), [
+    (torch.float32, [0.0, 1e-30, 1e-18, 1e-8, 1.0, 1e8, 1e18], 2e-5),
+    (torch.float64, [0.0, 1e-200, 1e-150, 1e-8, 1.0, 1e100, 1e150], 1e-12),
+])  # fmt: skip
+def test_extreme_gradients(dtype, sizes, tolerance):
+    plain, kernel = random(2, len(sizes), dtype=dtype), random(2, len(sizes), dtype=dtype)
+    adams = optimiser(plain, False), optimiser(kernel, True)
+    for i in range(5):
+        gradient = random(2, len(sizes), seed=i, dtype=dtype) * torch.tensor(sizes, dtype=dtype, device=DEVICE)
+        for adam in adams:
+            adam.step(gradient.clone(), torch.full((2, 1), 0.05, dtype=dtype, device=DEVICE))
+    assert torch.isfinite(kernel).all()
+    assert torch.equal(kernel[:, 0], random(2, len(sizes), dtype=dtype)[:, 0])  # no gradient, no second moment
+    torch.testing.assert_close(kernel, plain, rtol=tolerance, atol=tolerance)
+
+
+def test_a_run_of_nan_leaves_others_alone_and_no_trace_in_the_gradient():
+    parameters, gradient = random(2, 6), random(2, 6, seed=1)
+    gradient[0] = torch.nan
+    adam = optimiser(parameters, True)
+    adam.step(gradient, torch.full((2, 1), 0.1, dtype=torch.float64, device=DEVICE), clear=True)
+    assert torch.isnan(parameters[0]).all()
+    assert torch.isfinite(parameters[1]).all()
+    assert (gradient == 0.0).all()
+
+
+def test_other_decays():
+    count = torch.zeros((), dtype=torch.float64, device=DEVICE)
+    parameters, gradient, first, second = (random(1, 5, seed=i) for i in range(4))
+    second.abs_()
+    expected = parameters - 0.1 * gradient / ((0.5 * second + 0.5 * gradient**2) / 0.5).sqrt()
+    rate = torch.full((1, 1), 0.1, dtype=torch.float64, device=DEVICE)
+    adam_step(parameters, gradient, first, second, count, rate, betas=(0.0, 0.5), eps=1e-30)
+    torch.testing.assert_close(parameters, expected)
+    assert count == 1
+
+
+def sparse_matrix(n, d, dtype, wide=False):
+    """Rows of all lengths: the first empty, then one with one entry, then one that is full."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, d)) * (rng.random((n, d)) < rng.random((n, 1)))
+    x[:3] = 0.0
+    x[1, d // 2] = 2.0
+    x[2] = rng.normal(size=d)
+    features = as_features(scipy.sparse.csr_array(x), dtype, torch.device(DEVICE))
+    columns = features.columns.to(torch.int64 if wide else torch.int32)
+    return torch.as_tensor(x).to(DEVICE, dtype), (features.starts, columns, features.values)
+
+
+ROWS = [[2, 0, 5, 1, 5, 5, 9], [7, 3, 1, 2, 2, 0, 0]]  # some of them more than once
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+@pytest.mark.parametrize(("d", "k"), [(1, 1), (90, 1), (70, 3), (150, 19), (6, 128), (11, 300), (5, 1100)])
+def test_sparse_products_and_gradients(d, k, dtype, tolerance, wide):
+    x, csr = sparse_matrix(10, d, dtype, wide)
+    rows = torch.tensor(ROWS, device=DEVICE)
+    flat = random(2, d * k + k + 5, dtype=dtype)  # weights, bias and more, as in a model
+    weight, bias = flat[:, : d * k].view(2, d, k), flat[:, d * k : d * k + k].unsqueeze(1)
+    z = sparse_product(*csr, rows, weight, bias)
+    torch.testing.assert_close(z, torch.baddbmm(bias, x[rows], weight), rtol=tolerance, atol=10 * tolerance)
+    dz = random(2, rows.shape[1], k, seed=1, dtype=dtype)
+    gradient = torch.ones_like(flat)
+    sparse_gradient(*csr, rows, dz, gradient[:, : d * k].view(2, d, k))
+    expected = 1.0 + (x[rows].mT @ dz).reshape(2, -1)
+    torch.testing.assert_close(gradient[:, : d * k], expected, rtol=tolerance, atol=10 * tolerance)
+    assert (gradient[:, d * k :] == 1.0).all()
+
+
+def test_sparse_arguments_of_any_layout():
+    x, csr = sparse_matrix(10, 8, torch.float64)
+    rows = torch.tensor(ROWS, device=DEVICE).repeat_interleave(2, dim=1)[:, ::2]
+    weight, bias = random(2, 3, 8).mT, random(2, 3, 1).mT
+    dz, out = random(2, 3, 7).mT, torch.zeros(2, 8, 3, dtype=torch.float64, device=DEVICE)
+    torch.testing.assert_close(sparse_product(*csr, rows, weight, bias), torch.baddbmm(bias, x[rows], weight))
+    sparse_gradient(*csr, rows, dz, out)
+    torch.testing.assert_close(out, x[rows].mT @ dz)
+
+
+def test_a_matrix_of_zeros():
+    features = as_features(scipy.sparse.csr_array((4, 3)), torch.float64, torch.device(DEVICE))
+    csr = features.starts, features.columns, features.values
+    rows, bias = torch.tensor([[0, 3]], device=DEVICE), random(1, 1, 2)
+    assert torch.equal(sparse_product(*csr, rows, random(1, 3, 2), bias), bias.expand(1, 2, 2))
+    out = torch.zeros(1, 3, 2, dtype=torch.float64, device=DEVICE)
+    sparse_gradient(*csr, rows, random(1, 2, 2), out)
+    assert not out.any()
+
+
+def choose(monkeypatch, kernels):
+    for module in (adam_module, features_module):
+        monkeypatch.setattr(module, "kernels_apply", lambda tensor: kernels)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("link", ["softmax", "cpflow"])
+def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch):
+    problem = Problem(sparse=sparse, d=20 if sparse else 5)
+    trained = []
+    for kernels in (False, True):
+        choose(monkeypatch, kernels)
+        plain = problem.model(link, [1, 2])
+        links = [plain.take(run)[2] for run in range(2)]
+        model = LinearModel(plain.weight.to(DEVICE).contiguous(), plain.bias.to(DEVICE).contiguous(), links)
+
+        def sample(held_out):
+            cpu = problem.sample([1, 2], held_out=held_out)
+            features = as_features(problem.x, torch.float64, torch.device(DEVICE))
+            return Sample(features, cpu.rows.to(DEVICE), cpu.labels.to(DEVICE), cpu.weights.to(DEVICE))
+
+        settings = problem.settings([1, 2], max_epochs=2, symmetric=link == "softmax")
+        result = train(model, sample(False), settings, sample(True))
+        trained.append((model.flat, result.history["validation_loss"]))
+    (plain_flat, plain_loss), (flat, loss) = trained
+    assert torch.allclose(flat, plain_flat, rtol=1e-6, atol=1e-8)
+    assert np.allclose(loss, plain_loss, rtol=1e-8)
+
+
+def test_chosen_by_device():
+    assert kernels_apply(torch.zeros(1, device=DEVICE)) == (DEVICE == "cuda")
+    assert not kernels_apply(torch.zeros(1, device=DEVICE, dtype=torch.bfloat16))
+    assert not kernels_apply(torch.zeros(1))
+    assert Adam(torch.zeros(2, 3, device=DEVICE)).fused == (DEVICE == "cuda")
+    assert not Adam(torch.zeros(3, 2, device=DEVICE).T).fused
+
+
+def test_gradients_in_any_order_only_if_allowed(monkeypatch):
+    choose(monkeypatch, True)
+    problem = Problem(sparse=True, d=20)
+    features = as_features(problem.x, torch.float64, torch.device(DEVICE))
+    assert isinstance(features, SparseFeatures)
+    assert features.by_kernels(torch.zeros(1, device=DEVICE))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not features.by_kernels(torch.zeros(1, device=DEVICE))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="captures on CUDA")
+@pytest.mark.parametrize("kernels", [False, True])
+def test_sparse_steps_are_captured_with_kernels(kernels, monkeypatch):
+    choose(monkeypatch, kernels)
+    model = LinearModel(random(2, 20, 2), random(2, 2), [SoftmaxLink(3)] * 2)
+    features = as_features(Problem(sparse=True, d=20).x, torch.float64, torch.device(DEVICE))
+    strength = torch.ones(2, dtype=torch.float64, device=DEVICE)
+    penalty = Penalty(model, strength, strength, intercept=True, symmetric=False)
+    adam, totals = Adam(model.flat), torch.zeros(2, 2, dtype=torch.float64, device=DEVICE)
+    step = Step(model, features, penalty, adam, torch.ones_like(strength)[:, None], totals, 4)
+    made = make_step(step, [model.flat, *adam.moments(), totals])
+    assert isinstance(made, CapturedStep) == kernels
+    assert not totals.any()
+    assert not step.gradient.any() or not kernels
