@@ -1,10 +1,13 @@
 """One line and an exit code for everything that goes wrong."""
 
 import errno
+import importlib
 import json
 import os
 import pickle
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,12 @@ from tests.cli.conftest import make_iris
 
 def fit_words(tables, tmp_path):
     return ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0]
+
+
+def test_entry_point():
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["legendretron"].partition(":")
+    assert getattr(importlib.import_module(module), function) is legendretron.cli.main
 
 
 def test_version_and_help(run):
@@ -36,6 +45,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--link", "canonical", "--blocks", "3"], "'--blocks': it is for another link"),
     (["fit", "a.csv", "-o", "m", "--nests", "3"], "'--nests': it is for another link"),
     (["fit", "a.csv", "-o", "m", "--patience", "3"], "--validation"),
+    (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be between 0 and 1, got 1.5"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
     (["evaluate", "m", "a.csv", "-t", "y", "--plot", "p.doc"], "must end in .png or .svg or .pdf"),

@@ -123,6 +123,8 @@ def fit(
     Ctrl-C ends the command with exit code 130 and writes no model, so that a half-fitted one is never taken for a whole one;
     with --checkpoint the same command goes on from where it was.
     """
+    if validation is not None and not 0 < validation < 1:
+        raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
     if validation is None and patience is not None:
         raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
     if checkpoint is not None and seed is None:
