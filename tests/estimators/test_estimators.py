@@ -544,3 +544,10 @@ def test_learns_probabilities_drawn_from_a_known_canonical_link():
 def test_composite_link_object_with_cpflow():
     clf = LegendreTronClassifier(link=CompositeLink(3, network="cpflow", dtype=torch.float64), **FAST).fit(X, y)
     assert not clf.link_.needs_batch
+
+
+def test_the_layout_of_the_features_in_memory_does_not_matter():
+    X, y = load_breast_cancer(return_X_y=True)
+    rows, columns = (LegendreTronClassifier(max_epochs=3, random_state=0).fit(a, y) for a in (X, np.asfortranarray(X)))
+    assert np.array_equal(rows.coef_, columns.coef_)
+    assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))

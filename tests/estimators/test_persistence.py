@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.persistence import load_any_estimator
 
 X, y = load_iris(return_X_y=True)
 FAST = {"max_epochs": 10, "random_state": 0}
@@ -127,3 +128,19 @@ def test_files_are_as_readable_as_any_other_and_links_are_followed(tmp_path):
     plain.write_bytes(b"")
     assert target.stat().st_mode == plain.stat().st_mode
     MultinomialLogisticClassifier.load(link)
+
+
+@pytest.mark.parametrize("name", ["canonical", "logistic"])
+def test_either_estimator_is_loaded_by_what_the_file_says(name, tmp_path):
+    clf = FITTED[name]()
+    clf.save(tmp_path / "m")
+    again = load_any_estimator(tmp_path / "m")
+    assert type(again) is type(clf)
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+
+
+def test_an_estimator_of_another_version_is_refused(tmp_path):
+    clf = type("TomorrowsClassifier", (MultinomialLogisticClassifier,), {})().fit(X, y)
+    clf.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="holds a TomorrowsClassifier; known are LegendreTronClassifier, Multinomial"):
+        load_any_estimator(tmp_path / "m")

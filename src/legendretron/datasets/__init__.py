@@ -1,4 +1,4 @@
-"""Data sets of the paper: where they are, downloads, readers of their formats, and label noise."""
+"""Tables of one's own; data sets of the paper: where they are, downloads, readers of their formats; label noise."""
 
 from legendretron.datasets.dataset import Dataset
 from legendretron.datasets.downloading import DownloadError, download
@@ -10,6 +10,7 @@ from legendretron.datasets.noise import flip_labels, symmetric_noise, symmetric_
 from legendretron.datasets.openml import load_openml
 from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
+from legendretron.datasets.tables import Table, read_table
 
 __all__ = [
     "DATASETS",
@@ -19,6 +20,7 @@ __all__ = [
     "DownloadError",
     "ImageSet",
     "PublishedFile",
+    "Table",
     "cache_folder",
     "dataset_info",
     "dataset_status",
@@ -31,6 +33,7 @@ __all__ = [
     "load_openml",
     "read_idx",
     "read_libsvm",
+    "read_table",
     "symmetric_noise",
     "symmetric_transition",
 ]

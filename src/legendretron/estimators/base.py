@@ -144,7 +144,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), reset=reset)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.any():
@@ -281,7 +281,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
         z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return z
 

@@ -14,7 +14,7 @@ from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
-__all__ = ["load_estimator", "save_estimator"]
+__all__ = ["load_any_estimator", "load_estimator", "save_estimator"]
 
 _KIND = "legendretron-estimator-1"
 Estimator = TypeVar("Estimator", bound=LinearLinkClassifier)
@@ -61,6 +61,18 @@ def load_estimator(cls: type[Estimator], path: str | os.PathLike[str]) -> Estima
     if settings["estimator"] != cls.__name__:
         raise ValueError(f"{name} holds a {settings['estimator']}, not a {cls.__name__}; use its load.")
     return _rebuild(cls, settings, tensors)
+
+
+def load_any_estimator(path: str | os.PathLike[str]) -> LinearLinkClassifier:
+    """Read an estimator of whichever kind was saved; refuse anything else with a ``ValueError``."""
+    from legendretron.estimators.legendretron import LegendreTronClassifier
+    from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+
+    tensors, settings = read_artifact(path, _KIND)
+    known = {cls.__name__: cls for cls in (LegendreTronClassifier, MultinomialLogisticClassifier)}
+    if settings["estimator"] not in known:
+        raise ValueError(f"{os.fspath(path)!r} holds a {settings['estimator']}; known are {', '.join(known)}.")
+    return _rebuild(known[settings["estimator"]], settings, tensors)
 
 
 def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Estimator:

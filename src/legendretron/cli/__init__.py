@@ -1,0 +1,38 @@
+"""The command line: ``legendretron``, or ``python -m legendretron``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after ``legendretron``; those of the process if not given.
+
+    Returns
+    -------
+    int
+        0: done. 1: refused or failed. 2: wrong usage. 130: interrupted.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        from legendretron.cli.app import app
+        from legendretron.cli.errors import run
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in ("typer", "rich"):
+            raise
+        message = f"the command line needs {library}: pip install 'legendretron[cli]'."
+        if "--json" in words:
+            print(json.dumps({"error": message}))
+        print(f"error: {message}", file=sys.stderr)
+        return 1
+    return run(app, words)

@@ -1,0 +1,51 @@
+"""The app: what ``legendretron`` can do, one line a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from legendretron import __version__
+from legendretron.cli.command import register, unwrapped
+from legendretron.cli.demo import demo
+from legendretron.cli.evaluate import evaluate
+from legendretron.cli.fit import fit
+from legendretron.cli.predict import predict
+
+__all__ = ["app"]
+
+# completion of words would import torch at every press of the key
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"legendretron {__version__}")
+        raise typer.Exit
+
+
+def legendretron(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Classify tables of data with probabilities that can be trusted.
+
+    Give a table and the column to predict; a model is fitted that gives every row a probability for each class. Unlike
+    ordinary (logistic) regression, it also learns from the data how scores turn into probabilities.
+
+    Start with: legendretron fit data.csv --target label --out model.safetensors
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or ""))(legendretron)
+
+# a command is a function in a file of its own, and a line here
+register(app, fit)
+register(app, predict)
+register(app, evaluate)
+register(app, demo)

@@ -1,0 +1,129 @@
+"""From exceptions to exit codes: the one place where the command line handles errors.
+
+======  ==========================================================
+code    meaning
+======  ==========================================================
+0       done; also if whoever reads our output has closed the pipe
+1       refused (bad data, no such file) or failed
+2       wrong usage: an unknown option, a value out of range
+130     interrupted by Ctrl-C
+======  ==========================================================
+
+An error is one line on standard error, ``error: ...``. With ``--json`` it is on standard output as well, ``{"error": ...}``.
+With ``--debug``, or LEGENDRETRON_DEBUG=1 in the environment, the traceback comes first.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+
+import typer
+
+__all__ = ["UsageError", "describe", "one_line", "run"]
+
+#: What typer raises for wrong usage. It has no public name of its own, and its module has moved between versions.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+_EXPECTED = (ValueError, OSError, ImportError, MemoryError)
+
+
+def one_line(text: object) -> str:
+    r"""Return a message without line breaks, runs of spaces or control characters.
+
+    Examples
+    --------
+    >>> one_line("two\n   lines\x1b[31m")
+    'two lines?[31m'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
+
+
+def run(app: typer.Typer, arguments: Sequence[str]) -> int:
+    """Run the app on the words of a command line and return the exit code; nothing is raised."""
+    try:
+        code = _run(app, arguments)
+    except BrokenPipeError:
+        code = 0  # what was wanted has been read
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # nothing more can be said there, nor may Python try to when it ends
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("legendretron", list(arguments)) as context:
+            command.invoke(context)
+        sys.stdout.flush()  # here, and not when Python ends: a full disk or a closed pipe shows now
+    except BrokenPipeError:
+        raise
+    except BaseException as error:
+        return _failed(error, arguments)
+    return 0
+
+
+def _failed(error: BaseException, arguments: Sequence[str]) -> int:
+    """Tell the user, and return the exit code."""
+    if isinstance(error, typer.Exit | SystemExit):
+        code = error.exit_code if isinstance(error, typer.Exit) else error.code
+        return code if isinstance(code, int) else 1
+    if "--debug" in arguments or os.environ.get("LEGENDRETRON_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
+    message, code = _message_and_code(error)
+    message = one_line(message)
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    if "--json" in arguments:
+        with suppress(OSError):  # the output may be what has failed
+            print(json.dumps({"error": message}), flush=True)
+    return code
+
+
+def _message_and_code(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return str(error) or "interrupted", 130
+    if isinstance(error, UsageError):
+        context = getattr(error, "ctx", None)
+        place = context.command_path if context else "legendretron"
+        return f"{error.format_message().rstrip('.')}; see {place} --help", 2  # type: ignore[attr-defined]
+    return describe(error), 1
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception in words for someone who does not read Python.
+
+    Examples
+    --------
+    >>> describe(PermissionError(13, "Permission denied", "/model"))
+    "no permission for '/model'"
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        place = "the output" if error.filename is None else repr(str(error.filename))
+        match error.errno:
+            case errno.ENOENT:
+                return f"there is no file {place}"
+            case errno.EACCES | errno.EPERM:
+                return f"no permission for {place}"
+            case errno.EROFS:
+                return f"{place} is on a read-only disk"
+            case errno.ENOSPC | errno.EDQUOT:
+                return f"no space left on the disk for {place}; free some, or write elsewhere"
+            case errno.EISDIR:
+                return f"{place} is a folder, but a file is needed"
+            case errno.ENOTDIR | errno.EEXIST:
+                return f"{place} cannot be: a part of it is a file, not a folder"
+        return f"{place}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error or 'use fewer rows or columns, or float32'}"
+    if isinstance(error, _EXPECTED):
+        return str(error) or type(error).__name__
+    return f"unexpected {type(error).__name__}: {error} (--debug shows where)"

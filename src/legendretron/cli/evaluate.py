@@ -1,0 +1,114 @@
+"""``legendretron evaluate``: how good a model's probabilities are on a table with known labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from legendretron.cli.models import class_numbers, load_model, log_probabilities, table_for
+from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.outputs import check_suffix, check_writable, write_output
+from legendretron.cli.report import Report, grid
+from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+from legendretron.datasets.table_files import format_of
+from legendretron.extras import import_extra
+
+__all__ = ["draw_reliability", "evaluate"]
+
+_NAMES = {
+    "accuracy": "accuracy (higher is better)",
+    "log_loss": "log-loss (lower)",
+    "brier": "Brier score (lower)",
+    "calibration_error": "calibration error (lower)",
+    "auc": "area under the ROC curve (higher)",
+}
+
+
+def evaluate(
+    report: Report,
+    model: ModelFile,
+    data: DataFile,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", help="Column of the true classes. LIBSVM text needs none.", show_default=False,
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
+                     show_default=False),
+    ] = None,
+    format: FormatOption = None,
+) -> None:  # fmt: skip
+    """Score a model on rows whose classes are known, best rows that it was not fitted on.
+
+    Beside the model stands a baseline that looks at no feature: it gives every row the frequencies of the classes in this
+    very table. A model that is no better has learned nothing.
+    """
+    if target is None and format_of(data, format) != "libsvm":
+        raise typer.BadParameter("which column holds the true classes?", param_hint="'--target'")
+    if plot is not None:
+        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
+        check_writable(plot)
+        import_extra("matplotlib", "drawing", "plots")
+    estimator = load_model(model)
+    table = table_for(estimator, data, target, format)
+    y = class_numbers(estimator, table)
+    log_p = log_probabilities(estimator, table)
+    scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
+    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, class_scores(y, log_p), strict=True)]
+    payload = {
+        "rows": len(y),
+        **dataclasses.asdict(scores),
+        "baseline": dataclasses.asdict(baseline),
+        "classes": classes,
+        "plot": None if plot is None else str(plot),
+    }
+    if plot is not None:
+        write_output(plot, draw_reliability(y, {model.stem: np.exp(log_p)}, plot.suffix))
+        report.note(f"picture: {plot}")
+    report.result(payload, _score_view(payload), _class_view(classes))
+
+
+def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:
+    """Return the picture of a reliability diagram in the format of a file name's end."""
+    matplotlib = import_extra("matplotlib", "drawing", "plots")
+    matplotlib.use("Agg")  # a file, never a window
+    from matplotlib import pyplot
+
+    from legendretron.plots import ReliabilityDisplay
+
+    figure = ReliabilityDisplay.from_predictions(y, predictions).figure_
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
+    pyplot.close(figure)
+    return buffer.getvalue()
+
+
+def _number(value: float, pattern: str) -> str:
+    return "-" if math.isnan(value) else format(value, pattern)
+
+
+def _score_view(payload: dict[str, Any]) -> Any:
+    view = grid(f"{payload['rows']:,} rows", "model", "baseline")
+    for key, name in _NAMES.items():
+        pattern = ".2%" if key == "accuracy" else ".4f"
+        view.add_row(name, _number(payload[key], pattern), _number(payload["baseline"][key], pattern))
+    return view
+
+
+def _class_view(classes: list[dict[str, Any]]) -> Any:
+    view = grid("class", "rows", "precision", "recall")
+    for row in classes:
+        view.add_row(
+            str(row["class"]), f"{row['rows']:,}", _number(row["precision"], ".2%"), _number(row["recall"], ".2%")
+        )
+    return view

@@ -1,0 +1,222 @@
+"""``legendretron fit``: from a table to a model file."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from legendretron.cli.models import Model, default_of, log_probabilities, make_model
+from legendretron.cli.options import DataFile, FormatOption
+from legendretron.cli.outputs import check_writable, naming
+from legendretron.cli.report import Report, grid
+from legendretron.datasets.tables import Table, read_table
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.extras import import_extra
+
+__all__ = ["fit"]
+
+
+class Link(StrEnum):
+    """Links to choose from; logistic regression, which learns none, is a model."""
+
+    composite = "composite"
+    canonical = "canonical"
+
+
+Solver = StrEnum("Solver", ["adam", "lbfgs"])
+ClassWeight = StrEnum("ClassWeight", ["balanced"])
+Precision = StrEnum("Precision", ["float32", "float64"])
+
+
+def _option(panel: str, help: str, *names: str, parameter: str | None = None, **limits: Any) -> Any:
+    """An option; without a value, the estimator's own default, which the help shows."""
+    shown = "" if parameter is None else f" (default: {default_of(parameter)})"
+    return typer.Option(*names, help=help + shown, rich_help_panel=panel, show_default=False, **limits)
+
+
+def _data(help: str, *names: str) -> Any:
+    return _option("Data", help, *names)
+
+
+def _model(help: str, *names: str, parameter: str, **limits: Any) -> Any:
+    return _option("Model", help, *names, parameter=parameter, **limits)
+
+
+def _training(help: str, *names: str, parameter: str | None = None, **limits: Any) -> Any:
+    return _option("Training", help, *names, parameter=parameter, **limits)
+
+
+def fit(
+    report: Report,
+    data: DataFile,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Where to write the model; replaced if it is there.", show_default=False),
+    ],
+    target: Annotated[
+        str | None, _data("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t")
+    ] = None,
+    features: Annotated[
+        list[str] | None, _data("Column to predict from; repeat it for several. All but the target if not given.")
+    ] = None,
+    drop: Annotated[list[str] | None, _data("Column to leave out; repeat it for several.")] = None,
+    format: FormatOption = None,
+    model: Annotated[
+        Model,
+        typer.Option(
+            help="legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
+            rich_help_panel="Model",
+        ),
+    ] = Model.legendretron,
+    link: Annotated[
+        Link | None,
+        _model("Family it learns from: composite is flexible, canonical simpler and convex.", parameter="link"),
+    ] = None,
+    hidden: Annotated[int | None, _model("Units a layer of a composite link.", parameter="hidden", min=1)] = None,
+    depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", min=1)] = None,
+    blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", min=1)] = None,
+    nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", min=1)] = None,
+    alpha: Annotated[
+        float | None, _model("Penalty on the weights: larger is simpler.", parameter="alpha", min=0.0)
+    ] = None,
+    link_alpha: Annotated[
+        float | None, _option("Model", "Penalty on the link; try 0.1 for few rows. (default: as --alpha)", min=0.0)
+    ] = None,
+    standardize: Annotated[
+        bool | None, _model("Scale the features inside.", "--standardize/--no-standardize", parameter="standardize")
+    ] = None,
+    class_weight: Annotated[
+        ClassWeight | None, _training("balanced: rare classes count as much as frequent ones.")
+    ] = None,
+    solver: Annotated[
+        Solver | None, _training("adam: small batches; lbfgs: all rows at once, for small data.", parameter="solver")
+    ] = None,
+    epochs: Annotated[int | None, _training("Most passes over the data.", parameter="max_epochs", min=1)] = None,
+    learning_rate: Annotated[float | None, _training("First step size of adam.", parameter="learning_rate")] = None,
+    batch_size: Annotated[int | None, _training("Rows a step of adam.", parameter="batch_size", min=1)] = None,
+    validation: Annotated[
+        float | None,
+        _training("Share of rows to hold out, such as 0.1: fitting stops when it gets no better on them."),
+    ] = None,
+    patience: Annotated[
+        int | None, _training("Passes without gain before --validation stops.", parameter="n_iter_no_change", min=1)
+    ] = None,
+    seed: Annotated[
+        int | None, _training("Seed of all that is random; the same seed gives the same model.", min=0)
+    ] = None,
+    device: Annotated[str | None, _training("cpu, cuda, cuda:1, or auto.", parameter="device")] = None,
+    dtype: Annotated[Precision | None, _training("Precision; that of the data if not given.")] = None,
+    checkpoint: Annotated[
+        Path | None, _training("File to resume from if the fit is stopped; needs --seed. Removed at the end.")
+    ] = None,
+) -> None:
+    """Fit a model to a table and write it to a file.
+
+    All columns but the target must be numbers without gaps. The file written is safe to share: loading it runs no code.
+
+    Ctrl-C ends the command with exit code 130 and writes no model, so that a half-fitted one is never taken for a whole one;
+    with --checkpoint the same command goes on from where it was.
+    """
+    if validation is not None and not 0 < validation < 1:
+        raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
+    if validation is None and patience is not None:
+        raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
+    if checkpoint is not None and seed is None:
+        raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
+    estimator = make_model(model, {
+        "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests, "alpha": alpha,
+        "link_alpha": link_alpha, "standardize": standardize, "class_weight": class_weight, "solver": solver,
+        "max_epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size,
+        "early_stopping": None if validation is None else True, "validation_fraction": validation,
+        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
+    })  # fmt: skip
+    import_extra("safetensors", "writing a model", "cli")
+    check_writable(out)
+    table = _read(data, target, features, drop, format)
+    began = time.perf_counter()
+    _fit(estimator, table, report)
+    seconds = time.perf_counter() - began
+    with naming(out):
+        estimator.save(out)
+    summary = _summary(estimator, table, model, seconds, out)
+    report.result(summary, _view(summary), even_if_quiet=False)
+
+
+def _read(
+    data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str | None
+) -> Table:
+    table = read_table(data, target, features=features or None, drop=drop, format=format)
+    if table.y is None:
+        names = ", ".join(table.feature_names or ())
+        raise typer.BadParameter(f"which column is to be predicted? There are: {names}.", param_hint="'--target'")
+    if len(table.classes) < 2:
+        place = "the labels" if table.target is None else f"target column {table.target!r}"
+        raise ValueError(
+            f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; two classes at least are needed."
+        )
+    return table
+
+
+def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
+    """Fit, with a bar on a terminal; stopped by Ctrl-C, raise instead of keeping what is there."""
+    estimator.set_params(verbose=0 if report.quiet else 1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Training was interrupted")
+        try:
+            estimator.fit(table.X, table.y)
+        except UserWarning as stopped:
+            resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
+            raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
+    estimator.set_params(verbose=0)  # a bar is nothing to keep in a file
+
+
+def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, seconds: float, out: Path) -> dict[str, Any]:
+    assert table.y is not None
+    log_p = log_probabilities(estimator, table)
+    places = np.searchsorted(estimator.classes_, table.y)
+    history, held_out = estimator.history_, None
+    if estimator.early_stopping:
+        best = int(np.nanargmin(history["validation_loss"]))
+        held_out = {
+            "share": estimator.validation_fraction,
+            "log_loss": history["validation_loss"][best],
+            "accuracy": history["accuracy"][best],
+            "epoch": int(history["epoch"][best]),
+        }
+    return {
+        "model": model.value,
+        "out": str(out),
+        "rows": len(places),
+        "features": estimator.n_features_in_,
+        "classes": estimator.classes_,
+        "epochs": estimator.n_iter_,
+        "log_loss": float(-log_p[np.arange(len(places)), places].mean()),
+        "accuracy": float((log_p.argmax(1) == places).mean()),
+        "held_out": held_out,
+        "seconds": seconds,
+        "parameters": {key: value for key, value in estimator.get_params(deep=False).items() if key != "verbose"},
+    }
+
+
+def _view(summary: dict[str, Any]) -> Any:
+    def scores(of: dict[str, Any]) -> str:
+        return f"{of['accuracy']:.2%}, {of['log_loss']:.4f}"
+
+    table = grid("fitted", summary["model"])
+    table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    labels = [str(label) for label in summary["classes"]]
+    some = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
+    table.add_row("classes", f"{len(labels)}: {some}")
+    table.add_row("epochs", str(summary["epochs"]))
+    table.add_row("accuracy, log-loss on all these rows", scores(summary))
+    if summary["held_out"] is not None:
+        table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
+    table.add_row("seconds", f"{summary['seconds']:.1f}")
+    table.add_row("written to", summary["out"])
+    return table

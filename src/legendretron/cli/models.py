@@ -1,0 +1,125 @@
+"""Models of the command line: by name, with the defaults of the library, and with the data that fits them."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from legendretron.datasets.table_files import format_of, quoted
+from legendretron.datasets.tables import Table, as_matrix, read_table
+from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.persistence import load_any_estimator
+
+__all__ = ["Model", "class_numbers", "default_of", "load_model", "log_probabilities", "make_model", "table_for"]
+
+
+class Model(StrEnum):
+    """Names of the models."""
+
+    legendretron = "legendretron"
+    logistic = "logistic"
+
+
+_CLASSES: dict[Model, type[LinearLinkClassifier]] = {
+    Model.legendretron: LegendreTronClassifier,
+    Model.logistic: MultinomialLogisticClassifier,
+}
+#: Options under another name than the parameter, which is the estimator's.
+_OPTIONS = {"max_epochs": "epochs", "n_blocks": "blocks", "n_nests": "nests"}
+_LINK_ONLY = {"link", "n_blocks", "hidden", "depth", "n_nests", "link_alpha"}
+_OF_LINK = {"composite": {"n_blocks", "hidden", "depth"}, "canonical": {"n_nests"}}
+
+
+def default_of(parameter: str) -> str:
+    """Return a parameter's default, as a help text shows it; of both models where they differ.
+
+    Examples
+    --------
+    >>> default_of("hidden"), default_of("max_epochs")
+    ('2', '200; 1000 for logistic')
+    """
+    both = [inspect.signature(cls).parameters.get(parameter) for cls in _CLASSES.values()]
+    first, second = (None if found is None else str(found.default) for found in both)
+    return str(first) if second in (None, first) else f"{first}; {second} for logistic"
+
+
+def make_model(name: Model, given: dict[str, Any]) -> LinearLinkClassifier:
+    """Return an estimator with the parameters that were given (those that are not None) and its own defaults.
+
+    Parameters
+    ----------
+    name : Model
+        Which.
+    given : dict
+        Parameters of the estimator; one that would change nothing is refused as wrong usage.
+    """
+    parameters = {key: value for key, value in given.items() if value is not None}
+    link = str(parameters.get("link", "composite"))
+    useless = _LINK_ONLY if name is Model.logistic else set().union(*_OF_LINK.values()) - _OF_LINK[link]
+    reason = "--model legendretron" if name is Model.logistic else f"another link than {link}"
+    for key in parameters:
+        if key in useless:
+            option = "--" + _OPTIONS.get(key, key).replace("_", "-")
+            raise typer.BadParameter(f"it is for {reason}; leave it out.", param_hint=f"'{option}'")
+    return _CLASSES[name](**parameters)
+
+
+def load_model(path: Path) -> LinearLinkClassifier:
+    """Read a model that ``fit`` has written, or the ``save`` of an estimator."""
+    if not path.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+    return load_any_estimator(path)
+
+
+def table_for(model: LinearLinkClassifier, path: Path, target: str | None, format: str | None) -> Table:
+    """Read a table with the features that a model knows, in its order; other columns do not matter."""
+    names = getattr(model, "feature_names_in_", None)
+    if format_of(path, format) == "libsvm":
+        return read_table(path, target, format=format, n_features=model.n_features_in_)
+    if names is not None:
+        return read_table(path, target, features=[str(name) for name in names], format=format)
+    table = read_table(path, target, format=format)
+    if table.X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"the model was fitted on {model.n_features_in_} features without names, but {str(path)!r} has "
+            f"{table.X.shape[1]}: {quoted(table.feature_names)}; leave only the model's, in their order."
+        )
+    return table
+
+
+def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
+    """Return the log-probabilities of a table that :func:`table_for` has read."""
+    named = hasattr(model, "feature_names_in_")
+    with warnings.catch_warnings():
+        # LIBSVM text has no names; its features are numbered as the model's are
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return model.predict_log_proba(table.X if named else as_matrix(table))
+
+
+def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
+    """Return the labels of a table as places in ``classes_``.
+
+    They are compared as text: a column of numbers in one file may be one of words in another.
+    """
+    assert table.y is not None
+    places = {_text(label): place for place, label in enumerate(model.classes_)}
+    labels, inverse = np.unique(table.y, return_inverse=True)
+    unknown = [_text(label) for label in labels if _text(label) not in places]
+    if unknown:
+        raise ValueError(
+            f"{str(table.path)!r} has labels that the model does not know: {quoted(unknown)}; it knows {quoted(places)}."
+        )
+    return np.asarray([places[_text(label)] for label in labels])[inverse]
+
+
+def _text(label: Any) -> str:
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)

@@ -1,0 +1,35 @@
+"""Arguments and options that several commands have, so that they read alike."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legendretron.datasets.table_files import FORMATS
+
+__all__ = ["DataFile", "Format", "FormatOption", "ModelFile"]
+
+Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
+
+DataFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="The table: CSV or TSV (first line: names of columns), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz.",
+        show_default=False,
+        readable=False,  # not a matter of usage: the file itself will tell
+    ),
+]
+ModelFile = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A file that 'legendretron fit' wrote.", show_default=False, readable=False),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="Format of DATA, if its name does not tell.", show_default=False, rich_help_panel="Data"
+    ),
+]

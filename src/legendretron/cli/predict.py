@@ -1,0 +1,56 @@
+"""``legendretron predict``: classes and probabilities for new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from legendretron.cli.models import load_model, log_probabilities, table_for
+from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.outputs import check_suffix, check_writable, frame_bytes, write_output
+from legendretron.cli.report import Report, grid
+from legendretron.extras import import_extra
+
+__all__ = ["predict"]
+
+
+def predict(
+    report: Report,
+    model: ModelFile,
+    data: DataFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File for the predictions: .csv, .tsv or .parquet.", show_default="print as CSV"
+        ),
+    ] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add a column p(class) for every class.")] = False,
+    format: FormatOption = None,
+) -> None:
+    """Predict the class of each row of a table, in its order.
+
+    The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
+    """
+    if out is not None:
+        check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
+        check_writable(out)
+    pandas = import_extra("pandas", "writing predictions", "cli")
+    estimator = load_model(model)
+    log_p = log_probabilities(estimator, table_for(estimator, data, None, format))
+    columns: dict[str, Any] = {"prediction": estimator.classes_[log_p.argmax(1)]}
+    if proba:
+        p = np.exp(log_p)
+        columns |= {f"p({label})": p[:, place] for place, label in enumerate(estimator.classes_)}
+    frame = pandas.DataFrame(columns)
+    if out is None:
+        report.result({"rows": len(frame), **columns}, frame_bytes(frame, ".csv").decode())
+        return
+    write_output(out, frame_bytes(frame, out.suffix.lower()))
+    view = grid("prediction", "rows")
+    for label, count in zip(*np.unique(columns["prediction"], return_counts=True), strict=True):
+        view.add_row(str(label), f"{count:,}")
+    view.caption = f"written to {out}"
+    report.result({"rows": len(frame), "out": str(out), "columns": list(columns)}, view, even_if_quiet=False)

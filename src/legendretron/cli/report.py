@@ -1,0 +1,108 @@
+"""What a command says, and where: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+
+from legendretron.cli.errors import one_line
+
+__all__ = ["Report", "grid"]
+
+#: Off a terminal nothing is wrapped or cut to a width.
+_UNBOUNDED = 10_000
+
+
+def grid(*columns: str, title: str | None = None) -> Grid:
+    """Return a rich table with the first column to the left and numbers to the right."""
+    table = Grid(title=title, title_justify="left", header_style="bold")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place == 0 else "right", overflow="fold")
+    return table
+
+
+class Report:
+    """The voice of a command.
+
+    Parameters
+    ----------
+    json : bool
+        Whether the result is one JSON object, and nothing else, on standard output.
+    quiet : bool
+        Whether notes, warnings and progress are left out.
+    """
+
+    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+        self.json, self.quiet = json, quiet
+
+    def note(self, text: str) -> None:
+        """Say something on the way."""
+        if not self.quiet:
+            print(one_line(text), file=sys.stderr, flush=True)
+
+    def warning(self, text: str) -> None:
+        """Say something that the user had better know."""
+        self.note(f"warning: {text}")
+
+    def result(self, payload: Mapping[str, Any], *views: RenderableType, even_if_quiet: bool = True) -> None:
+        """Say what came out; once a command, at its end.
+
+        Parameters
+        ----------
+        payload : mapping
+            For ``--json``; NaN and infinities become null.
+        *views : str or rich renderable
+            For everyone else.
+        even_if_quiet : bool
+            False if the views only describe what was written to a file.
+        """
+        if self.json:
+            print(json.dumps(_plain(payload), allow_nan=False))
+        elif even_if_quiet or not self.quiet:
+            console = _console(sys.stdout)
+            for view in views:
+                if isinstance(view, str):  # as it is: rich would turn tabs into spaces
+                    sys.stdout.write(view if view.endswith("\n") else f"{view}\n")
+                else:
+                    console.print(view)
+
+    @contextmanager
+    def warnings_as_lines(self) -> Iterator[None]:
+        """Inside, a Python warning for users is one line too, without the place in the code it comes from."""
+
+        def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+            self.warning(str(message))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = show
+            yield
+
+
+def _console(stream: TextIO) -> Console:
+    # names come from data: they must not be read as markup or emoji
+    width = None if stream.isatty() else _UNBOUNDED
+    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -1,0 +1,143 @@
+"""CSV, TSV and Parquet files as data frames, with one clear line for everything that can be wrong with a file."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from legendretron.datasets.compressed import open_compressed
+from legendretron.extras import import_extra
+from legendretron.validation import check_choice
+
+__all__ = ["FORMATS", "format_of", "quoted", "read_frame"]
+
+#: Formats by name, each with the ends of file names that tell it.
+FORMATS: dict[str, tuple[str, ...]] = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "parquet": (".parquet", ".pq"),
+    "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
+}
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_SEPARATORS = {"csv": ",", "tsv": "\t"}
+_PEEK = 4096
+
+
+def quoted(names: Any, most: int = 8) -> str:
+    """Names in quotes and with commas, for a message; only so many of them.
+
+    Examples
+    --------
+    >>> quoted(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    names = list(names)
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(str(name)) for name in names[:most]) + rest
+
+
+def format_of(path: Path, given: str | None = None) -> str:
+    """Return the format of a file: the one given, or by the end of its name.
+
+    Examples
+    --------
+    >>> format_of(Path("letter.scale.bz2")), format_of(Path("a.csv.gz"))
+    ('libsvm', 'csv')
+    """
+    if given is not None:
+        return check_choice("format", given, tuple(FORMATS))
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    for name, ends in FORMATS.items():
+        if suffixes and suffixes[-1] in ends:
+            return name
+    raise ValueError(
+        f"the name of {str(path)!r} does not tell its format; name it .csv, .tsv, .parquet or .libsvm, or give the format: "
+        f"{', '.join(FORMATS)}."
+    )
+
+
+def read_frame(path: Path, kind: str) -> Any:
+    """Read a CSV, TSV or Parquet file into a pandas data frame with columns of different, non-empty names.
+
+    Parameters
+    ----------
+    path : Path
+        The file; CSV and TSV may be compressed (``.gz``, ``.bz2``, ``.xz``).
+    kind : {"csv", "tsv", "parquet"}
+        Its format.
+    """
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
+    frame = _read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
+    if len(frame) == 0:
+        raise ValueError(f"{str(path)!r} has column names but no rows.")
+    return frame
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1 and name]
+    if twice:
+        raise ValueError(
+            f"{str(path)!r} has more than one column {quoted(twice)}; rename or remove all but one of them."
+        )
+
+
+def _read_text(path: Path, separator: str) -> Any:
+    pandas = import_extra("pandas", "reading tables", "cli")
+    name = repr(str(path))
+    options = {"sep": separator, "encoding": "utf-8", "skipinitialspace": True, "low_memory": False}
+    try:
+        with open_compressed(path) as file:
+            start = file.read(_PEEK)
+        if not start.strip():
+            raise ValueError(f"{name} is empty.")
+        if b"\0" in start:
+            raise ValueError(f"{name} holds binary data, not text; is it another format, or UTF-16?")
+        with open_compressed(path) as file:
+            header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
+        _check_names(path, [str(column) for column in header.iloc[0]])
+        with open_compressed(path) as file, warnings.catch_warnings():
+            # a row longer than the header would lose its end with no more than a warning
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            return pandas.read_csv(file, index_col=False, **_exactly(pandas.__version__), **options)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); convert it, for example with "
+            f"iconv -f latin1 -t utf-8."
+        ) from error
+    except pandas.errors.ParserWarning as error:
+        raise ValueError(f"{name} has rows with more fields than the header has names.") from error
+    except pandas.errors.EmptyDataError as error:
+        raise ValueError(f"{name} is empty.") from error
+    except pandas.errors.ParserError as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise ValueError(f"{name} is not a regular table: {reason}.") from error
+
+
+def _exactly(version: str) -> dict[str, str]:
+    """The option to read numbers as they were written, to the last bit; from pandas 3.1 on it is the only way."""
+    major, minor = version.split(".")[:2]
+    return {} if (int(major), int(minor)) >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def _read_parquet(path: Path) -> Any:
+    arrow = import_extra("pyarrow", "reading Parquet", "cli")
+    parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
+    try:
+        # opened here: a name with a colon would be taken for an address
+        with open_compressed(path) as file:
+            content = parquet.ParquetFile(file)
+            _check_names(path, content.schema_arrow.names)
+            table = content.read()
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+        raise ValueError(f"{str(path)!r} is damaged or not a Parquet file: {error}") from error
+    for place, field in enumerate(table.schema):
+        if arrow.types.is_decimal(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(arrow.float64()))
+    # row numbers that pandas wrote as a column of their own
+    extra = [name for name in table.column_names if name.startswith("__index_level_")]
+    return table.drop_columns(extra).to_pandas(ignore_metadata=True)

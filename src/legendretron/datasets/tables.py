@@ -1,0 +1,227 @@
+"""A table of one's own as features and labels."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.datasets.table_files import format_of, quoted, read_frame
+
+__all__ = ["Table", "read_table"]
+
+_EXACT = 2.0**53  #: up to here a double holds every whole number
+
+
+@dataclass(frozen=True)
+class Table:
+    """What :func:`read_table` returns.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    X : data frame, ndarray or sparse matrix of shape (n, d)
+        Features; a data frame of floats unless the file was LIBSVM text.
+    y : ndarray of shape (n,) or None
+        Labels: whole numbers, truth values or strings; None if no target was asked for.
+    feature_names : tuple of str or None
+        Names of the columns of ``X``; None for LIBSVM text, which has none.
+    target : str or None
+        The column of the labels.
+    """
+
+    path: Path
+    X: Any
+    y: np.ndarray | None
+    feature_names: tuple[str, ...] | None
+    target: str | None
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The different labels, sorted."""
+        if self.y is None:
+            raise ValueError(f"{str(self.path)!r} was read without a target, so there are no classes; name one.")
+        return np.unique(self.y)
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    format: str | None = None,
+    n_features: int | None = None,
+) -> Table:
+    r"""Read features and labels from a CSV, TSV, Parquet or LIBSVM file.
+
+    Every feature must be a number and present: anything else is refused in an error that names the columns. Nothing is ever
+    unpickled.
+
+    Parameters
+    ----------
+    path : path
+        The file. Text may be compressed (``.gz``, ``.bz2``, ``.xz``). The first line of CSV and TSV holds the names.
+    target : str, optional
+        Column of the labels. Labels that are whole numbers become integers. Not needed for LIBSVM, whose lines begin with
+        the label.
+    features : sequence of str, optional
+        Columns to take, in this order; all but the target if not given.
+    drop : sequence of str, optional
+        Columns to leave out.
+    format : {"csv", "tsv", "parquet", "libsvm"}, optional
+        By the end of the name if not given.
+    n_features : int, optional
+        Number of features of a LIBSVM file, whose lines leave out zeros; the largest that occurs if not given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "flowers.csv")
+    ...     _ = path.write_text("width,length,kind\n1.5,2,rose\n2.5,1,tulip\n")
+    ...     table = read_table(path, "kind")
+    >>> table.feature_names, table.y.tolist()
+    (('width', 'length'), ['rose', 'tulip'])
+    """
+    path = Path(path)
+    kind = format_of(path, format)
+    if kind == "libsvm":
+        return _from_libsvm(path, target, features, drop, n_features)
+    frame = read_frame(path, kind)
+    columns = _choose(path, list(frame.columns), target, features, drop)
+    if target is not None and frame[target].isna().any():
+        missing = int(frame[target].isna().sum())
+        raise ValueError(
+            f"target column {target!r} of {str(path)!r} has {missing} missing values; leave those rows out."
+        )
+    X = _numbers(path, frame[columns])
+    y = None if target is None else _labels(frame[target], f"target column {target!r} of {str(path)!r}")
+    return Table(path, X, y, tuple(columns), target)
+
+
+def _from_libsvm(
+    path: Path, target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None, n_features: int | None
+) -> Table:
+    from legendretron.datasets.libsvm import read_libsvm
+
+    if features is not None or drop:
+        raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
+    if target is not None:
+        warnings.warn(f"target {target!r} is ignored: in LIBSVM text each line begins with its label.", stacklevel=3)
+    X, labels = read_libsvm(path, n_features=n_features)
+    return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
+
+
+def _choose(
+    path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
+) -> list[str]:
+    """The columns of the features, after a look at every name that was given."""
+    _check_known(path, names, [] if target is None else [target], "target ")
+    _check_known(path, names, [] if features is None else features)
+    _check_known(path, names, drop or [])
+    chosen = [name for name in names if name != target] if features is None else list(dict.fromkeys(features))
+    if target in chosen:
+        raise ValueError(f"{target!r} is the target and cannot be a feature too; take it out of features.")
+    if drop and target in drop:
+        raise ValueError(f"{target!r} is the target and cannot be dropped.")
+    chosen = [name for name in chosen if name not in (drop or [])]
+    if not chosen:
+        raise ValueError(f"{str(path)!r} has no column left for a feature; it has {quoted(names)}.")
+    unnamed = [name for name in chosen if name.startswith("Unnamed: ")]
+    if unnamed and features is None:
+        raise ValueError(
+            f"{str(path)!r} has a column without a name (row numbers, often); drop it (--drop) as {unnamed[0]!r}, or "
+            "name it."
+        )
+    return chosen
+
+
+def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str = "") -> None:
+    lacking = [name for name in wanted if name not in names]
+    if not lacking:
+        return
+    close = difflib.get_close_matches(lacking[0], names, n=1)
+    way_out = f"; did you mean {close[0]!r}?" if close else "."
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        way_out = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
+    elif all(_is_number(name) for name in names):
+        way_out = "; the first line must hold the names of the columns."
+    raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{way_out}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(path: Path, frame: Any) -> Any:
+    """The features as floats: float32 if all of them are, else float64."""
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+    def numeric(dtype: Any) -> bool:
+        return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+
+    text = [name for name in frame.columns if not numeric(frame[name].dtype)]
+    if text:
+        examples = [f"{name!r} (such as {_first_text(frame[name])!r})" for name in text[:8]]
+        rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
+        raise ValueError(
+            f"columns that are not numbers in {str(path)!r}: {', '.join(examples)}{rest}; drop them (--drop), or encode them "
+            "as numbers."
+        )
+    missing = frame.isna().sum()
+    missing = missing[missing > 0]
+    if len(missing):
+        counts = ", ".join(f"{name!r} ({count})" for name, count in missing.iloc[:8].items())
+        rest = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        raise ValueError(
+            f"missing values in columns of {str(path)!r}: {counts}{rest}; fill them in, or leave out the rows or columns."
+        )
+    single = all(dtype == np.float32 for dtype in frame.dtypes)
+    frame = frame.astype(np.float32 if single else np.float64)
+    infinite = [name for name in frame.columns if not np.isfinite(frame[name].to_numpy()).all()]
+    if infinite:
+        raise ValueError(f"infinite values in columns of {str(path)!r}: {quoted(infinite)}; replace them.")
+    return frame
+
+
+def _first_text(column: Any) -> str:
+    """The value that keeps a column from being numbers."""
+    import pandas
+
+    present = column.dropna().astype(object)
+    words = present[pandas.to_numeric(present.astype(str), errors="coerce").isna()]
+    return str((words if len(words) else present).iloc[0]) if len(present) else ""
+
+
+def _labels(column: Any, name: str) -> np.ndarray:
+    """Labels as integers, truth values or strings."""
+    values: np.ndarray = np.asarray(column)
+    if values.dtype.kind in "fiu":
+        whole = np.isfinite(values) & (np.abs(values) <= _EXACT) & (values == np.floor(values))
+        if not whole.all():
+            raise ValueError(
+                f"{name} holds {values[~whole][0]}, which is no whole number; this is classification: classes are whole "
+                "numbers or text."
+            )
+        return values.astype(np.int64)
+    if values.dtype.kind == "b":
+        return values
+    return np.asarray([str(value) for value in values], dtype=object)
+
+
+def as_matrix(table: Table) -> Any:
+    """Return the features without their names, for a model that was fitted without."""
+    return table.X if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray) else table.X.to_numpy()

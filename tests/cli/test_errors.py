@@ -1,0 +1,182 @@
+"""One line and an exit code for everything that goes wrong."""
+
+import errno
+import importlib
+import json
+import os
+import pickle
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import legendretron.cli.outputs
+from legendretron import CanonicalLink, __version__
+from legendretron.cli.errors import describe
+from tests.cli.conftest import make_iris
+
+
+def fit_words(tables, tmp_path):
+    return ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0]
+
+
+def test_entry_point():
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["legendretron"].partition(":")
+    assert getattr(importlib.import_module(module), function) is legendretron.cli.main
+
+
+def test_version_and_help(run):
+    assert run("--version").out == f"legendretron {__version__}\n"
+    for words in ([], ["--help"]):
+        printed = run(*words).out
+        assert all(name in printed for name in ("fit", "predict", "evaluate", "demo"))
+    assert "200; 1000 for logistic" in " ".join(run("fit", "--help").out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["fitt"], "No such command 'fitt'"),
+    (["fit", "a.csv"], "Missing option '--out'"),
+    (["fit", "a.csv", "-o", "m", "--epochs", "0"], "--epochs"),
+    (["fit", "a.csv", "-o", "m", "--link", "cubic"], "--link"),
+    (["fit", "a.csv", "-o", "m", "--colour", "red"], "--colour"),
+    (["fit", "a.csv", "-o", "m", "--model", "logistic", "--hidden", "3"], "'--hidden': it is for --model legendretron"),
+    (["fit", "a.csv", "-o", "m", "--link", "canonical", "--blocks", "3"], "'--blocks': it is for another link"),
+    (["fit", "a.csv", "-o", "m", "--nests", "3"], "'--nests': it is for another link"),
+    (["fit", "a.csv", "-o", "m", "--patience", "3"], "--validation"),
+    (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be between 0 and 1, got 1.5"),
+    (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
+    (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
+    (["evaluate", "m", "a.csv", "-t", "y", "--plot", "p.doc"], "must end in .png or .svg or .pdf"),
+])  # fmt: skip
+def test_wrong_usage(run, words, message):
+    error = run(*words, code=2).error
+    assert message in error
+    assert "--help" in error
+    ran = run(*words, "--json", code=2)
+    assert ran.json["error"] == ran.error
+
+
+def test_target_is_asked_for(run, tables, tmp_path):
+    error = run("fit", tables / "iris.csv", "-o", tmp_path / "m", "--drop", "kind", code=2).error
+    assert "There are: sepal length, sepal width" in error
+
+
+@pytest.mark.parametrize("words", [["fit", "-t", "y", "-o", "m"], ["predict", "m"], ["evaluate", "m", "-t", "y"]])
+def test_no_such_file(run, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = "'none.csv' does not exist." if words[0] == "fit" else "there is no file 'm'"
+    assert run(*words, "none.csv", code=1).error == message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; two classes at least"),
+    ("a,b,kind\n1,x,u\n2,y,v\n", "'b' (such as 'x'); drop them (--drop)"),
+    ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
+    ("", "is empty"),
+])  # fmt: skip
+def test_bad_data(run, tmp_path, content, message):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    ran = run("fit", path, "-t", "kind", "-o", tmp_path / "m", "--json", code=1)
+    assert all(part in ran.error for part in message.split(" .* "))
+    assert ran.json == {"error": ran.error}
+    assert not (tmp_path / "m").exists()
+
+
+def test_bad_models(run, tables, tmp_path):
+    for content in (b"", b"nonsense", pickle.dumps([1]), (tables / "iris.safetensors").read_bytes()[:-4]):
+        (tmp_path / "m").write_bytes(content)
+        assert "damaged or not a file of legendretron" in run("predict", tmp_path / "m", "a.csv", code=1).error
+
+
+def test_a_link_is_no_model(run, tmp_path):
+    from legendretron.artifacts import write_artifact
+
+    write_artifact(tmp_path / "m", "something-else", CanonicalLink(3).state_dict(), {})
+    assert "'something-else'" in run("predict", tmp_path / "m", "a.csv", code=1).error
+
+
+def test_outputs_that_cannot_be(run, tables, tmp_path, monkeypatch):
+    words = fit_words(tables, tmp_path)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("legendretron.cli.fit.read_table", None)  # all of this is told before any work
+    for out, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "file" / "m", "a part of it is a file"),
+        ("/dev/null", "not an ordinary file"),
+    ):
+        assert message in run(*words, "-o", out, code=1).error
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(tmp_path))
+    assert run(*words, code=1).error == f"no permission for {str(tmp_path / 'm')!r}"
+
+
+def test_disk_full(run, tables, tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", "/some/.temporary")
+
+    monkeypatch.setattr("legendretron.artifacts.write_atomically", full)
+    monkeypatch.setattr(legendretron.cli.outputs, "write_atomically", full)
+    out = tmp_path / "m"
+    message = "no space left on the disk for {!r}; free some, or write elsewhere"
+    assert run(*fit_words(tables, tmp_path), code=1).error == message.format(str(out))
+    ran = run("predict", tables / "iris.safetensors", tables / "iris.csv", "-o", tmp_path / "p.csv", "--json", code=1)
+    assert ran.json["error"] == message.format(str(tmp_path / "p.csv"))
+
+
+def test_errors_in_words():
+    assert describe(OSError(errno.EROFS, "", "/m")) == "'/m' is on a read-only disk"
+    assert describe(OSError(errno.EIO, "I/O error", "/m")) == "'/m': I/O error"
+    assert describe(MemoryError()).startswith("not enough memory")
+    assert describe(KeyError("a")) == "unexpected KeyError: 'a' (--debug shows where)"
+
+
+@pytest.mark.parametrize("library", ["safetensors", "pandas"])
+def test_missing_libraries(run, tables, tmp_path, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    error = run(*fit_words(tables, tmp_path), code=1).error
+    assert f"needs {library}: pip install 'legendretron[cli]'." in error
+
+
+def test_without_typer(monkeypatch, capsys):
+    from legendretron.cli import main
+
+    for name in [name for name in sys.modules if name.startswith("legendretron.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert main(["fit", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert err == "error: the command line needs typer: pip install 'legendretron[cli]'.\n"
+    assert json.loads(out)["error"] in err
+
+
+def test_debug(run, tmp_path, monkeypatch):
+    words = ["predict", tmp_path / "none", "a.csv"]
+    for ran in (run(*words, "--debug", code=1), monkeypatch.setenv("LEGENDRETRON_DEBUG", "1") or run(*words, code=1)):
+        assert "Traceback" in ran.err
+        assert ran.err.splitlines()[-1] == f"error: there is no file {str(tmp_path / 'none')!r}"
+    monkeypatch.setenv("LEGENDRETRON_DEBUG", "0")
+    assert "Traceback" not in run(*words, code=1).err
+
+
+def test_names_are_shown_as_they_are(run, tmp_path):
+    """Nothing in the data is taken for markup, an emoji or a control sequence."""
+    frame = make_iris().replace({"setosa": "[bold]x[/bold]", "versicolor": ":smile:"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    printed = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0).out
+    assert "[bold]x[/bold]" in printed
+    assert ":smile:" in printed
+    frame["bad\x1b[31mname\nlines"] = "w"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error
+    assert error.isprintable()
+
+
+def test_warnings_are_lines(run, tables, tmp_path):
+    words = [*fit_words(tables, tmp_path), "--model", "logistic"]
+    ran = run(*words)
+    (line,) = ran.err.splitlines()
+    assert line.startswith("warning: L-BFGS has not converged in 1 iterations (max_epochs=1)")
+    assert run(*words, "--quiet").err == ""

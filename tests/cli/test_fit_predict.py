@@ -1,0 +1,152 @@
+"""From a table to a model to predictions: exactly what the estimators do in Python."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from tests.cli.conftest import make_cancer, make_iris
+
+FRAMES = {"iris": (make_iris, "kind"), "cancer": (make_cancer, "malignant")}
+FAST = {"max_epochs": 15, "random_state": 0}
+
+
+def in_python(name, estimator=None, **parameters):
+    make, target = FRAMES[name]
+    frame = make()
+    X = frame.drop(columns=target)
+    y = frame[target].to_numpy(dtype=object if name == "iris" else None)
+    return (estimator or LegendreTronClassifier)(**{**FAST, **parameters}).fit(X, y), X
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_predictions_are_those_of_python(run, tables, name):
+    printed = run("predict", tables / f"{name}.safetensors", tables / f"{name}.csv", "--proba").out
+    got = pd.read_csv(io.StringIO(printed))
+    clf, X = in_python(name)
+    assert got["prediction"].tolist() == clf.predict(X).tolist()
+    assert list(got.columns) == ["prediction", *(f"p({label})" for label in clf.classes_)]
+    assert np.array_equal(got.iloc[:, 1:].to_numpy(), clf.predict_proba(X))
+
+
+@pytest.mark.parametrize(("words", "estimator", "parameters"), [
+    (["--link", "canonical", "--nests", "3"], None, {"link": "canonical", "n_nests": 3}),
+    (["--hidden", "3", "--depth", "2", "--blocks", "1"], None, {"hidden": 3, "depth": 2, "n_blocks": 1}),
+    (["--alpha", "0.01", "--link-alpha", "0.1"], None, {"alpha": 0.01, "link_alpha": 0.1}),
+    (["--learning-rate", "0.05", "--batch-size", "32"], None, {"learning_rate": 0.05, "batch_size": 32}),
+    (["--class-weight", "balanced", "--no-standardize"], None, {"class_weight": "balanced", "standardize": False}),
+    (["--dtype", "float32", "--device", "cpu"], None, {"dtype": "float32"}),
+    (["--validation", "0.3", "--patience", "2"], None,
+     {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2}),
+    (["--model", "logistic", "--solver", "adam"], MultinomialLogisticClassifier, {"solver": "adam"}),
+])  # fmt: skip
+def test_every_option_reaches_the_estimator(run, tables, tmp_path, words, estimator, parameters):
+    out = tmp_path / "m.safetensors"
+    fast = ["--epochs", 15, "--seed", 0]
+    summary = run("fit", tables / "iris.csv", "-t", "kind", "-o", out, *fast, *words, "--json").json
+    clf, X = in_python("iris", estimator, **parameters)
+    loaded = (estimator or LegendreTronClassifier).load(out)
+    assert loaded.get_params() == clf.get_params()
+    assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    assert summary["parameters"]["alpha"] == clf.alpha
+    assert summary["epochs"] == clf.n_iter_
+
+
+def test_summary(run, tables, tmp_path):
+    out = tmp_path / "new" / "m.safetensors"
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", out, "--epochs", 30, "--seed", 0, "--validation", 0.2]
+    summary = run(*words, "--json").json
+    clf, X = in_python("iris", max_epochs=30, early_stopping=True, validation_fraction=0.2)
+    assert summary["rows"] == 150
+    assert summary["features"] == 4
+    assert summary["classes"] == ["setosa", "versicolor", "virginica"]
+    assert summary["accuracy"] == clf.score(X, make_iris()["kind"])
+    best = np.nanargmin(clf.history_["validation_loss"])
+    assert summary["held_out"]["log_loss"] == clf.history_["validation_loss"][best]
+    assert summary["out"] == str(out)
+    printed = run(*words).out
+    for part in ("150, 4", "3: setosa, versicolor, virginica", f"{summary['held_out']['log_loss']:.4f}", str(out)):
+        assert part in printed
+    assert run(*words, "--quiet") == (0, "", "")
+
+
+def test_columns_are_found_by_name(run, tables, tmp_path):
+    model = tables / "iris.safetensors"
+    as_it_was = run("predict", model, tables / "iris.csv").out
+    frame = make_iris()
+    shuffled = frame[["petal width", "sepal length", "petal length", "sepal width"]].assign(note="a word")
+    shuffled.to_csv(tmp_path / "shuffled.csv", index=False)
+    assert run("predict", model, tmp_path / "shuffled.csv").out == as_it_was
+    frame.drop(columns=["sepal width", "petal width"]).to_csv(tmp_path / "less.csv", index=False)
+    error = run("predict", model, tmp_path / "less.csv", code=1).error
+    assert "no column 'sepal width', 'petal width'" in error
+
+
+def test_features_and_drop_choose_the_same(run, tables, tmp_path):
+    chosen, dropped = tmp_path / "chosen", tmp_path / "dropped"
+    words = ["fit", tables / "iris.csv", "-t", "kind", "--epochs", 5, "--seed", 0]
+    run(*words, "-o", chosen, "--features", "sepal width", "--features", "petal width")
+    run(*words, "-o", dropped, "--drop", "sepal length", "--drop", "petal length")
+    assert chosen.read_bytes()[:8] == dropped.read_bytes()[:8]
+    first, second = (LegendreTronClassifier.load(path) for path in (chosen, dropped))
+    assert first.feature_names_in_.tolist() == ["sepal width", "petal width"]
+    assert np.array_equal(first.coef_, second.coef_)
+
+
+def write_libsvm(frame, target, path):
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(frame.drop(columns=target).to_numpy(), frame[target].to_numpy(), str(path), zero_based=False)
+
+
+def test_all_formats_give_the_same_model(run, tables, tmp_path):
+    frame = make_cancer()
+    # LIBSVM text is written with 16 digits; what it holds then is what all of them shall hold
+    frame[list("abcdef")] = frame[list("abcdef")].round(3)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "a.csv.gz", index=False)
+    frame.to_csv(tmp_path / "a.tsv.xz", index=False, sep="\t")
+    frame.to_parquet(tmp_path / "a.parquet")
+    write_libsvm(frame, "malignant", tmp_path / "a.libsvm")
+    for end in ("csv", "csv.gz", "tsv.xz", "parquet", "libsvm"):
+        target = [] if end == "libsvm" else ["-t", "malignant"]
+        run("fit", tmp_path / f"a.{end}", *target, "-o", tmp_path / end, "--epochs", 3, "--seed", 0)
+    models = [LegendreTronClassifier.load(tmp_path / e) for e in ("csv", "csv.gz", "tsv.xz", "parquet", "libsvm")]
+    for model in models:
+        assert np.array_equal(model.coef_, models[0].coef_)
+        assert model.classes_.tolist() == [0, 1]
+        assert model.classes_.dtype == np.int64
+    # and each predicts from the files of the others
+    printed = run("predict", tmp_path / "csv", tmp_path / "a.csv", "--proba").out
+    assert run("predict", tmp_path / "csv", tmp_path / "a.libsvm", "--proba").out == printed
+    frame.drop(columns="malignant").to_csv(tmp_path / "b.csv", index=False)
+    assert run("predict", tmp_path / "libsvm", tmp_path / "b.csv", "--proba").out == printed
+    error = run("predict", tmp_path / "libsvm", tmp_path / "a.csv", code=1).error
+    assert "6 features without names" in error
+    ran = run("evaluate", tmp_path / "csv", tmp_path / "a.libsvm", "--target", "malignant")
+    assert ran.err == "warning: target 'malignant' is ignored: in LIBSVM text each line begins with its label.\n"
+
+
+@pytest.mark.parametrize("end", ["csv", "tsv", "parquet"])
+def test_predictions_in_a_file(run, tables, tmp_path, end):
+    out = tmp_path / "new" / f"p.{end}"
+    summary = run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out, "--proba", "--json").json
+    assert summary == {
+        "rows": 150,
+        "out": str(out),
+        "columns": ["prediction", "p(setosa)", "p(versicolor)", "p(virginica)"],
+    }
+    frame = pd.read_parquet(out) if end == "parquet" else pd.read_csv(out, sep="\t" if end == "tsv" else ",")
+    clf, X = in_python("iris")
+    assert frame["prediction"].tolist() == clf.predict(X).tolist()
+    assert np.allclose(frame["p(virginica)"], clf.predict_proba(X)[:, 2], rtol=1e-12)
+    assert "50" in run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out).out
+
+
+def test_predictions_as_json(run, tables):
+    got = run("predict", tables / "cancer.safetensors", tables / "cancer.csv", "--proba", "--json").json
+    clf, X = in_python("cancer")
+    assert got["prediction"] == clf.predict(X).tolist()
+    assert got["p(1)"] == clf.predict_proba(X)[:, 1].tolist()

@@ -1,0 +1,96 @@
+"""What only a process of its own can show: pipes, signals, terminals."""
+
+import json
+import os
+import pty
+import signal
+import time
+
+import pytest
+
+from tests.cli.conftest import make_iris
+
+
+def finish(process, seconds=120):
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out, err
+
+
+def test_exit_codes_and_lines(launch, tables, tmp_path):
+    """Long messages are one line each, whatever the width of the terminal is said to be."""
+    wide = tmp_path / f"{'w' * 120}.csv"
+    wide.write_text(
+        ",".join(f"a rather long name of a column, number {i}".replace(",", "") for i in range(9)) + "\n" + "1," * 9
+    )
+    runs = [
+        launch("fit", wide, "-t", "kind", "-o", tmp_path / "m"),
+        launch("fit", tables / "iris.csv", "--nonsense", "-o", tmp_path / "m"),
+    ]
+    (code, out, err), (usage, _, usage_err) = map(finish, runs)
+    assert (code, out, usage) == (1, "", 2)
+    assert len(err.splitlines()) == len(usage_err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert len(err) > 300
+
+
+def test_json_and_nothing_else(launch, tables):
+    process = launch("evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--json")
+    code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows"] == 150
+
+
+def test_reader_that_closes_the_pipe(launch, tables, tmp_path):
+    """Much more than a pipe holds, of which one line is read."""
+    frame = make_iris()
+    frame.loc[frame.index.repeat(200)].to_csv(tmp_path / "long.csv", index=False)
+    with launch("predict", tables / "iris.safetensors", tmp_path / "long.csv", "--proba") as process:
+        assert process.stdout.readline() == "prediction,p(setosa),p(versicolor),p(virginica)\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_output_to_a_full_disk(launch, tables):
+    with open("/dev/full", "w") as full:
+        process = launch("predict", tables / "iris.safetensors", tables / "iris.csv", stdout=full)
+        code, _, err = finish(process)
+    assert (code, err) == (1, "error: no space left on the disk for the output; free some, or write elsewhere\n")
+
+
+def test_interrupt(launch, tables, tmp_path):
+    """Ctrl-C in the midst of a fit: exit code 130, one line, no model."""
+    checkpoint = tmp_path / "c"
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0]
+    process = launch(*words, "--epochs", 1_000_000, "--checkpoint", checkpoint)
+    began = time.monotonic()
+    while time.monotonic() - began < 100 and not checkpoint.exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    message = "error: interrupted, no model was written; the same command goes on from the checkpoint\n"
+    assert (code, out, err) == (130, "", message)
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_bar_on_a_terminal(launch, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 300, "--seed", 0]
+    ours, theirs = pty.openpty()
+    with launch(*words, stderr=theirs) as process:
+        os.close(theirs)
+        shown = read_all(ours)
+        os.close(ours)
+    assert process.returncode == 0
+    assert "300/300" in shown
+    assert "s left" in shown
+
+
+def read_all(terminal):
+    parts = []
+    try:
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    except OSError:  # how a terminal ends
+        pass
+    return b"".join(parts).decode()
