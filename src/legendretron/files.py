@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["write_atomically"]
+__all__ = ["atomic_file", "write_atomically"]
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write to a temporary name in the same folder, flush to disk, and rename.
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a temporary name in the same folder for writing; leaving the block flushes it to disk and renames it.
 
-    Whoever reads ``path`` sees the old content or the new one, never a part; if writing fails, nothing is left behind. A
+    Whoever reads ``path`` sees the old content or the new one, never a part; if the block fails, nothing is left behind. A
     link is followed, and the file is as readable for others as any new file.
     """
     path = Path(os.path.realpath(path))
@@ -20,7 +24,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -28,6 +32,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write ``content`` to ``path``, whole or not at all, as :func:`atomic_file` does."""
+    with atomic_file(path) as file:
+        file.write(content)
 
 
 def _umask() -> int:

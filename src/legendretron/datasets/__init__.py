@@ -1,5 +1,36 @@
-"""Data sets of the paper: readers of their file formats."""
+"""Data sets of the paper: where they are, downloads, readers of their formats, and label noise."""
 
+from legendretron.datasets.dataset import Dataset
+from legendretron.datasets.downloading import DownloadError, download
 from legendretron.datasets.idx import ImageSet, load_image_set, read_idx
+from legendretron.datasets.libsvm import read_libsvm
+from legendretron.datasets.loading import load_dataset, load_images
+from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
+from legendretron.datasets.noise import flip_labels, symmetric_noise, symmetric_transition
+from legendretron.datasets.openml import load_openml
+from legendretron.datasets.published import PublishedFile
+from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
 
-__all__ = ["ImageSet", "load_image_set", "read_idx"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "DatasetInfo",
+    "DatasetStatus",
+    "DownloadError",
+    "ImageSet",
+    "PublishedFile",
+    "cache_folder",
+    "dataset_info",
+    "dataset_status",
+    "download",
+    "find_dataset",
+    "flip_labels",
+    "load_dataset",
+    "load_image_set",
+    "load_images",
+    "load_openml",
+    "read_idx",
+    "read_libsvm",
+    "symmetric_noise",
+    "symmetric_transition",
+]

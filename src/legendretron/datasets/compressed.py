@@ -1,0 +1,100 @@
+"""Files that may be compressed, read as one stream of bytes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = ["UnreadableFileError", "open_compressed"]
+
+#: First bytes of a compressed file, and what opens it; a name's ending may be wrong.
+_COMPRESSIONS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
+    b"BZh": ("bzip2", lambda file: io.BufferedReader(_Streams(file, bz2.BZ2Decompressor))),
+    b"\xfd7zXZ\0": ("xz", lambda file: io.BufferedReader(_Streams(file, lzma.LZMADecompressor))),
+    b"\x1f\x8b": ("gzip", gzip.open),
+}
+_CHUNK = 2**16
+
+
+class UnreadableFileError(ValueError):
+    """A file that is missing, cannot be opened, or is damaged as a whole."""
+
+
+class _Streams(io.RawIOBase):
+    """The compressed streams of a file, one after the other.
+
+    :func:`bz2.open` and :func:`lzma.open` end quietly at a stream after the first whose beginning is damaged; rows would be
+    missing, so here it is an error.
+    """
+
+    def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]):
+        self._file, self._new = file, decompressor
+        self._stream = decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            compressed = b""
+            if self._stream.eof:
+                compressed = self._stream.unused_data.lstrip(b"\0")  # xz pads its streams by zeros
+                while not compressed:
+                    chunk = self._file.read(_CHUNK)
+                    if not chunk:
+                        return 0
+                    compressed = chunk.lstrip(b"\0")
+                self._stream = self._new()
+            elif self._stream.needs_input:
+                compressed = self._file.read(_CHUNK)
+                if not compressed:
+                    raise EOFError("the file ends within a compressed stream")
+            content = self._stream.decompress(compressed, len(buffer))
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
+
+
+@contextmanager
+def open_compressed(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, plain or compressed by bzip2, xz or gzip, as a stream of its decompressed bytes.
+
+    Whatever goes wrong in reading it within the block becomes an :class:`UnreadableFileError`, which is a ``ValueError``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "greeting"
+    ...     _ = file.write_bytes(gzip.compress(b"hello"))
+    ...     with open_compressed(file) as stream:
+    ...         print(stream.read())
+    b'hello'
+    """
+    compression = ""
+    try:
+        with path.open("rb") as file:
+            start = file.read(6)
+            file.seek(0)
+            for magic, (name, opener) in _COMPRESSIONS.items():
+                if start.startswith(magic):
+                    compression = name
+                    with opener(file) as stream:
+                        yield stream
+                    return
+            yield file
+    except FileNotFoundError as error:
+        raise UnreadableFileError(f"{str(path)!r} does not exist.") from error
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if compression:
+            fault = f"is damaged or breaks off: {compression} says {str(error).rstrip('.')!r}. Get it again."
+        else:
+            fault = f"cannot be read: {error}."
+        raise UnreadableFileError(f"{str(path)!r} {fault}") from error

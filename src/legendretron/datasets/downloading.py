@@ -1,0 +1,192 @@
+"""Downloads that are there whole and checked, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from legendretron.files import atomic_file
+from legendretron.validation import check_integer
+
+__all__ = ["DownloadError", "Progress", "download"]
+
+#: Called with the bytes so far and the bytes in all, None where the server does not say.
+Progress = Callable[[int, "int | None"], None]
+
+_CHUNK = 2**18
+_TIMEOUT = 30.0  # seconds without a byte
+_FIRST_PAUSE = 1.0  # seconds, doubled from one attempt to the next
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+#: Answers of a server that may be another one a moment later.
+_TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
+
+
+class DownloadError(OSError, ValueError):
+    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to."""
+
+
+class _Temporary(Exception):
+    """A failure that another attempt may not have."""
+
+
+def download(
+    url: str, path: str | Path, sha256: str | None = None, retries: int = 3, progress: Progress | None = None
+) -> Path:
+    """Download a file to ``path``, whole or not at all.
+
+    It is written under a temporary name in the same folder, compared with the length the server announced and with the
+    checksum, and renamed. Whatever fails, no part of it is left and a file that was at ``path`` before stays.
+
+    Parameters
+    ----------
+    url : str
+        An HTTPS address (HTTP on the loopback interface only). So must be every address it is redirected to.
+    path : path
+        Where to; folders are made.
+    sha256 : str or None, default=None
+        Expected digest, 64 hexadecimal digits.
+    retries : int, default=3
+        Attempts after the first one, with pauses of 1, 2, 4, ... seconds, where a failure may be temporary.
+    progress : callable or None, default=None
+        Called with the bytes so far and the bytes in all (None where the server does not say).
+
+    Returns
+    -------
+    Path
+        ``path``
+
+    Examples
+    --------
+    >>> download("http://example.org/iris.scale", "iris.scale")
+    Traceback (most recent call last):
+    ...
+    legendretron.datasets.downloading.DownloadError: 'http://example.org/iris.scale' is not an HTTPS address; ...
+    """
+    path, retries = Path(path), check_integer("retries", retries, 0)
+    local = _check_address(url)
+    opener = urllib.request.build_opener(_Redirects(local))
+    for attempt in range(retries + 1):
+        try:
+            _attempt(opener, url, path, sha256, progress)
+            return path
+        except _Temporary as error:
+            if attempt == retries:
+                times = "once" if attempt == 0 else f"{attempt + 1} times"
+                raise DownloadError(
+                    f"{url!r} could not be downloaded, tried {times}: {error}. Try again later, or get the file by other "
+                    f"means and put it at {str(path)!r}."
+                ) from error
+            time.sleep(_FIRST_PAUSE * 2**attempt)
+    raise AssertionError  # the loop returns or raises
+
+
+def _check_address(url: str, loopback: bool = True) -> bool:
+    """Whether ``url`` is on the loopback interface; raise unless it is that or HTTPS."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return False
+    if loopback and parts.scheme == "http" and parts.hostname in _LOOPBACK:
+        return True
+    raise DownloadError(f"{url!r} is not an HTTPS address; others can be read and changed on their way.")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follow redirects, to HTTPS only; one that began on the loopback interface may stay there."""
+
+    def __init__(self, local: bool):
+        self._local = local
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        _check_address(newurl, loopback=self._local)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _attempt(
+    opener: urllib.request.OpenerDirector, url: str, path: Path, sha256: str | None, progress: Progress | None
+) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "legendretron"})
+    with _ask(opener, request) as response, _Writing(path):
+        length = response.headers.get("Content-Length")
+        total = int(length) if length is not None and length.isdigit() else None
+        digest, done = hashlib.sha256(), 0
+        with atomic_file(path) as file:
+            while chunk := _receive(response):
+                file.write(chunk)
+                digest.update(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, total)
+            if total is not None and done != total:
+                raise _Temporary(f"the connection was cut off after {done:,} of {total:,} bytes")
+            if sha256 is not None and digest.hexdigest() != sha256.lower():
+                raise DownloadError(
+                    f"{path.name!r} from {url!r} has the SHA-256 checksum {digest.hexdigest()}, but {sha256.lower()} is "
+                    "expected; it is damaged or another file, and was not kept. Try again, or get it from elsewhere."
+                )
+
+
+def _ask(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> Any:
+    try:
+        return opener.open(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in _TEMPORARY:
+            raise _Temporary(f"the server answered {error.code} {error.reason}") from error
+        raise DownloadError(
+            f"{request.full_url!r} could not be downloaded: the server answered {error.code} {error.reason}. The file may "
+            "have moved; get it by hand."
+        ) from error
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            raise DownloadError(
+                f"{request.full_url!r} could not be downloaded: the server's certificate is not trusted ({error.reason})."
+            ) from error
+        raise _Temporary(f"no connection ({error.reason})") from error
+    except DownloadError:
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        raise _Temporary(f"no connection ({error or type(error).__name__})") from error
+
+
+def _receive(response: Any) -> bytes:
+    try:
+        return response.read(_CHUNK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Temporary(f"the connection was cut off ({error or type(error).__name__})") from error
+
+
+class _Writing:
+    """What goes wrong with the disk, in one line; everything else passes through."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, OSError) or isinstance(error, DownloadError):
+            return
+        folder = str(self._path.parent)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fault = f"the disk of the folder {folder!r} is full; make room or choose another folder"
+        else:
+            fault = f"the folder {folder!r} cannot be written to ({error.strerror or error}); choose another one"
+        raise DownloadError(f"{self._path.name!r} could not be saved: {fault}.") from error

@@ -1,0 +1,162 @@
+"""LIBSVM text, plain or compressed: one row a line, ``label index:value index:value ...``."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.datasets import load_svmlight_file
+
+from legendretron.datasets.compressed import UnreadableFileError, open_compressed
+from legendretron.validation import check_integer
+
+__all__ = ["read_libsvm"]
+
+_SMALL = 64 * 2**20  # bytes of a dense array that are not worth a sparse one
+_LARGE = 2**30  # bytes above which only dense=True makes a dense array
+_DENSE_SHARE = 0.1  # of entries that are given, between the two
+_LARGEST_INDEX = 2**31 - 1
+_FEATURE = re.compile(rb"([+-]?\d+):(\S+)")
+
+
+def read_libsvm(
+    path: str | Path, n_features: int | None = None, dense: bool | None = None
+) -> tuple[np.ndarray | scipy.sparse.csr_matrix, np.ndarray]:
+    r"""Read a file of LIBSVM text, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        The file; plain, or compressed by bzip2, xz or gzip, which its first bytes tell.
+    n_features : int or None, default=None
+        Number of columns; None for the largest index in the file. An index beyond it is an error.
+    dense : bool or None, default=None
+        Whether to return an ndarray rather than a sparse matrix. None does so up to 64 MiB, and up to 1 GiB if a tenth of
+        the entries are given.
+
+    Returns
+    -------
+    X : ndarray or csr_matrix of shape (n, n_features), float64
+    labels : ndarray of shape (n,), int64
+        As they are in the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "two.scale"
+    ...     _ = file.write_text("1 1:0.5 3:-1\n7 2:2\n")
+    ...     X, labels = read_libsvm(file)
+    >>> X
+    array([[ 0.5,  0. , -1. ],
+           [ 0. ,  2. ,  0. ]])
+    >>> labels
+    array([1, 7])
+    """
+    path = Path(path)
+    if n_features is not None:
+        n_features = check_integer("n_features", n_features, 1)
+    try:
+        with open_compressed(path) as file:
+            X, labels = load_svmlight_file(file, n_features=n_features, zero_based=False)
+    except (ValueError, OverflowError, IndexError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        raise ValueError(_first_fault(path, n_features) or _message(path, f"is not LIBSVM text: {error}")) from error
+    if len(labels) == 0:
+        raise ValueError(_message(path, "is empty: it has no rows"))
+    whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
+    if not (whole.all() and np.isfinite(X.data).all()):
+        raise ValueError(_first_fault(path, n_features))
+    if X.nnz == 0:
+        raise ValueError(_message(path, "has labels but no feature values index:value"))
+    return _as_asked(path, X, dense), labels.astype(np.int64)
+
+
+def _message(path: Path, fault: str) -> str:
+    way_out = "Get it again, or check that it has one row a line, 'label index:value index:value ...', indices from 1."
+    return f"{str(path)!r} {fault}. {way_out}"
+
+
+def _first_fault(path: Path, n_features: int | None) -> str:
+    """Name the first line that is wrong, or return nothing; slow, so only after the fast reader has failed."""
+    with open_compressed(path) as file:
+        for number, line in enumerate(file, start=1):
+            content = line.partition(b"#")[0].split()
+            if content:
+                fault = _fault_of_label(content[0], content[1:]) or _fault_of_features(content[1:], n_features)
+                if fault:
+                    for _ in file:  # a compressed file may turn out damaged at its end, which is then the cause
+                        pass
+                    return _message(path, f"is wrong in line {number}: {fault}")
+    return ""
+
+
+def _fault_of_label(label: bytes, features: list[bytes]) -> str:
+    shown = _shown(label)
+    if b":" in label and _FEATURE.fullmatch(label):
+        return f"it begins with the feature {shown} and has no label"
+    if b"," in label and features and _FEATURE.fullmatch(features[0]):
+        return f"it has several labels, {shown}; only one label a row can be learned"
+    value = _number(label)
+    if value is None:
+        return f"it begins with {shown}, which is not a label"
+    if not math.isfinite(value) or value != math.floor(value) or abs(value) >= 2**53:
+        return f"its label {shown} is not a whole number"
+    return ""
+
+
+def _fault_of_features(features: list[bytes], n_features: int | None) -> str:
+    before = 0
+    for position, feature in enumerate(features):
+        if position == 0 and feature.startswith(b"qid:"):
+            continue
+        match = _FEATURE.fullmatch(feature)
+        value = _number(match[2]) if match else None
+        if match is None or value is None:
+            return f"{_shown(feature)} is not index:value"
+        index = int(match[1])
+        if index < 1:
+            return f"it has the feature index {index}; indices begin at 1"
+        if index > (n_features or _LARGEST_INDEX):
+            return f"it has the feature index {index}, beyond the {n_features or _LARGEST_INDEX} features expected"
+        if index <= before:
+            return f"the feature index {index} comes after {before}; indices must ascend"
+        if not math.isfinite(value):
+            return f"the value of {_shown(feature)} is not finite"
+        before = index
+    return ""
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _shown(text: bytes) -> str:
+    shown = text.decode("utf-8", "replace")
+    return repr(shown if len(shown) <= 40 else shown[:40] + "...")
+
+
+def _as_asked(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.sparse.csr_matrix:
+    entries = X.shape[0] * X.shape[1]
+    if dense is None:
+        dense = 8 * entries <= _SMALL or (8 * entries <= _LARGE and X.nnz >= _DENSE_SHARE * entries)
+    if not dense:
+        X = scipy.sparse.csr_matrix(X)
+        if max(X.nnz, *X.shape) <= _LARGEST_INDEX:  # some solvers take no longer ones
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return X
+    try:
+        return np.ascontiguousarray(X.toarray())
+    except (MemoryError, ValueError) as error:  # ValueError where the size is beyond what can be addressed
+        raise ValueError(
+            f"{str(path)!r} has {X.shape[0]} rows and {X.shape[1]} features, {8 * entries / 2**30:.1f} GiB as a dense array, "
+            "which do not fit into memory; use dense=False."
+        ) from error

@@ -1,0 +1,203 @@
+"""The paper's data sets by name, from a folder or from their publishers, checked against what the registry says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.datasets.dataset import Dataset, encode_labels
+from legendretron.datasets.downloading import DownloadError, Progress
+from legendretron.datasets.downloading import download as download_file
+from legendretron.datasets.idx import ImageSet, load_image_set
+from legendretron.datasets.libsvm import read_libsvm
+from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
+from legendretron.datasets.published import PublishedFile
+from legendretron.datasets.registry import DatasetInfo, dataset_info
+
+__all__ = ["load_dataset", "load_images"]
+
+
+def load_dataset(
+    name: str, data: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+) -> Dataset:
+    r"""Load a LIBSVM data set of the paper.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`DATASETS`, of kind ``"libsvm"``.
+    data : path or None, default=None
+        Folder with the file, directly or in ``libsvm/``; nothing is downloaded into it. None for :func:`cache_folder`.
+    download : bool, default=True
+        Whether to download a file that the cache folder does not have.
+    progress : callable or None, default=None
+        As in :func:`download`.
+
+    Returns
+    -------
+    Dataset
+        ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
+        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "iris.subset3.scale").write_text("1 1:-0.5 4:-1\n2 1:0.2 2:1\n3 3:1 4:1\n")
+    ...     iris = load_dataset("iris", folder)
+    >>> iris.label, iris.X.shape, iris.y
+    ('iris (3 of 150 rows)', (3, 4), array([0, 1, 2]))
+    """
+    info = dataset_info(name)
+    if info.kind != "libsvm":
+        raise ValueError(
+            f"name must be a LIBSVM data set, got {name!r}, which has images; use load_images({info.name!r})."
+        )
+    status = find_dataset(name, data)
+    fresh = status.path is None
+    if status.path is None:
+        path = _download(info, data, cache_folder() / "libsvm", download, progress, status.state)[0]
+        status = DatasetStatus(info, path, "complete")
+    assert status.path is not None
+    try:
+        X, labels = read_libsvm(status.path, info.features, dense=not info.sparse)
+        _check_rows(info, status, len(labels))
+        _check_columns(info, status, X)
+        y, classes = _check_labels(info, labels, status.path)
+    except ValueError as error:
+        if fresh:  # a wrong file kept would be found again
+            status.path.unlink(missing_ok=True)
+            raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
+        raise
+    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
+
+
+def load_images(
+    name: str, data: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+) -> ImageSet:
+    """Load MNIST, Fashion-MNIST or Kuzushiji-MNIST; parameters as in :func:`load_dataset`.
+
+    The four files lie in a folder of the set's name within ``data``. A part whose file declares a subset
+    (``train7011-images-idx3-ubyte.gz``) makes the set incomplete; one that is shorter and does not is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     load_images("kmnist", folder)
+    Traceback (most recent call last):
+    ...
+    ValueError: kmnist (60,000 + 10,000 rows x 784 features, 10 classes) is missing ...
+    """
+    info = dataset_info(name)
+    if info.kind != "images":
+        raise ValueError(f"name must be a set of images, got {name!r}; use load_dataset({info.name!r}).")
+    status = find_dataset(name, data)
+    folder = status.path
+    if folder is None or status.state == "incomplete":
+        folder = cache_folder() / info.name if folder is None else folder
+        _download(info, data, folder, download, progress, status.state)
+    images = load_image_set(folder)
+    complete = True
+    for part, pixels, labels, rows in (
+        ("train", images.train_images, images.train_labels, info.rows),
+        ("t10k", images.test_images, images.test_labels, info.test_rows),
+    ):
+        path = next(folder.glob(f"{part}*-images-idx3-ubyte.gz"))
+        declared = re.match(rf"{part}(\d+)-", path.name)
+        state = (
+            DatasetStatus(info, path, "subset", int(declared[1])) if declared else DatasetStatus(info, path, "complete")
+        )
+        _check_rows(info, state, len(pixels), rows)
+        if pixels.shape[1:] != (28, 28):
+            raise ValueError(f"{str(path)!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}. Get it again.")
+        _check_labels(info, labels, path.with_name(path.name.replace("images-idx3", "labels-idx1")))
+        complete = complete and state.state == "complete"
+    return images._replace(complete=complete)
+
+
+def _download(
+    info: DatasetInfo,
+    data: str | Path | None,
+    folder: Path,
+    allowed: bool,
+    progress: Progress | None,
+    state: str,
+) -> list[Path]:
+    """Download the files of a set that ``folder`` does not have, or say how to get them."""
+    if data is not None or not allowed:
+        place = str(cache_folder() if data is None else data)
+        need = f"the files {', '.join(info.files)}" if info.kind == "images" else f"one of {', '.join(info.files)}"
+        where = f"its sub-folder {info.name}" if info.kind == "images" else "its sub-folder libsvm"
+        raise ValueError(
+            f"{info.name} ({info.shape}) is {state} in {place!r}: it or {where} must hold {need}. {info.how_to_get}"
+        )
+    return [_download_first(file, folder / file.name, progress) for file in info.published]
+
+
+def _download_first(file: PublishedFile, path: Path, progress: Progress | None) -> Path:
+    """Download from the first address that has the file; a file that is there already is kept."""
+    if path.is_file():
+        return path
+    for address in file.addresses[:-1]:
+        try:
+            return download_file(address, path, file.sha256, retries=1, progress=progress)
+        except DownloadError:
+            continue
+    return download_file(file.addresses[-1], path, file.sha256, progress=progress)
+
+
+def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int | None = None) -> None:
+    published = info.rows if published is None else published
+    if n > published:
+        raise ValueError(
+            f"{str(status.path)!r} has {n:,} rows, more than the {published:,} of {info.name}; another file?"
+        )
+    if status.declared_rows is not None and n != status.declared_rows:
+        raise ValueError(
+            f"{str(status.path)!r} has {n:,} rows, but its name declares a subset of {status.declared_rows:,}. It is damaged "
+            "or misnamed; get it again or rename it."
+        )
+    if status.declared_rows is None and n != published:
+        raise ValueError(
+            f"{str(status.path)!r} has {n:,} rows, but {info.name} has {published:,}. It is damaged or breaks off: get it "
+            f"again. {info.how_to_get} If it is a subset on purpose, say so in its name: "
+            f"{_subset_name(status.path or Path(info.stem), n)!r}."
+        )
+
+
+def _subset_name(path: Path, n: int) -> str:
+    if "-" in path.name:  # images: train-images-idx3-ubyte.gz
+        first, _, rest = path.name.partition("-")
+        return f"{first}{n}-{rest}"
+    first, dot, rest = path.name.partition(".")
+    return f"{first}.subset{n}{dot}{rest}"
+
+
+def _check_columns(info: DatasetInfo, status: DatasetStatus, X: np.ndarray | scipy.sparse.csr_matrix) -> None:
+    # zeros are left out of the text, so a sparse file or a subset may lack the last columns
+    if status.state == "complete" and isinstance(X, np.ndarray) and not X[:, -1].any():
+        used = int(np.flatnonzero(X.any(axis=0)).max(initial=-1)) + 1
+        raise ValueError(
+            f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file? {info.how_to_get}"
+        )
+
+
+def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    smallest, largest = info.labels
+    outside = np.flatnonzero((labels < smallest) | (labels > largest))
+    if len(outside):
+        raise ValueError(
+            f"{str(path)!r} has the label {labels[outside[0]]} in row {outside[0] + 1}, but those of {info.name} are from "
+            f"{smallest} to {largest}; it is damaged or another file. {info.how_to_get}"
+        )
+    y, classes = encode_labels(labels)
+    if len(classes) != info.classes:
+        raise ValueError(
+            f"{str(path)!r} has labels of {len(classes)} classes, but {info.name} has {info.classes}; it is damaged, another "
+            f"file, or a subset that misses classes. {info.how_to_get}"
+        )
+    return y, classes

@@ -1,0 +1,219 @@
+"""The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what a file of theirs must hold.
+
+Counts are of the files the paper's tables name. A checksum is given only where it is the published file's own; it is for
+downloads, since a copy packed again has the same content under another checksum. Licences are said as the sources say them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from legendretron.datasets.published import IMAGE_FILES, PublishedFile
+
+__all__ = ["DATASETS", "DatasetInfo", "dataset_info"]
+
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
+_NOT_STATED = "not stated by the source"
+_UCI = "not stated by the source (LIBSVM); the UCI repository, which has the original data, says CC BY 4.0 for its data sets"
+_COMPRESSIONS = ("", ".bz2", ".xz", ".gz")
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a data set.
+
+    Examples
+    --------
+    >>> info = dataset_info("letter")
+    >>> info.rows, info.features, info.classes
+    (15000, 16, 26)
+    >>> info.files
+    ('letter.scale', 'letter.scale.bz2', 'letter.scale.xz', 'letter.scale.gz')
+    """
+
+    name: str
+    kind: str  #: ``"libsvm"`` or ``"images"``
+    rows: int  #: of the file; of the training part for images
+    features: int  #: columns; pixels for images
+    classes: int
+    labels: tuple[int, int]  #: smallest and largest label a file may have
+    published: tuple[PublishedFile, ...]  #: the files as their publisher names them
+    licence: str
+    origin: str  #: who made the data, and what to cite
+    openml: int | None = None  #: id on OpenML, None if there is none or none is known
+    openml_seen: bool = False  #: whether the id was seen in use; the others are from memory, to be checked
+    openml_note: str = ""  #: how OpenML's copy differs, as far as is known
+    notes: str = ""
+    test_rows: int = 0  #: of the separate test part, for images
+    sparse: bool = False  #: whether its matrix stays sparse
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names looked for, in order; for images all of them are needed."""
+        if self.kind == "images":
+            return tuple(file.name for file in self.published)
+        name = self.published[0].name
+        spellings = [name] + [self.stem + ending for ending in _COMPRESSIONS]
+        return tuple(dict.fromkeys(spellings))
+
+    @property
+    def stem(self) -> str:
+        """The first file's name without the ending of a compression."""
+        name = self.published[0].name
+        return name if self.kind == "images" else name.removesuffix(".bz2")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where each published file is, the first address of each."""
+        return tuple(file.addresses[0] for file in self.published)
+
+    @property
+    def shape(self) -> str:
+        """Size in words, as for error messages and tables."""
+        rows = f"{self.rows:,} + {self.test_rows:,} rows" if self.test_rows else f"{self.rows:,} rows"
+        return f"{rows} x {self.features:,} features, {self.classes:,} classes"
+
+    @property
+    def how_to_get(self) -> str:
+        """Where to get the files by hand, in one line."""
+        text = f"Get {' and '.join(self.addresses)}"
+        return text + (f"; OpenML {self.openml} has a copy that differs." if self.openml is not None else ".")
+
+
+def _libsvm(
+    name: str,
+    file: str,
+    rows: int,
+    features: int,
+    classes: int,
+    origin: str,
+    *,
+    labels: tuple[int, int] | None = None,
+    licence: str = _UCI,
+    openml: int | None = None,
+    openml_seen: bool = False,
+    openml_note: str = "",
+    notes: str = "",
+    sparse: bool = False,
+) -> DatasetInfo:
+    published = PublishedFile(file.rpartition("/")[2], (_LIBSVM + file,))
+    return DatasetInfo(
+        name=name,
+        kind="libsvm",
+        rows=rows,
+        features=features,
+        classes=classes,
+        labels=labels or (1, classes),
+        published=(published,),
+        licence=licence,
+        origin=origin,
+        openml=openml,
+        openml_seen=openml_seen,
+        openml_note=openml_note,
+        notes=notes,
+        sparse=sparse,
+    )
+
+
+def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool) -> DatasetInfo:
+    return DatasetInfo(
+        name=name,
+        kind="images",
+        rows=60_000,
+        test_rows=10_000,
+        features=784,
+        classes=10,
+        labels=(0, 9),
+        published=IMAGE_FILES[name],
+        licence=licence,
+        origin=origin,
+        openml=openml,
+        openml_seen=openml_seen,
+        openml_note="training and test part in one table of 70,000 rows",
+    )
+
+
+_NEWS = "Lang, Newsweeder: learning to filter netnews (1995); scaled by Rennie and Rifkin (2001)"
+_ALL = (
+    _libsvm("aloi", "aloi.scale.bz2", 108_000, 128, 1000,
+            "Geusebroek, Burghouts and Smeulders, The Amsterdam library of object images (2005)",
+            labels=(0, 1000), licence=_NOT_STATED, openml=1592, openml_seen=True,
+            openml_note="not compared with LIBSVM's file, nor scaled to its range",
+            notes="labels from 0 or from 1"),
+    _libsvm("sector", "sector/sector.scale.bz2", 6412, 55_197, 105,
+            "Rennie and Rifkin, Improving multiclass text classification with the SVM (2001)",
+            licence=_NOT_STATED, sparse=True),
+    _libsvm("letter", "letter.scale", 15_000, 16, 26,
+            "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)",
+            openml=6, openml_note="all 20,000 rows, training and test, not scaled"),
+    _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True),
+    _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
+            "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
+    _libsvm("vowel", "vowel.scale", 528, 10, 11,
+            "Deterding, Niranjan and Robinson, Vowel Recognition, UCI; Hsu and Lin (2002)",
+            labels=(0, 11), openml=307, openml_seen=True,
+            openml_note="990 rows, training and test, with columns for speaker and sex",
+            notes="labels from 0 or from 1"),
+    _libsvm("usps", "usps.bz2", 7291, 256, 10,
+            "Hull, A database for handwritten text recognition research (1994)",
+            licence=_NOT_STATED, openml=41082, openml_seen=True,
+            openml_note="9,298 rows, training and test"),
+    _libsvm("segment", "segment.scale", 2310, 19, 7,
+            "Statlog (Image Segmentation), UCI (1990); Hsu and Lin (2002)",
+            openml=40984, openml_seen=True, openml_note="not scaled; columns may be fewer"),
+    _libsvm("satimage", "satimage.scale", 4435, 36, 6,
+            "Srinivasan, Statlog (Landsat Satellite), UCI (1993); Hsu and Lin (2002)",
+            labels=(1, 7), openml=182, openml_seen=True,
+            openml_note="training and test rows, 6,430, not scaled",
+            notes="Statlog's own labels have a gap (1, 2, 3, 4, 5, 7)"),
+    _libsvm("glass", "glass.scale", 214, 9, 6,
+            "German, Glass Identification, UCI (1987); Hsu and Lin (2002)",
+            labels=(1, 7), openml=41, openml_note="not scaled",
+            notes="labels have a gap (1, 2, 3, 5, 6, 7); the paper's table prints 36 features, an error of the table"),
+    _libsvm("vehicle", "vehicle.scale", 846, 18, 4,
+            "Mowforth and Shepherd, Statlog (Vehicle Silhouettes), UCI; Hsu and Lin (2002)",
+            openml=54, openml_note="not scaled"),
+    _libsvm("dna", "dna.scale", 2000, 180, 3,
+            "Statlog (Molecular Biology, splice junctions), UCI (1991); Hsu and Lin (2002)",
+            openml=40670, openml_seen=True, openml_note="3,186 rows, training and test"),
+    _libsvm("svmguide2", "svmguide2", 391, 20, 3,
+            "Hsu, Chang and Lin, A practical guide to support vector classification (2003)",
+            licence=_NOT_STATED, notes="values as distributed, not scaled"),
+    _libsvm("wine", "wine.scale", 178, 13, 3,
+            "Aeberhard and Forina, Wine, UCI (1991); Hsu and Lin (2002)",
+            openml=187, openml_note="not scaled"),
+    _libsvm("iris", "iris.scale", 150, 4, 3,
+            "Fisher, The use of multiple measurements in taxonomic problems (1936); UCI; Hsu and Lin (2002)",
+            openml=61, openml_note="not scaled"),
+    _images("mnist", "LeCun, Cortes and Burges, The MNIST database of handwritten digits (1998)", _NOT_STATED, 554, False),
+    _images("fashion-mnist", "Xiao, Rasul and Vollgraf, Fashion-MNIST (2017), arXiv:1708.07747", "MIT", 40996, True),
+    _images("kmnist", "Clanuwat and others, Deep learning for classical Japanese literature (2018), arXiv:1812.01718",
+            "CC BY-SA 4.0", 41982, True),
+)  # fmt: skip
+
+#: Every data set by its name, in the order of the paper's tables.
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
+
+
+def spelling(name: str) -> str:
+    """``name`` without case, hyphens, underscores and blanks: ``Fashion_MNIST`` and ``fashion-mnist`` are one."""
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+_SPELLINGS = {spelling(name): name for name in DATASETS}
+
+
+def dataset_info(name: str) -> DatasetInfo:
+    """What is known of the data set ``name``; case, hyphens and underscores do not matter.
+
+    Examples
+    --------
+    >>> dataset_info("Fashion_MNIST").licence
+    'MIT'
+    """
+    known = _SPELLINGS.get(spelling(name)) if isinstance(name, str) else None
+    if known is None:
+        raise ValueError(
+            f"name must be one of {', '.join(DATASETS)}, got {name!r}; read_libsvm and read_idx read files of one's own."
+        )
+    return DATASETS[known]

@@ -1,0 +1,3 @@
+from .server import pauses, server
+
+__all__ = ["pauses", "server"]

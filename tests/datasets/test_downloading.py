@@ -1,0 +1,222 @@
+import errno
+import hashlib
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from legendretron.datasets import DownloadError, download
+
+CONTENT = bytes(range(256)) * 4000  # several chunks
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_download_with_progress(server, tmp_path):
+    url, seen = server.add("/file", CONTENT), []
+    path = tmp_path / "new" / "folder" / "file"
+    assert download(url, path, DIGEST.upper(), progress=lambda *state: seen.append(state)) == path
+    assert path.read_bytes() == CONTENT
+    assert files_in(path.parent) == ["file"]
+    assert [total for _, total in seen] == [len(CONTENT)] * len(seen)
+    done = [count for count, _ in seen]
+    assert len(done) > 1
+    assert done == sorted(done)
+    assert done[-1] == len(CONTENT)
+
+
+def test_an_older_file_is_replaced(server, tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    download(server.add("/file", b"new"), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_length_that_the_server_does_not_say(server, tmp_path):
+    def chunked(handler):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"5\r\nhello\r\n0\r\n\r\n")
+
+    seen = []
+    download(server.add("/file", chunked), tmp_path / "file", progress=lambda *state: seen.append(state))
+    assert (tmp_path / "file").read_bytes() == b"hello"
+    assert seen == [(5, None)]
+
+
+@pytest.mark.parametrize("status", [404, 403, 410])
+def test_a_refusal_is_final(server, tmp_path, pauses, status):
+    url = server.add("/file", status)
+    with pytest.raises(DownloadError, match=f"answered {status}") as caught:
+        download(url, tmp_path / "file")
+    assert url in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+    assert server.asked == ["/file"]
+    assert pauses == []
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+def test_another_attempt_after_a_temporary_failure(server, tmp_path, pauses, status):
+    download(server.add("/file", status, status, CONTENT), tmp_path / "file", DIGEST)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert pauses == [1, 2]
+
+
+def test_attempts_are_counted_and_pauses_grow(server, tmp_path, pauses):
+    url = server.add("/file", 503)
+    with pytest.raises(DownloadError, match="tried 4 times: the server answered 503"):
+        download(url, tmp_path / "file")
+    assert pauses == [1, 2, 4]
+    with pytest.raises(DownloadError, match="tried once"):
+        download(url, tmp_path / "file", retries=0)
+    assert len(server.asked) == 5
+    assert files_in(tmp_path) == []
+
+
+def cut(handler):
+    handler.say(200, CONTENT[:300_000], length=len(CONTENT))
+
+
+def cut_chunked(handler):
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"ff\r\nhello")
+
+
+def silent(handler):
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("fault", [cut, cut_chunked, silent])
+def test_a_connection_that_is_cut_off(server, tmp_path, pauses, fault):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(DownloadError, match=r"cut off|no connection"):
+        download(server.add("/file", fault), tmp_path / "file", retries=1)
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert files_in(tmp_path) == ["file"]
+    assert len(server.asked) == 2
+    download(server.add("/file", fault, CONTENT), tmp_path / "file", DIGEST)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_no_server(tmp_path, pauses):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with pytest.raises(DownloadError, match=r"tried 3 times: no connection.*Connection refused"):
+            download(f"http://127.0.0.1:{port}/file", tmp_path / "file", retries=2)
+    assert len(pauses) == 2
+
+
+def test_a_server_that_says_nothing(tmp_path, monkeypatch, pauses):
+    monkeypatch.setattr("legendretron.datasets.downloading._TIMEOUT", 0.2)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        with pytest.raises(DownloadError, match="timed out"):
+            download(f"http://127.0.0.1:{mute.getsockname()[1]}/file", tmp_path / "file", retries=0)
+
+
+def test_a_wrong_checksum(server, tmp_path, pauses):
+    url = server.add("/file", CONTENT)
+    with pytest.raises(ValueError, match="checksum") as caught:
+        download(url, tmp_path / "file", "0" * 64)
+    for part in ("'file'", url, DIGEST, "0" * 64):
+        assert part in str(caught.value)
+    assert files_in(tmp_path) == []
+    assert server.asked == ["/file"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("content", [CONTENT, b"little"], ids=["in writing", "in flushing"])
+def test_a_full_disk(server, tmp_path, monkeypatch, pauses, content):
+    temporary = tmp_path / "temporary"
+
+    def full(**_):
+        temporary.touch()
+        return os.open("/dev/full", os.O_WRONLY), str(temporary)
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(DownloadError, match=r"'file' could not be saved: the disk of the folder .* is full") as caught:
+        download(server.add("/file", content), tmp_path / "file")
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    assert files_in(tmp_path) == []
+    assert len(server.asked) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="needs users")
+def test_a_folder_that_cannot_be_written_to(server):
+    url, user = server.add("/file", CONTENT), os.geteuid()
+    with tempfile.TemporaryDirectory() as place:  # not tmp_path, which others may not even enter
+        folder = Path(place)
+        folder.chmod(0o555)
+        try:
+            if user == 0:  # root may write everywhere
+                os.seteuid(65534)
+            with pytest.raises(DownloadError, match=r"cannot be written to \(Permission denied\); choose another"):
+                download(url, folder / "file")
+        finally:
+            os.seteuid(user)
+            folder.chmod(0o755)
+        assert files_in(folder) == []
+
+
+def test_a_file_in_the_place_of_a_folder(server, tmp_path):
+    (tmp_path / "folder").write_bytes(b"")
+    with pytest.raises(DownloadError, match="cannot be written to"):
+        download(server.add("/file", CONTENT), tmp_path / "folder" / "file")
+
+
+def test_an_interrupted_download_leaves_nothing(server, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(server.add("/file", CONTENT), tmp_path / "file", progress=interrupt)
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("url", [
+    "http://example.org/file", "ftp://example.org/file", "file:///etc/hostname", "data:,hello", "https:///file",
+    "letter.scale", "http://127.0.0.1.example.org/file",
+])  # fmt: skip
+def test_addresses_that_are_not_https(tmp_path, url):
+    with pytest.raises(DownloadError, match="not an HTTPS address"):
+        download(url, tmp_path / "file")
+
+
+def test_redirects(server, tmp_path):
+    server.add("/file", CONTENT)
+    url = server.add("/here", lambda handler: handler.say(302, Location="/file"))
+    download(url, tmp_path / "file", DIGEST)
+    assert server.asked == ["/here", "/file"]
+    for target in ("http://example.org/file", "ftp://example.org/file"):
+        url = server.add("/there", lambda handler, target=target: handler.say(302, Location=target))
+        with pytest.raises(DownloadError, match="not an HTTPS address"):
+            download(url, tmp_path / "other")
+    assert files_in(tmp_path) == ["file"]
+
+
+def test_https_may_not_be_redirected_to_the_loopback_interface(monkeypatch):
+    from urllib.request import Request
+
+    from legendretron.datasets.downloading import _Redirects
+
+    request = Request("https://example.org/file")
+    with pytest.raises(DownloadError, match="not an HTTPS address"):
+        _Redirects(local=False).redirect_request(request, None, 302, "", {}, "http://127.0.0.1/file")
+    followed = _Redirects(local=False).redirect_request(request, None, 302, "", {}, "https://example.com/file")
+    assert followed.full_url == "https://example.com/file"
+
+
+def test_retries_are_a_count(tmp_path):
+    with pytest.raises(ValueError, match="retries must be an integer"):
+        download("https://example.org/file", tmp_path / "file", retries=-1)

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from legendretron.datasets import flip_labels, symmetric_noise, symmetric_transition
+
+
+@given(st.integers(2, 30), st.floats(0, 1))
+def test_symmetric_transition(n_classes, eta):
+    transition = symmetric_transition(n_classes, eta)
+    np.testing.assert_allclose(transition.sum(axis=1), 1)
+    np.testing.assert_allclose(np.diag(transition), 1 - eta)
+    np.testing.assert_allclose(transition[~np.eye(n_classes, dtype=bool)], eta / (n_classes - 1))
+
+
+@pytest.mark.parametrize("seed", [0, np.random.default_rng(0), np.random.RandomState(0)], ids=["int", "new", "old"])
+@pytest.mark.parametrize("transition", [
+    symmetric_transition(4, 0.3),
+    [[0.1, 0.2, 0.3, 0.4], [0.97, 0.01, 0.01, 0.01], [0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]],
+], ids=["symmetric", "general"])  # fmt: skip
+def test_counts_follow_the_matrix(transition, seed):
+    n = 20_000
+    noisy = flip_labels(np.repeat(np.arange(4), n), transition, seed)
+    for label, row in enumerate(np.asarray(transition)):
+        counts = np.bincount(noisy[label * n : (label + 1) * n], minlength=4)
+        assert chisquare(counts, n * row).pvalue > 1e-3
+
+
+def test_draws_of_different_rows_are_independent():
+    noisy = flip_labels(np.zeros(40_000, dtype=int), symmetric_transition(2, 0.5), 3)
+    pairs = np.bincount(2 * noisy[::2] + noisy[1::2], minlength=4)
+    assert chisquare(pairs).pvalue > 1e-3
+
+
+def test_classes_of_probability_zero_are_never_drawn():
+    transition = np.array([[0, 0.5, 0, 0.5, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0.2] * 5, [0, 0, 1, 0, 0]])
+    noisy = flip_labels(np.repeat(np.arange(5), 5000), transition, 1).reshape(5, 5000)
+    assert set(noisy[0]) == {1, 3}
+    assert [set(noisy[i]) for i in (1, 2, 4)] == [{0}, {4}, {2}]
+
+
+class Ends(np.random.RandomState):
+    """Draws the smallest and the largest number that a uniform one can be."""
+
+    def uniform(self, size):
+        return np.array([0.0, np.nextafter(1.0, 0.0)])[:size]
+
+
+def test_the_ends_of_the_uniform_numbers():
+    first_and_last = [[0, 0.5, 0.5, 0], [0.25] * 4, [0.25] * 4, [0.25] * 4]
+    np.testing.assert_array_equal(flip_labels([0, 0], first_and_last, Ends()), [1, 2])
+    short = np.full((3, 3), (1 - 5e-6) / 3)  # rows that sum to one up to rounding
+    np.testing.assert_array_equal(flip_labels([0, 0], short, Ends()), [0, 2])
+
+
+def test_the_formula_of_the_docstring():
+    y = np.random.default_rng(0).integers(3, size=200)
+    transition = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.6, 0.3, 0.1]])
+    u = np.random.default_rng(7).uniform(size=200)
+    expected = (u[:, None] >= transition[y].cumsum(axis=1)).sum(axis=1)
+    np.testing.assert_array_equal(flip_labels(y, transition, np.random.default_rng(7)), expected)
+
+
+def test_seeds_repeat_and_differ():
+    y = np.arange(1000) % 10
+    first, again, other = (symmetric_noise(y, 0.4, 10, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert 0.35 < (first != y).mean() < 0.45
+
+
+def test_eta_of_zero_and_one():
+    y = np.arange(12, dtype=np.int32) % 3
+    same = symmetric_noise(y, 0, 3, 0)
+    np.testing.assert_array_equal(same, y)
+    assert same.dtype == np.int64
+    assert not np.shares_memory(same, y)
+    np.testing.assert_array_equal(symmetric_noise(y.astype(np.int64), 0.0, 3), y)
+    assert not np.shares_memory(symmetric_noise(same, 0, 3), same)
+    assert (symmetric_noise(y, 1, 3, 0) != y).all()
+
+
+def test_what_was_handed_over_stays():
+    y, transition = np.arange(50) % 2, symmetric_transition(2, 0.5)
+    flip_labels(y, transition, 0)
+    np.testing.assert_array_equal(y, np.arange(50) % 2)
+    np.testing.assert_array_equal(transition, symmetric_transition(2, 0.5))
+
+
+def test_no_rows():
+    assert flip_labels([], symmetric_transition(2, 0.5), 0).shape == (0,)
+
+
+@pytest.mark.parametrize(("y", "message"), [
+    ([0, 3], "got 3 in row 1"), ([-1, 0], "got -1 in row 0"), ([0.0, 1.0], "got float64"), ([[0, 1]], "one axis"),
+    (["a"], "must hold integers"), ([True, False], "got bool"),
+])  # fmt: skip
+@pytest.mark.parametrize("eta", [0, 0.5])
+def test_wrong_labels(y, message, eta):
+    with pytest.raises(ValueError, match=message):
+        symmetric_noise(y, eta, 3, 0)
+
+
+@pytest.mark.parametrize(("transition", "message"), [
+    ([[0.5, 0.5]], "shape"), ([[1.0]], "two classes"), ([[1, 0], [0.5, 0.4]], r"row 1 sums to 0.9"),
+    ([[1.5, -0.5], [0, 1]], "negative, got -0.5"), ([[np.nan, 1], [0, 1]], "finite"), ([[1, 0], [0]], "square matrix"),
+    ([[1, 0], [0, "x"]], "square matrix"),
+])  # fmt: skip
+def test_wrong_matrices(transition, message):
+    with pytest.raises(ValueError, match=message):
+        flip_labels([0, 1], transition, 0)
+
+
+@pytest.mark.parametrize(("n_classes", "eta", "message"), [
+    (1, 0.1, "n_classes"), (2.5, 0.1, "n_classes"), (3, -0.1, "eta"), (3, 1.1, "eta"), (3, float("nan"), "eta"),
+    (3, True, "eta"), (3, "a", "eta"),
+])  # fmt: skip
+def test_wrong_settings(n_classes, eta, message):
+    with pytest.raises(ValueError, match=message):
+        symmetric_transition(n_classes, eta)
