@@ -3,6 +3,7 @@
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
 from legendretron.experiments.runner import Sweep, sweep
 from legendretron.experiments.store import Store, read_records
+from legendretron.experiments.table_auc import TABLE_AUC
 from legendretron.experiments.table_libsvm import TABLE_LIBSVM
 
 __all__ = [
@@ -20,4 +21,4 @@ __all__ = [
 ]
 
 #: By name, in the order of the paper.
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLE_LIBSVM,)}
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLE_LIBSVM, TABLE_AUC)}

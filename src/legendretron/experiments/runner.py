@@ -105,7 +105,7 @@ def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict
         return dict.fromkeys(experiment.datasets, "random"), {}
     sources, skipped = {}, {}
     for name in experiment.datasets:
-        found = find_dataset(name, place.data)
+        found = find_dataset(experiment.source_of(name), place.data)
         if found.state == "missing" and place.data is not None:
             skipped[name] = found.how
         else:  # without a folder, what is missing is downloaded when it is needed, and that is complete
