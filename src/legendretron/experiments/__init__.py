@@ -1,6 +1,7 @@
 """The paper's tables and figures: declared as data, run in batches, rendered beside the published numbers."""
 
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
+from legendretron.experiments.figure_proper_losses import FIGURE_PROPER_LOSSES
 from legendretron.experiments.runner import Sweep, sweep
 from legendretron.experiments.store import Store, read_records
 from legendretron.experiments.table_auc import TABLE_AUC
@@ -21,4 +22,6 @@ __all__ = [
 ]
 
 #: By name, in the order of the paper.
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLE_LIBSVM, TABLE_AUC)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (TABLE_LIBSVM, TABLE_AUC, FIGURE_PROPER_LOSSES)
+}
