@@ -8,10 +8,12 @@ import typer
 
 from legendretron import __version__
 from legendretron.cli.command import register, unwrapped
+from legendretron.cli.datasets import datasets
 from legendretron.cli.demo import demo
 from legendretron.cli.evaluate import evaluate
 from legendretron.cli.fit import fit
 from legendretron.cli.predict import predict
+from legendretron.cli.reproduce import reproduce
 
 __all__ = ["app"]
 
@@ -49,3 +51,5 @@ register(app, fit)
 register(app, predict)
 register(app, evaluate)
 register(app, demo)
+register(app, reproduce)
+register(app, datasets)

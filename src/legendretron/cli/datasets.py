@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from legendretron.cli.report import Report, grid
 
+from legendretron.cli.report import Report, grid
 from legendretron.datasets import cache_folder, dataset_info, dataset_status
 
 __all__ = ["datasets"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+
 from legendretron.cli.outputs import check_writable
 from legendretron.cli.report import Report, grid
-
 from legendretron.cli.sweep_progress import SweepProgress
 from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
 from legendretron.experiments.backends import BACKENDS

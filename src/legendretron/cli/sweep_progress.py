@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-from legendretron.cli.report import Report
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from legendretron.cli.report import Report
 from legendretron.experiments import Experiment, Sweep
 from legendretron.experiments.backends import Finished
 

@@ -1,9 +1,11 @@
 """The paper's tables and figures: declared as data, run in batches, rendered beside the published numbers."""
 
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
+from legendretron.experiments.figure_proper_losses import FIGURE_PROPER_LOSSES
 from legendretron.experiments.runner import Sweep, sweep
 from legendretron.experiments.runtime import RUNTIME
 from legendretron.experiments.store import Store, read_records
+from legendretron.experiments.table_auc import TABLE_AUC
 from legendretron.experiments.table_libsvm import TABLE_LIBSVM
 
 __all__ = [
@@ -21,4 +23,6 @@ __all__ = [
 ]
 
 #: By name, in the order of the paper.
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (TABLE_LIBSVM, RUNTIME)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (TABLE_AUC, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
+}

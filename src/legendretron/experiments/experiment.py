@@ -142,6 +142,8 @@ class Experiment:
         ``cost(run)``: how long a run takes, in any unit, for the time left.
     synthetic : bool
         Whether data are made up, so that no files are needed.
+    source_of : callable
+        ``source_of(dataset)``: the data set behind a row, by its name in the registry; rows are data sets if not given.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Experiment:
     bytes_per_run: Callable[[str, str], float] | None = None
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
     synthetic: bool = False
+    source_of: Callable[[str], str] = field(default=str)
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "noise", "sizes"):

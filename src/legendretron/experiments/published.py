@@ -39,7 +39,12 @@ def published_better() -> dict[tuple[str, float], str]:
 def published_auc() -> dict[tuple[str, str], float]:
     """Test AUCs in % by data set (``mnist``, ``fashion-mnist``) and method."""
     columns = {"mnist": "mnist_auc", "fashion-mnist": "fmnist_auc"}
-    return {(dataset, row["method"]): float(row[column]) for row in _rows("auc") for dataset, column in columns.items()}
+    names = {"Logistic regression": "logistic regression"}
+    return {
+        (dataset, names.get(row["method"], row["method"])): float(row[column])
+        for row in _rows("auc")
+        for dataset, column in columns.items()
+    }
 
 
 def published_vgg() -> dict[tuple[str, str], float]:

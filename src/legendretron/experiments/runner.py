@@ -115,7 +115,7 @@ def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict
         return dict.fromkeys(experiment.datasets, "random"), {}
     sources, skipped = {}, {}
     for name in experiment.datasets:
-        found = find_dataset(name, place.data)
+        found = find_dataset(experiment.source_of(name), place.data)
         if found.state in ("missing", "incomplete") and place.data is not None:
             skipped[name] = (
                 f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
