@@ -50,7 +50,7 @@ def check_device(name: object) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(wanted)  # type: ignore[arg-type]
+        device = torch.device(wanted)  # type: ignore[call-overload]
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.") from error
     if device.type not in ("cpu", "cuda"):

@@ -69,7 +69,9 @@ def reproduce(
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
     check_writable(out / "results")  # before the work
     place = Place(None if data is None else data.absolute(), device)
-    payload, views, failures = {}, [], []
+    payload: dict[str, Any] = {}
+    views: list[Any] = []
+    failures: list[str] = []
     for experiment in asked:
         command = _command(experiment, data, datasets, models, seeds, noise, sizes, epochs, device)
         folder = out / experiment.name

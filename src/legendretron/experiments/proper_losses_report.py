@@ -58,7 +58,7 @@ def markdown(records: Sequence[Record]) -> str:
         "# Named and learned proper losses",
         "ℓ₁(q) is the loss of predicting class 1 with probability q if it is true, ℓ₀(q) if it is not. A method that learns "
         "an increasing inverse link has learned a proper loss, the canonical one of that link, up to a factor, since the "
-        "unit of its predictor is arbitrary. All losses are therefore scaled so that ℓ₁(½) = log 2, as it is for the log-loss; "
+        "unit of its predictor is arbitrary. All losses are therefore scaled so that ℓ₁(½) = log 2, as for the log-loss; "
         "named ones are multiplied by the factor given. Distances are the largest difference of ℓ₁ for q from 0.05 to 0.95.",
         "![partial losses](figure_proper_losses.png)",
         "## Named losses",
