@@ -90,6 +90,8 @@ def reproduce(
         files = _rendered(experiment, state, folder)
         for how in state.skipped.values():
             (report.warning if datasets is None else failures.append)(how)
+        for why in state.too_large.values():
+            (report.warning if sizes is None else failures.append)(why)
         failures += [f"{batch.dataset}, {batch.model}: {why}" for batch, why in state.failed]
         payload[experiment.name] = _summary(state, files)
         views.append(_view(experiment, state, files))

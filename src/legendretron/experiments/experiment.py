@@ -134,8 +134,8 @@ class Experiment:
         Noise levels.
     sizes : tuple
         Numbers of training rows; None for all.
-    side_by_side : bool
-        Whether ``execute`` trains the runs of a batch together; else each run is a batch.
+    side_by_side : tuple of str
+        Models of which ``execute`` trains the runs of a data set and size together; of others, each run is a batch.
     bytes_per_run : callable, optional
         ``bytes_per_run(model, dataset)``: memory that a run takes, to see how many fit.
     cost : callable
@@ -144,6 +144,9 @@ class Experiment:
         Whether data are made up, so that no files are needed.
     source_of : callable
         ``source_of(dataset)``: the data set behind a row, by its name in the registry; rows are data sets if not given.
+    available_rows : callable, optional
+        ``available_rows(dataset, place)``: training rows that are there. Larger sizes are then left out and reported, never
+        made smaller.
     """
 
     name: str
@@ -156,11 +159,12 @@ class Experiment:
     seeds: int = 1
     noise: tuple[float, ...] = (0.0,)
     sizes: tuple[int | None, ...] = (None,)
-    side_by_side: bool = False
+    side_by_side: tuple[str, ...] = ()
     bytes_per_run: Callable[[str, str], float] | None = None
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
     synthetic: bool = False
     source_of: Callable[[str], str] = field(default=str)
+    available_rows: Callable[[str, Place], int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "noise", "sizes"):

@@ -34,6 +34,8 @@ class Sweep:
         What could not be done, and why, in one line each.
     skipped : dict
         Data sets that are not there, and how to get each.
+    too_large : dict
+        Data sets that are there only in part, and which sizes they are too small for.
     keys : list of str
         Of all runs asked for, in order.
     cost, cost_done : float
@@ -45,6 +47,7 @@ class Sweep:
     now: int = 0
     failed: list[tuple[Batch, str]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    too_large: dict[str, str] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     cost: float = 0.0
     cost_done: float = 0.0
@@ -85,14 +88,16 @@ def sweep(
     """
     store = Store(out)
     sources, skipped = _sources(experiment, place)
-    whole = _whole_batches(experiment, sources)
-    limit = _limit(experiment, n_jobs, batch_size)
+    available, too_large = _available(experiment, list(sources), place)
+    whole = _whole_batches(experiment, sources, available)
     done = store.done()
-    batches = [part for batch in whole for part in _parts(batch, done, limit, experiment, place)]
+    batches = []
+    for batch in whole:
+        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, place)
     runs = [run for batch in whole for run in batch.runs]
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
-    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, keys=keys)
+    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, too_large=too_large, keys=keys)
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
     on_progress(state, None)
@@ -125,20 +130,38 @@ def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict
     return sources, skipped
 
 
-def _whole_batches(experiment: Experiment, sources: dict[str, str]) -> list[Batch]:
-    """All runs on data sets that are there, by data set and model."""
-    runs = [run for run in experiment.runs() if run.dataset in sources]
+def _available(
+    experiment: Experiment, datasets: list[str], place: Place
+) -> tuple[dict[str, tuple[int | None, ...]], dict[str, str]]:
+    """Sizes that each data set has the rows for, and a sentence where those are not all."""
+    if experiment.available_rows is None:
+        return dict.fromkeys(datasets, experiment.sizes), {}
+    available, too_large = {}, {}
+    for name in datasets:
+        rows = experiment.available_rows(name, place)
+        available[name] = tuple(size for size in experiment.sizes if size is None or size <= rows)
+        beyond = [f"{size:,}" for size in experiment.sizes if size is not None and size > rows]
+        if beyond:
+            too_large[name] = f"{name} has {rows:,} training rows here: no runs on {', '.join(beyond)}."
+    return available, too_large
+
+
+def _whole_batches(
+    experiment: Experiment, sources: dict[str, str], available: dict[str, tuple[int | None, ...]]
+) -> list[Batch]:
+    """All runs on data that are there, by data set, model and size: those side by side have as many rows."""
+    runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
     return [
         Batch(experiment.name, dataset, model, experiment.settings(model, dataset), sources[dataset], tuple(group))
-        for (dataset, model), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model))
+        for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size))
     ]
 
 
-def _limit(experiment: Experiment, n_jobs: int, batch_size: int | None) -> int:
-    """Runs that may be trained side by side, so that there is work for all jobs."""
-    if not experiment.side_by_side:
+def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | None) -> int:
+    """Runs of a model that may be trained side by side, so that there is work for all jobs."""
+    if model not in experiment.side_by_side:
         return 1
-    groups = len(experiment.datasets) * len(experiment.models)
+    groups = len(experiment.datasets) * len(experiment.models) * len(experiment.sizes)
     members = len(experiment.runs()) // groups
     return min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
 

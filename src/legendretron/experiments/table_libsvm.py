@@ -91,6 +91,8 @@ def cost(run: Run) -> float:
     return factor * info.rows * (1.0 + 2e-6 * info.features * info.classes)
 
 
+MODELS = ("LegendreTron", "logistic regression", "logistic regression, tuned", "LegendreTron, tuned")
+
 TABLE_LIBSVM = Experiment(
     name="table_libsvm",
     title="Test accuracy on LIBSVM, UCI and Statlog data sets under label noise",
@@ -98,13 +100,13 @@ TABLE_LIBSVM = Experiment(
         "aloi", "sector", "letter", "news20", "Sensorless", "vowel", "usps", "segment", "satimage", "glass", "vehicle",
         "dna", "svmguide2", "wine", "iris",
     ),
-    models=("LegendreTron", "logistic regression", "logistic regression, tuned", "LegendreTron, tuned"),
+    models=MODELS,
     settings=recipe,
     execute=execute_splits,
     report=report,
     seeds=20,
     noise=(0.0, 0.2, 0.5),
-    side_by_side=True,
+    side_by_side=MODELS,
     bytes_per_run=bytes_per_run,
     cost=cost,
 )  # fmt: skip
