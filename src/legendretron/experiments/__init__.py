@@ -2,6 +2,7 @@
 
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
 from legendretron.experiments.figure_proper_losses import FIGURE_PROPER_LOSSES
+from legendretron.experiments.figure_training_size import FIGURE_TRAINING_SIZE
 from legendretron.experiments.runner import Sweep, sweep
 from legendretron.experiments.runtime import RUNTIME
 from legendretron.experiments.store import Store, read_records
@@ -24,5 +25,6 @@ __all__ = [
 
 #: By name, in the order of the paper.
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLE_AUC, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
+    experiment.name: experiment
+    for experiment in (TABLE_AUC, FIGURE_TRAINING_SIZE, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
 }

@@ -1,0 +1,48 @@
+"""Pictures of panels side by side, one for each data set, with a legend for all of them below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from legendretron.plots.axes import axes_or_new
+
+__all__ = ["panels_for", "save_panels"]
+
+
+def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
+    """Axes with titles side by side; needs matplotlib.
+
+    Parameters
+    ----------
+    titles : sequence of str
+        One a panel; what they have in brackets goes on lines of its own.
+    size : tuple of float
+        Width and height of the figure, in inches.
+    **options
+        Of ``matplotlib.pyplot.subplots``.
+    """
+    axes_or_new(None)  # says what to install where matplotlib is missing
+    import matplotlib.pyplot as plt
+
+    plt.close()
+    _, axes = plt.subplots(1, len(titles), figsize=size, layout="constrained", squeeze=False, **options)
+    for panel, title in zip(axes[0], titles, strict=True):
+        panel.set_title(title.replace(" (", "\n(").replace(", ", ",\n"))
+    return list(axes[0])
+
+
+def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
+    """Put everything that has a label into one legend, once, write the picture and close it."""
+    import matplotlib.pyplot as plt
+
+    figure = panels[0].figure
+    found: dict[str, Any] = {}
+    for panel in panels:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, **legend)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path
