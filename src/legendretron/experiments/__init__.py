@@ -8,6 +8,7 @@ from legendretron.experiments.runtime import RUNTIME
 from legendretron.experiments.store import Store, read_records
 from legendretron.experiments.table_auc import TABLE_AUC
 from legendretron.experiments.table_libsvm import TABLE_LIBSVM
+from legendretron.experiments.table_vgg import TABLE_VGG
 
 __all__ = [
     "EXPERIMENTS",
@@ -26,5 +27,5 @@ __all__ = [
 #: By name, in the order of the paper.
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (TABLE_AUC, FIGURE_TRAINING_SIZE, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
+    for experiment in (TABLE_AUC, FIGURE_TRAINING_SIZE, TABLE_VGG, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
 }
