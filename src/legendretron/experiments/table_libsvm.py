@@ -30,7 +30,13 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     if model == "logistic regression, tuned":
         logistic = MultinomialLogisticClassifier(standardize=False, dtype="float64", max_epochs=300, tol=1e-5)
         if DATASETS[dataset].sparse:  # a million weights: minutes for each fit, where minibatches train all at once
-            batches = {"learning_rate": 0.05, "schedule": "cosine", "max_epochs": 60, "batch_size": 64}
+            batches = {
+                "learning_rate": 0.05,
+                "schedule": "cosine",
+                "max_epochs": 60,
+                "batch_size": 64,
+                "dtype": "float32",
+            }
             logistic.set_params(solver="adam", **batches)
         return {**settings_of(logistic), "tuning": TUNING}
     # as many steps on small data as on large, within reason
