@@ -8,18 +8,19 @@ STAMP := $(VENV)/.installed
 # tiny tensors: a second thread inside a process only costs
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types unit theory clean
+.PHONY: help demo test lint types unit resuming theory clean
 
 help:
 	@echo "make demo    install into .venv and show the library at work"
 	@echo "make test    install into .venv, then lint, types and tests"
+	@echo "make resuming  kill a sweep ten times with each of two backends, and see it end as if nothing had been"
 	@echo "make theory  check every number of docs/theory.md and draw its figure"
 	@echo "make clean   remove .venv and caches"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,cli,plots,export,examples]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,cli,plots,export,examples,distributed]'
 	@touch $@
 
 demo: $(STAMP)
@@ -36,6 +37,9 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+resuming: $(STAMP)
+	LEGENDRETRON_KILLS=10 $(BIN)/python -m pytest tests/experiments/test_resuming.py
 
 theory: $(STAMP)
 	$(BIN)/python examples/theory.py --out docs

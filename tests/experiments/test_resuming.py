@@ -12,7 +12,8 @@ import pytest
 
 from legendretron.experiments import read_records
 
-KILLS = 10
+#: each costs a start of Python, torch and the workers; `make resuming` has ten
+KILLS = int(os.environ.get("LEGENDRETRON_KILLS", "3"))
 COMMAND = [
     sys.executable, "-m", "legendretron", "reproduce", "table_libsvm", "--datasets", "iris,wine", "--seeds", "6",
     "--noise", "0,0.2", "--epochs", "60", "--model", "LegendreTron", "--model", "logistic regression", "--batch", "1",
@@ -22,7 +23,13 @@ COMMAND = [
 
 def started(out, data_folder, *options):
     command = [*COMMAND, "--data", str(data_folder), "--out", str(out), *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with (out / "said.txt").open("w") as said:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+
+
+def ended(process, out):
+    """Wait for a sweep that is left alone."""
+    assert process.wait(300) == 0, (out / "said.txt").read_text()
 
 
 def finished(out):
@@ -38,8 +45,7 @@ def results(out):
 @pytest.fixture(scope="module")
 def undisturbed(data_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("alone")
-    process = started(out, data_folder)
-    assert process.wait(300) == 0, process.stderr.read()
+    ended(started(out, data_folder), out)
     expected = results(out)
     assert len(expected) == 48
     return expected
@@ -59,13 +65,11 @@ def test_killed_at_random_moments(backend, data_folder, tmp_path, undisturbed):
         time.sleep(chance.random() * 0.4)
         process.send_signal(signal.SIGKILL)
         process.wait(60)
-        process.stderr.close()
         now = results(tmp_path)  # raises if a file is only half there
         assert seen.items() <= now.items(), "a finished run was lost or changed"
         seen = now
     assert len(seen) > 0, "the sweep never got to a result before it was killed"
     written = {path: os.stat(path).st_mtime_ns for path in (tmp_path / "table_libsvm" / "runs").glob("*.json")}
-    process = started(tmp_path, data_folder, "--backend", backend, "--jobs", "2")
-    assert process.wait(300) == 0, process.stderr.read()
+    ended(started(tmp_path, data_folder, "--backend", backend, "--jobs", "2"), tmp_path)
     assert results(tmp_path) == undisturbed
     assert all(os.stat(path).st_mtime_ns == at for path, at in written.items()), "a finished run was repeated"
