@@ -29,19 +29,33 @@ def compare() -> str:
     return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
-def paper() -> str:
+def first_table(name: str) -> str:
+    """The first table of a report that `legendretron reproduce` has written."""
+    lines = (RESULTS / name / f"{Path(name).name}.md").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    end = next((i for i, line in enumerate(lines[start:], start) if not line.startswith("|")), len(lines))
+    return "\n".join(lines[start:end])
+
+
+def sentence(name: str, start: str) -> str:
+    """The paragraph of such a report that begins so."""
+    return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
+
+
+def scales() -> str:
     rows = [
         [
             row["dataset"],
+            row["features"],
             row["model"],
+            f"{row['noise']:.0%}",
             f"{row['accuracy']:.2f} ± {row['standard_error']:.2f}",
             f"{row['paper']:.2f} ± {row['paper_standard_error']:.2f}",
-            f"{row['gap_in_standard_errors']:+.2f}",
-            f"{row['seconds_for_20_models']:.1f} s",
+            f"{row['gap_in_standard_errors']:+.1f}",
         ]
-        for row in record("paper_libsvm")["rows"]
+        for row in record("feature_scale")["rows"]
     ]
-    return table(["data set", "model", "ours", "paper", "gap in standard errors", "time of 20 models"], rows)
+    return table(["data set", "features", "model", "noise", "accuracy %", "paper %", "Δ/se"], rows)
 
 
 def speed() -> str:
@@ -198,7 +212,13 @@ def head() -> str:
 TABLES = {
     "README.md": {"compare": compare},
     "docs/results.md": {
-        "paper": paper,
+        "libsvm": lambda: first_table("table_libsvm"),
+        "cells": lambda: sentence("table_libsvm", "At noise 0"),
+        "iris": lambda: first_table("iris_200_seeds/table_libsvm"),
+        "scales": scales,
+        "runtime": lambda: first_table("runtime"),
+        "minutes": lambda: sentence("runtime", "**1,800"),
+        "sizes": lambda: first_table("figure_training_size"),
         "speed": speed,
         "vgg": vgg,
         "head": head,

@@ -53,6 +53,7 @@ def reproduce(
     batch: Annotated[
         int | None, _how("Runs to train side by side at most; all that fit if not given.", min=1, show_default=False)
     ] = None,
+    render_only: Annotated[bool, _how("Run nothing; render the results that are there.", "--render-only")] = False,
     out: Annotated[Path, _how("Folder for results. What is there already is not run again.", "--out", "-o")] = Path(
         "results"
     ),
@@ -84,6 +85,7 @@ def reproduce(
                 n_jobs=n_jobs,
                 address=address,
                 batch_size=batch,
+                render_only=render_only,
                 command=command,
                 on_progress=progress,
             )

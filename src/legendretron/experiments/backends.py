@@ -73,6 +73,8 @@ def executed(
         Of a Ray or Dask cluster.
     """
     check_choice("backend", backend, BACKENDS)
+    if address is not None and backend == "loky":
+        raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
     if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
         yield from (_execute(batch, place) for batch in batches)
         return
@@ -86,8 +88,6 @@ def executed(
 
 @contextlib.contextmanager
 def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
-    if address is not None and backend == "loky":
-        raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
     if backend == "ray":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a sweep tells nobody about itself
         ray = _imported("ray")

@@ -19,6 +19,7 @@ __all__ = ["comparison", "report"]
 #: Level of the paper's t-tests.
 LEVEL = 0.01
 PAPERS = ("LegendreTron", "logistic regression")
+MARKERS = ("o", "s", "^", "P")
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -169,20 +170,23 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
         own = {row["label"]: row for row in rows if row["noise"] == level}
         for m, model in enumerate(models):
             shift = (m - (len(models) - 1) / 2) * 0.17
-            for kind, marker, filled in (("accuracy", "o", True), ("paper", "D", False)):
+            for kind, filled in (("accuracy", True), ("paper", False)):
                 key = f"{model}: {kind}"
                 error = f"{model}: paper's standard error" if kind == "paper" else f"{model}: standard error"
                 at = [(i + shift, own[name]) for i, name in enumerate(names) if name in own and key in own[name]]
+                if not filled:  # the paper's numbers are not about subsets
+                    at = [(y, row) for y, row in at if row["source"] == "complete"]
                 if at:
                     panel.errorbar(
                         [row[key] for _, row in at], [y for y, _ in at],
                         xerr=[2 * np.nan_to_num(row[error]) for _, row in at],
-                        color=COLOURS[m], marker=marker, markersize=5, linestyle="", elinewidth=1,
-                        markerfacecolor=COLOURS[m] if filled else "white",
+                        color=COLOURS[m], marker=MARKERS[m], linestyle="", elinewidth=1,
+                        # hollow ones go around what they are compared with
+                        markersize=4 if filled else 8, markerfacecolor=COLOURS[m] if filled else "none",
                         label=model if filled else f"{model}, paper",
                     )  # fmt: skip
         panel.set(title=f"{level:.0%} of training labels flipped", xlabel="test accuracy (%)", xlim=(0, 100))
-        panel.set_yticks(range(len(names)), names)
+        panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
         panel.grid(axis="x", color="0.9")
     panels[0, 0].invert_yaxis()
     handles, labels = panels[0, 0].get_legend_handles_labels()

@@ -88,7 +88,7 @@ def _column(
     for note in notes:
         top.plot([], [], " ", label=note)
     top.set_title(title, fontsize=11)
-    top.legend(frameon=False, fontsize=9, handlelength=3.4)
+    top.legend(frameon=False, fontsize=8.5, handlelength=2.6, loc="upper right")
     for panel in panels:
         panel.grid(color="0.92")
         panel.set_axisbelow(True)

@@ -62,6 +62,7 @@ def sweep(
     n_jobs: int = 1,
     address: str | None = None,
     batch_size: int | None = None,
+    render_only: bool = False,
     command: str = "",
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
 ) -> Sweep:
@@ -81,6 +82,8 @@ def sweep(
         See :func:`~legendretron.experiments.backends.executed`.
     batch_size : int, optional
         Runs to train side by side at most; all that fit if None.
+    render_only : bool
+        Whether to run nothing, and only say what is there.
     command : str
         Written into the results.
     on_progress : callable
@@ -101,6 +104,8 @@ def sweep(
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
     on_progress(state, None)
+    if render_only:
+        return state
     if n_jobs != 1:  # the longest first, so that none is left for last alone
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
     for finished in executed(batches, place, backend=backend, n_jobs=n_jobs, address=address):

@@ -1,0 +1,225 @@
+"""``legendretron reproduce`` and ``datasets``: what they say, and one clear line for everything that goes wrong."""
+
+import bz2
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_iris
+from sklearn.preprocessing import minmax_scale
+
+from legendretron.cli import main
+from legendretron.experiments import read_records
+
+SMALL = [
+    "--seeds",
+    "2",
+    "--noise",
+    "0,0.2",
+    "--epochs",
+    "2",
+    "--model",
+    "LegendreTron",
+    "--model",
+    "logistic regression",
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the iris data as the registry knows them."""
+    data = tmp_path / "data"
+    data.mkdir()
+    X, y = load_iris(return_X_y=True)
+    dump_svmlight_file(minmax_scale(X, (-1, 1)), y + 1, str(data / "iris.scale"), zero_based=False)
+    return data
+
+
+def run(capsys, *words):
+    code = main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(capsys, *words, code=1):
+    """Run a command that must fail; its error, which is one line."""
+    found, _, err = run(capsys, "reproduce", *words)
+    assert found == code, err
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "Traceback" not in err
+    return errors[0]
+
+
+def test_a_table_from_one_command(capsys, folder, tmp_path):
+    words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["failed"] == []
+    assert answer["experiments"]["table_libsvm"]["runs"] == 8
+    assert "warning: 2 epochs: a trial, not the paper's recipe." in err
+    assert "iris, LegendreTron: 4 runs in" in err
+    for file in answer["experiments"]["table_libsvm"]["files"]:
+        assert os.path.getsize(file) > 100
+    records = read_records(tmp_path / "out" / "table_libsvm" / "runs")
+    assert records[0]["command"] == (
+        "legendretron reproduce table_libsvm --data DIR --datasets iris --seeds 2 --noise 0,0.2 --epochs 2 "
+        "--model 'LegendreTron' --model 'logistic regression'"
+    )
+    code, out, err = run(capsys, *words, "--quiet")
+    assert (code, err) == (0, "")
+    assert "8 of 8 done, 8 of them before" in out
+
+
+def test_render_only_runs_nothing(capsys, folder, tmp_path):
+    words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
+    assert run(capsys, *words)[0] == 0
+    more = [*words, "--seeds", "5", "--render-only", "--json"]
+    code, out, _ = run(capsys, *more)
+    assert code == 0
+    assert json.loads(out)["experiments"]["table_libsvm"]["asked"] == 20
+    assert json.loads(out)["experiments"]["table_libsvm"]["runs"] == 8
+
+
+def test_unknown_table(capsys, tmp_path):
+    error = refused(capsys, "table_nine", "--out", tmp_path, code=2)
+    assert "there is no table 'table_nine'" in error
+    assert "table_libsvm" in error
+    assert "figure_training_size" in error
+
+
+@pytest.mark.parametrize(("words", "part"), [
+    (["table_libsvm", "--datasets", "iriss"], "there is no 'iriss'"),
+    (["table_libsvm", "--model", "SVM"], "there is no 'SVM'"),
+    (["table_libsvm", "--noise", "2"], "noise must hold numbers from 0 to below 1, got [2.0]"),
+    (["table_libsvm", "--device", "tpu"], "device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
+    (["table_libsvm", "--data", "no/such/folder"], "data must be a folder that exists, got"),
+    (["table_libsvm", "--address", "localhost:1"], "address is that of a Ray or Dask cluster"),
+])  # fmt: skip
+def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):
+    data = [] if "--data" in words else ["--data", folder]
+    names = [] if "--datasets" in words else ["--datasets", "iris"]
+    assert part in refused(capsys, *words, *data, *names, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(("words", "part"), [
+    (["table_libsvm", "--noise", "x"], "'x' must be numbers with commas between"),
+    (["table_libsvm", "--seeds", "0"], "--seeds"),
+    (["table_libsvm", "--backend", "slurm"], "--backend"),
+    (["all", "--datasets", "iris"], "datasets only go with one TABLE"),
+])  # fmt: skip
+def test_wrong_usage_is_refused(capsys, tmp_path, words, part):
+    assert part in refused(capsys, *words, "--out", tmp_path / "out", code=2)
+
+
+def test_missing_data_are_named_with_shape_and_address(capsys, folder, tmp_path):
+    error = refused(
+        capsys, "table_libsvm", "--data", folder, "--datasets", "aloi,iris", "--out", tmp_path / "out", *SMALL
+    )
+    assert "aloi (108,000 rows x 128 features, 1,000 classes) is missing" in error
+    assert "https://" in error
+    assert len(read_records(tmp_path / "out" / "table_libsvm" / "runs")) == 8, "what is there was run all the same"
+
+
+def test_truncated_bz2(capsys, folder, tmp_path):
+    content = bz2.compress((folder / "iris.scale").read_bytes())
+    (folder / "iris.scale").unlink()
+    (folder / "iris.scale.bz2").write_bytes(content[: len(content) // 2])
+    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL)
+    assert "iris.scale.bz2" in error
+    assert "breaks off" in error or "damaged" in error
+
+
+def test_label_outside_the_range(capsys, folder, tmp_path):
+    lines = (folder / "iris.scale").read_text().splitlines()
+    lines[7] = "9" + lines[7][1:]
+    (folder / "iris.scale").write_text("\n".join(lines) + "\n")
+    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL)
+    assert "9" in error
+    assert "iris.scale" in error
+
+
+def test_rows_cut_off_are_not_passed_off_as_the_whole(capsys, folder, tmp_path):
+    lines = (folder / "iris.scale").read_text().splitlines()
+    (folder / "iris.scale").write_text("\n".join(lines[:140]) + "\n")
+    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL)
+    assert "140 rows, but iris has 150" in error
+
+
+def test_output_that_cannot_be_written(capsys, folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    error = refused(
+        capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "file" / "out", *SMALL
+    )
+    assert "file" in error
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/sys"), reason="needs a folder that not even root may write to")
+def test_read_only_folder(capsys, folder):
+    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", "/proc/sys/out", *SMALL)
+    assert "/proc/sys" in error
+
+
+def test_full_disk(capsys, folder, tmp_path, monkeypatch):
+    synced = []
+
+    def full(handle):
+        synced.append(handle)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+
+    words = ["table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        error = refused(capsys, *words)
+    assert "no space left on the disk" in error
+    assert len(read_records(tmp_path / "out" / "table_libsvm" / "runs")) == 4, "the first result is kept"
+    assert run(capsys, "reproduce", *words, "--json")[0] == 0
+
+
+def test_wrong_checksum(tmp_path):
+    """The registry's checksum is that of the published file; anything else is not kept."""
+    from legendretron.datasets import download
+
+    source = tmp_path / "served"
+    source.mkdir()
+    (source / "letter.scale").write_text("1 1:0.5\n")
+    server = subprocess.Popen(
+        [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(source)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        port = server.stdout.readline().split("port ")[1].split()[0]
+        with pytest.raises(ValueError, match=r"(?s)0000.*letter.scale|letter.scale.*0000") as caught:
+            download(f"http://127.0.0.1:{port}/letter.scale", tmp_path / "letter.scale", sha256="0" * 64)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "letter.scale").exists()
+
+
+def test_datasets_are_listed(capsys, folder):
+    code, out, _ = run(capsys, "datasets", "--data", folder, "--json")
+    found = {entry["name"]: entry["state"] for entry in json.loads(out)["datasets"]}
+    assert code == 0
+    assert len(found) == 18
+    assert (found["iris"], found["aloi"]) == ("complete", "missing")
+    code, out, _ = run(capsys, "datasets", "sector")
+    assert code == 0
+    assert "https://" in out
+    code, _, err = run(capsys, "datasets", "irs")
+    assert code == 1
+    assert err.startswith("error: ")
+
+
+def test_every_run_of_a_json_answer_is_finite(capsys, folder, tmp_path):
+    words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
+    assert run(capsys, *words)[0] == 0
+    for record in read_records(tmp_path / "out" / "table_libsvm" / "runs"):
+        assert np.isfinite([record["accuracy"], record["log_loss"], record["seconds"]]).all()
