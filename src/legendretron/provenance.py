@@ -61,6 +61,7 @@ def _commit() -> str | None:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", "--", "provenance.py")  # a checkout of ours, not one we are installed into
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", "*.py") else "")
     except (OSError, subprocess.SubprocessError):
         return None

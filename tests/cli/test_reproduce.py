@@ -143,6 +143,34 @@ def test_label_outside_the_range(capsys, folder, tmp_path):
     assert "iris.scale" in error
 
 
+def test_a_file_that_breaks_off_within_its_last_line(capsys, folder, tmp_path):
+    (folder / "iris.scale").write_bytes((folder / "iris.scale").read_bytes()[:-12])
+    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL)
+    assert "breaks off within its last line" in error
+    assert "150 rows x 4 features, 3 classes" in error
+    assert "https://" in error
+
+
+def test_a_partial_failure_is_one_json_object(capsys, folder, tmp_path):
+    words = ["table_libsvm", "--data", folder, "--datasets", "aloi,IRIS", "--out", tmp_path / "out", *SMALL, "--json"]
+    code, out, err = run(capsys, "reproduce", *words)
+    answer = json.loads(out)
+    assert code == 1
+    assert "aloi" in answer["error"]
+    assert answer["experiments"]["table_libsvm"]["runs"] == 8
+    assert err.count("error: ") == 1
+
+
+def test_names_with_commas():
+    from legendretron.cli.reproduce import _names
+    from legendretron.experiments import EXPERIMENTS
+
+    problems = EXPERIMENTS["table_auc"].datasets
+    assert _names(",".join(problems), problems) == list(problems)
+    assert _names("mnist, class 0", problems) == ["MNIST, class 0"]
+    assert _names("letter,nonsense", ("letter",)) == ["letter", "nonsense"]
+
+
 def test_rows_cut_off_are_not_passed_off_as_the_whole(capsys, folder, tmp_path):
     lines = (folder / "iris.scale").read_text().splitlines()
     (folder / "iris.scale").write_text("\n".join(lines[:140]) + "\n")

@@ -1,4 +1,7 @@
 import csv
+import os
+import signal
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +44,14 @@ def place(tmp_path, monkeypatch):
 def problem(place, name="MNIST, class 0", **varying):
     run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
     return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), place)
+
+
+def test_training_that_was_interrupted_is_no_result(place, tmp_path):
+    endless = TABLE.narrowed(datasets=["MNIST, class 0"], models=["LegendreTron"]).shortened(10**6)
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(endless, tmp_path / "out", place)
+    assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
 def test_all_methods_on_all_problems(place, tmp_path):

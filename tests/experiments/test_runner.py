@@ -193,16 +193,57 @@ def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkey
 
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"datasets": ["mnist"]}, "there is no 'mnist'"),
-    ({"models": ["SVM"]}, "models of table_libsvm are LegendreTron, .* there is no 'SVM'"),
+    ({"models": ["SVM"]}, r"models of table_libsvm are 'LegendreTron', .* there is no 'SVM'"),
     ({"seeds": 0}, "seeds must be an integer of at least 1, got 0"),
     ({"noise": [1.5]}, r"noise must hold numbers from 0 to below 1, got \[1.5\]"),
-    ({"sizes": [0]}, r"sizes must be positive integers, got \[0\]"),
+    ({"sizes": [50]}, "table_libsvm has one training set size; leave sizes out"),
     ({"noise": [0.1, 0.1]}, "noise of table_libsvm must not be empty or repeat itself"),
     ({"datasets": []}, "datasets of table_libsvm must not be empty"),
 ])  # fmt: skip
 def test_narrowing_to_what_is_not_there(wrong, message):
     with pytest.raises(ValueError, match=message):
         TABLE.narrowed(**wrong)
+
+
+@pytest.mark.parametrize("name", ["table_auc", "table_vgg", "runtime", "figure_training_size"])
+def test_axes_that_an_experiment_does_not_have_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} has no label noise"):
+        EXPERIMENTS[name].narrowed(noise=[0.2])
+    with pytest.raises(ValueError, match=r"sizes must be positive integers|has one training set size"):
+        EXPERIMENTS[name].narrowed(sizes=[0])
+
+
+def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path, monkeypatch):
+    import legendretron.experiments.table_libsvm as table_module
+
+    whole = table_module.fit_whole
+
+    def diverging(*arguments):
+        fitted = whole(*arguments)
+        if len(fitted.model.weight[0]) == 4:  # iris
+            fitted.model.flat[1] = float("nan")
+        return fitted
+
+    monkeypatch.setattr(table_module, "fit_whole", diverging)
+    state = sweep(small(datasets=("iris", "wine"), models=PAPERS[:1]), tmp_path, Place(data_folder))
+    ((batch, why),) = state.failed
+    assert batch.dataset == "iris"
+    assert "training diverged: seed 1 at noise 0" in why
+    assert {record["dataset"] for record in read_records(tmp_path / "runs")} == {"wine"}
+
+
+def test_files_that_are_not_results_are_named(data_folder, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "list.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"list\.json' is not a file of results"):
+        sweep(small(), tmp_path, Place(data_folder))
+
+
+def test_trials_say_so(data_folder, tmp_path):
+    sweep(small(), tmp_path, Place(data_folder), command="legendretron reproduce table_libsvm --epochs 2")
+    text = small().report(read_records(tmp_path / "runs"), tmp_path)[0].read_text()
+    assert "**A trial with another number of epochs, not the paper's recipe.**" in text
+    assert "cells" not in text.split("| data set |")[1]
 
 
 def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):

@@ -16,6 +16,8 @@ def test_times_are_extrapolated_and_added_up(tmp_path):
         assert record["steps_an_epoch"] == {"iris": 2, "wine": 3}[record["dataset"]]
     text = experiment.report(records, tmp_path)[0].read_text()
     assert "240 trainings" in text
+    assert "# Time of a part of the table" in text
+    assert "CPU month" not in text
     assert "extrapolated" in text
 
 

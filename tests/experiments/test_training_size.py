@@ -126,7 +126,7 @@ def test_how_many_images_there_are(folder, tmp_path, monkeypatch):
 
 
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
-    noisy = small(models=(PLAIN,), datasets=("mnist",)).narrowed(noise=[0.2])
+    noisy = replace(small(models=(PLAIN,), datasets=("mnist",)), noise=(0.2,))
     ((_, why), _) = sweep(noisy, tmp_path, Place(folder)).failed
     assert "no label noise" in why
     few = small(models=(ISGP,), datasets=("mnist",), sizes=(5,), seeds=1)

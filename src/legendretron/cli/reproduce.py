@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from legendretron.cli.outputs import check_writable
+from legendretron.cli.errors import one_line
+from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.report import Report, grid
 from legendretron.cli.sweep_progress import SweepProgress
 from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
@@ -65,11 +67,14 @@ def reproduce(
     """
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
     device = str(check_device(device))
-    n_jobs = (os.cpu_count() or 1) if jobs == -1 else max(jobs, 1)
+    if jobs == 0:
+        raise typer.BadParameter("0 is no number of jobs; use 1 or more, or -1.", param_hint="'--jobs'")
+    n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     if epochs is not None:
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
-    check_writable(out / "results")  # before the work
-    place = Place(None if data is None else data.absolute(), device)
+    with naming(out):
+        check_writable(out / "results")  # before the work
+    place = Place(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
     failures: list[str] = []
@@ -88,6 +93,7 @@ def reproduce(
                 render_only=render_only,
                 command=command,
                 on_progress=progress,
+                on_download=progress.download,
             )
         files = _rendered(experiment, state, folder)
         for how in state.skipped.values():
@@ -97,12 +103,16 @@ def reproduce(
         failures += [f"{batch.dataset}, {batch.model}: {why}" for batch, why in state.failed]
         payload[experiment.name] = _summary(state, files)
         views.append(_view(experiment, state, files))
-    report.result({"experiments": payload, "failed": failures}, *views)
+    error = ""
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise ValueError(f"not all runs could be done{more}: {failures[0]}")
-    if not any(entry["runs"] for entry in payload.values()):
-        raise ValueError(f"no data set of {table} is there; 'legendretron datasets' says how to get each.")
+        error = f"not all runs could be done{more}: {failures[0]}"
+    elif not any(entry["runs"] for entry in payload.values()):
+        error = f"no data set of {table} is there; 'legendretron datasets' says how to get each."
+    report.result({"experiments": payload, "failed": failures} | ({"error": error} if error else {}), *views)
+    if error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _asked(
@@ -125,7 +135,7 @@ def _asked(
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
         narrow = experiment.narrowed(
-            datasets=None if datasets is None else _words(datasets, str, "--datasets"),
+            datasets=None if datasets is None else _names(datasets, experiment.datasets),
             models=models,
             seeds=seeds,
             noise=None if noise is None else _words(noise, float, "--noise"),
@@ -133,6 +143,20 @@ def _asked(
         )
         chosen.append(narrow if epochs is None else narrow.shortened(epochs))
     return chosen
+
+
+def _names(text: str, known: Iterable[str]) -> list[str]:
+    """Names with commas between, some of which have a comma themselves."""
+    names, rest = [], [word.strip() for word in text.split(",") if word.strip()]
+    spelling = {name.lower(): name for name in known}
+    while rest:
+        joined = [", ".join(rest[:length]) for length in range(len(rest), 0, -1)]
+        found = next((name for name in joined if name.lower() in spelling), rest[0])
+        names.append(spelling.get(found.lower(), found))
+        rest = rest[found.count(", ") + 1 :]
+    if not names:
+        raise typer.BadParameter("is empty.", param_hint="'--datasets'")
+    return names
 
 
 def _words(text: str, kind: Callable[[str], _Number], option: str) -> list[_Number]:
@@ -151,6 +175,7 @@ def _command(
 ) -> str:  # fmt: skip
     """How to do it again, without the folders of this machine."""
     words = ["legendretron", "reproduce", experiment.name]
+    datasets = None if datasets is None else repr(datasets) if " " in datasets else datasets
     options = {"--datasets": datasets, "--seeds": seeds, "--noise": noise, "--sizes": sizes, "--epochs": epochs}
     if data is not None:
         words += ["--data", "DIR"]

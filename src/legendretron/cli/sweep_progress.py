@@ -54,6 +54,13 @@ class SweepProgress:
         if self.bar is not None:
             self.bar.stop()
 
+    def download(self, name: str, done: int, total: int | None) -> None:
+        """Show how much of a data set has come."""
+        if self.bar is not None:
+            self.bar.update(self.task, total=total, completed=done, last=f"downloading {name}")
+        elif done == total or done == 0:
+            self.report.note(f"downloading {name}" + (f": {done:,} bytes, done" if done else ""))
+
     def __call__(self, state: Sweep, finished: Finished | None) -> None:
         """Show where the sweep is; see :func:`legendretron.experiments.sweep`."""
         last = "" if finished is None else f"{finished.batch.dataset}, {finished.batch.model}"

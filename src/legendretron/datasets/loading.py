@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.dataset import Dataset, encode_labels
 from legendretron.datasets.downloading import DownloadError, Progress
 from legendretron.datasets.downloading import download as download_file
@@ -64,6 +65,7 @@ def load_dataset(
     assert status.path is not None
     try:
         X, labels = read_libsvm(status.path, info.features, dense=not info.sparse)
+        _check_end(status.path)
         _check_rows(info, status, len(labels))
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
@@ -71,7 +73,7 @@ def load_dataset(
         if fresh:  # a wrong file kept would be found again
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        raise
+        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
 
@@ -100,7 +102,10 @@ def load_images(
     if folder is None or status.state == "incomplete":
         folder = cache_folder() / info.name if folder is None else folder
         _download(info, data, folder, download, progress, status.state)
-    images = load_image_set(folder)
+    try:
+        images = load_image_set(folder)
+    except ValueError as error:
+        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
     complete = True
     for part, pixels, labels, rows in (
         ("train", images.train_images, images.train_labels, info.rows),
@@ -148,6 +153,16 @@ def _download_first(file: PublishedFile, path: Path, progress: Progress | None) 
         except DownloadError:
             continue
     return download_file(file.addresses[-1], path, file.sha256, progress=progress)
+
+
+def _check_end(path: Path) -> None:
+    """Refuse a file whose last line has no end: it may have been cut within a number."""
+    last = b""
+    with open_compressed(path) as file:
+        while part := file.read(2**20):
+            last = part[-1:]
+    if last != b"\n":
+        raise ValueError(f"{str(path)!r} breaks off within its last line. Get it again.")
 
 
 def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int | None = None) -> None:

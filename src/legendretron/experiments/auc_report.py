@@ -10,7 +10,15 @@ from legendretron.experiments.binary_images import source_of
 from legendretron.experiments.binary_methods import in_order
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.published import published_auc
-from legendretron.experiments.rendering import as_text, by_cell, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import (
+    as_text,
+    by_cell,
+    described,
+    markdown_table,
+    save_picture,
+    write_csv,
+    write_text,
+)
 from legendretron.experiments.statistics import Mean, mean_of
 from legendretron.plots.axes import COLOURS, axes_or_new
 
@@ -100,18 +108,18 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
             [row["paper"] for row in own], at, color=COLOURS[1], marker="D", markersize=7, linestyle="",
             markerfacecolor="white", label="paper",
         )  # fmt: skip
-        panel.plot(
-            [row["auc"] for row in own], at, color=COLOURS[0], marker="o", markersize=5, linestyle="", label="ours"
-        )
+        errors = [2 * row["auc: standard error"] if row["seeds"] > 1 else 0.0 for row in own]
+        panel.errorbar(
+            [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
+            elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
+        )  # fmt: skip
         panel.set(title=problem, xlabel="test AUC (%)")
         panel.set_yticks(range(len(methods)), methods)
         panel.grid(color="0.9")
         panel.set_axisbelow(True)
     panels[0, 0].invert_yaxis()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    return save_picture(figure, path)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticC
 from legendretron.experiments.binary_images import PROBLEMS, BinaryImages
 from legendretron.experiments.estimators import estimator_of, settings_of
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.interruption import whole_training
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -102,7 +103,8 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     if tuning := settings.get("tuning"):
         chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
     estimator = estimator_of(settings, seed=seed)
-    estimator.fit(data.X, data.y)
+    with whole_training():
+        estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
 
 
@@ -110,7 +112,8 @@ def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data:
     learn, choose = train_test_split(np.arange(len(data.y)), test_size=share, stratify=data.y, random_state=seed)
     losses = []
     for value in values:
-        estimator = estimator_of({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
+        with whole_training():
+            estimator = estimator_of({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
         losses.append(log_loss(data.y[choose], estimator.predict_proba(data.X[choose])))
     return values[int(np.argmin(losses))]
 

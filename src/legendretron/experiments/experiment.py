@@ -189,16 +189,22 @@ class Experiment:
                 chosen[name] = tuple(dict.fromkeys(asked))
                 for value in chosen[name]:
                     if value not in known:
-                        raise ValueError(f"{name} of {self.name} are {', '.join(known)}; there is no {value!r}.")
+                        raise ValueError(
+                            f"{name} of {self.name} are {', '.join(map(repr, known))}; there is no {value!r}."
+                        )
         if seeds is not None:
             if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
                 raise ValueError(f"seeds must be an integer of at least 1, got {seeds!r}.")
             chosen["seeds"] = seeds
         if noise is not None:
+            if self.noise == (0.0,):
+                raise ValueError(f"{self.name} has no label noise; leave noise out.")
             chosen["noise"] = tuple(float(level) for level in noise)
             if not all(0.0 <= level < 1.0 for level in chosen["noise"]):
                 raise ValueError(f"noise must hold numbers from 0 to below 1, got {list(chosen['noise'])}.")
         if sizes is not None:
+            if self.sizes == (None,):
+                raise ValueError(f"{self.name} has one training set size; leave sizes out.")
             chosen["sizes"] = tuple(sizes)
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")

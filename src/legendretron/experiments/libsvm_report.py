@@ -10,7 +10,15 @@ import numpy as np
 
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.published import published_libsvm
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    is_trial,
+    markdown_table,
+    save_picture,
+    write_csv,
+    write_text,
+)
 from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
 from legendretron.plots.axes import COLOURS, axes_or_new
 
@@ -34,6 +42,11 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     facts: dict[str, dict[str, Any]] = {}
     for record in records:
         cell = found.setdefault((record["dataset"], record["noise"]), {}).setdefault(record["model"], {})
+        if record["seed"] in cell:
+            raise ValueError(
+                f"{record['dataset']}, {record['model']}, noise {record['noise']:g} has seed {record['seed']} twice; use a "
+                "folder for each kind of run."
+            )
         cell[record["seed"]] = record["accuracy"]
         facts.setdefault(record["dataset"], record["data"])
         if facts[record["dataset"]]["rows"] != record["data"]["rows"]:
@@ -56,7 +69,8 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
         for model, values in models.items():
             ours = mean_of(list(values.values()))
             row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours.value, f"{model}: standard error": ours.error}
-            if (published := paper.get((dataset, noise, model))) is not None:
+            published = paper.get((dataset, noise, model))
+            if published is not None and data["source"] == "complete":  # the paper is not about subsets
                 row |= {
                     f"{model}: paper": published.value,
                     f"{model}: paper's standard error": published.error,
@@ -96,12 +110,11 @@ def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
         return "", "", ""
     ours = Mean(row[f"{model}: accuracy"], row[f"{model}: standard error"], row[f"{model}: seeds"])
     if f"{model}: paper" not in row:
-        return as_text(ours), "", ""
+        return as_text(ours), "", "" if row["source"] == "complete" else "subset"
     paper = Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], 20)
     gap = f"{row[f'{model}: difference in standard errors']:+.1f}"
-    complete = row["source"] == "complete"
-    if not complete:
-        gap = "subset"
+    if ours.n < 2:
+        gap = ""  # one run has no error
     elif not row[f"{model}: reproduced"]:
         gap = f"**{gap}**"
     return as_text(ours), as_text(paper), gap
@@ -128,7 +141,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         cells = [cell for model in PAPERS for cell in _cells(row, model)]
         further = [_cells(row, model)[0] for model in tuned]
         verdicts = [_verdict(row, "welch"), _verdict(row, "paired")]
-        lines.append([row["label"], f"{row['noise']:.0%}", *cells, *further, *verdicts])
+        lines.append([row["label"], f"{100 * row['noise']:g}%", *cells, *further, *verdicts])
     counted = [
         row[f"{model}: reproduced"]
         for row in rows
@@ -144,13 +157,29 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         "correction over the whole table; = for no difference.",
         markdown_table(head, lines),
     ]
-    if counted:
+    parts += _of_tuning(records)
+    if counted and not is_trial(records):
         share = np.mean(counted)
         parts.append(
             f"At noise 0 and 20 %, {sum(counted)} of {len(counted)} cells ({share:.0%}) of complete data sets are within two "
             "combined standard errors of the paper or one point."
         )
     return "\n\n".join([*parts, described(records)]) + "\n"
+
+
+def _of_tuning(records: Sequence[Record]) -> list[str]:
+    """What a reader should know of the tuned models: fits that were cut off, and strengths at the end of the list."""
+    lines = []
+    for model in dict.fromkeys(record["model"] for record in records if "tuning" in record["settings"]):
+        own = [record for record in records if record["model"] == model]
+        weakest, *_, strongest = own[0]["settings"]["tuning"]["strengths"]
+        cut = sum(not record["converged"] for record in own)
+        ends = [sum(record["alpha"] == end for record in own) for end in (weakest, strongest)]
+        lines.append(
+            f"- {model}: {cut} of {len(own):,} fits had not converged; {ends[0]} chose the weakest penalty, {weakest:g}, and "
+            f"{ends[1]} the strongest, {strongest:g}: a longer list might do better there."
+        )
+    return ["\n".join(lines)] if lines else []
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
@@ -174,8 +203,6 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
                 key = f"{model}: {kind}"
                 error = f"{model}: paper's standard error" if kind == "paper" else f"{model}: standard error"
                 at = [(i + shift, own[name]) for i, name in enumerate(names) if name in own and key in own[name]]
-                if not filled:  # the paper's numbers are not about subsets
-                    at = [(y, row) for y, row in at if row["source"] == "complete"]
                 if at:
                     panel.errorbar(
                         [row[key] for _, row in at], [y for y, _ in at],
@@ -185,7 +212,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
                         markersize=4 if filled else 8, markerfacecolor=COLOURS[m] if filled else "none",
                         label=model if filled else f"{model}, paper",
                     )  # fmt: skip
-        panel.set(title=f"{level:.0%} of training labels flipped", xlabel="test accuracy (%)", xlim=(0, 100))
+        panel.set(title=f"{100 * level:g}% of training labels flipped", xlabel="test accuracy (%)", xlim=(0, 100))
         panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
         panel.grid(axis="x", color="0.9")
     panels[0, 0].invert_yaxis()
@@ -193,9 +220,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     figure.legend(
         handles, labels, loc="outside lower center", ncols=3, frameon=False, title="bars: two standard errors"
     )
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    return save_picture(figure, path)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from legendretron.experiments.rendering import save_picture
 from legendretron.plots.axes import axes_or_new
 
 __all__ = ["panels_for", "save_panels"]
@@ -35,14 +36,10 @@ def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any)
 
 def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
     """Put everything that has a label into one legend, once, write the picture and close it."""
-    import matplotlib.pyplot as plt
-
     figure = panels[0].figure
     found: dict[str, Any] = {}
     for panel in panels:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, **legend)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    return save_picture(figure, path)

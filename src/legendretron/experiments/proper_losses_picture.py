@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.loss_curves import Curve
+from legendretron.experiments.rendering import save_picture
 from legendretron.plots.axes import COLOURS, axes_or_new
 
 __all__ = ["picture"]
@@ -61,9 +62,7 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
     panels[1, 0].set(ylim=(-_FURTHEST, _FURTHEST), xlim=(0, 1), ylabel="ℓ₁ less the log-loss")
     for panel in panels[1]:
         panel.set_xlabel("predicted probability of class 1")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    return save_picture(figure, path)
 
 
 def _column(

@@ -12,7 +12,7 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.statistics import Mean
 from legendretron.files import write_atomically
 
-__all__ = ["as_text", "by_cell", "described", "markdown_table", "write_csv", "write_text"]
+__all__ = ["as_text", "by_cell", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -72,6 +72,22 @@ def by_cell(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
     return {name: list(seeds.values()) for name, seeds in cells.items()}
 
 
+def save_picture(figure: Any, path: Path) -> Path:
+    """Write a picture, whole or not at all, and close it."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=150, format="png")
+    plt.close(figure)
+    write_atomically(path, buffer.getvalue())
+    return path
+
+
+def is_trial(records: Sequence[Record]) -> bool:
+    """Whether some runs were shortened or lengthened by ``--epochs``."""
+    return any("--epochs" in record["command"] for record in records)
+
+
 def described(records: Sequence[Record]) -> str:
     """Say in a paragraph how the runs of a report were made: commands, devices, commits, versions, time."""
 
@@ -83,7 +99,8 @@ def described(records: Sequence[Record]) -> str:
     )
     commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
     seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
-    return (
+    trial = "**A trial with another number of epochs, not the paper's recipe.** " if is_trial(records) else ""
+    return trial + (
         f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
         f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from legendretron.datasets import find_dataset
+from legendretron.datasets import find_dataset, load_dataset, load_images
 from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, Place
 from legendretron.experiments.store import Store
@@ -65,6 +66,7 @@ def sweep(
     render_only: bool = False,
     command: str = "",
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
+    on_download: Callable[[str, int, int | None], None] = lambda name, done, total: None,
 ) -> Sweep:
     """Do all runs of an experiment that have no result in a folder yet.
 
@@ -88,9 +90,11 @@ def sweep(
         Written into the results.
     on_progress : callable
         Called with the state of the sweep before the first batch, and after each with what has finished.
+    on_download : callable
+        Called with the name of a data set, bytes that have come, and bytes in all, if known.
     """
     store = Store(out)
-    sources, skipped = _sources(experiment, place)
+    sources, skipped = _sources(experiment, place, None if render_only else on_download)
     available, too_large = _available(experiment, list(sources), place)
     whole = _whole_batches(experiment, sources, available)
     done = store.done()
@@ -112,15 +116,23 @@ def sweep(
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
-            store.add(finished.batch, finished.outcome, finished.seconds, finished.place, command)
-            state.now += len(finished.batch.runs)
+            try:
+                store.add(finished.batch, finished.outcome, finished.seconds, finished.place, command)
+                state.now += len(finished.batch.runs)
+            except ValueError as error:  # measurements that are no numbers
+                state.failed.append((finished.batch, str(error)))
         state.cost_done += sum(experiment.cost(run) for run in finished.batch.runs)
         on_progress(state, finished)
     return state
 
 
-def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict[str, str]]:
-    """Data sets that can be had, complete or as a subset, and for the others what to do."""
+def _sources(
+    experiment: Experiment, place: Place, on_download: Callable[[str, int, int | None], None] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Data sets that can be had, complete or as a subset, and for the others what to do.
+
+    Without a folder, what is missing is downloaded now, once, and not by each worker.
+    """
     if experiment.synthetic:
         return dict.fromkeys(experiment.datasets, "random"), {}
     sources, skipped = {}, {}
@@ -130,8 +142,15 @@ def _sources(experiment: Experiment, place: Place) -> tuple[dict[str, str], dict
             skipped[name] = (
                 f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
             )
-        else:  # without a folder, what is missing is downloaded when it is needed, and that is complete
-            sources[name] = f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
+            continue
+        if found.state in ("missing", "incomplete") and on_download is not None:
+            load = load_images if found.info.kind == "images" else load_dataset
+            try:
+                load(found.info.name, progress=functools.partial(on_download, found.info.name))
+            except ValueError as error:
+                skipped[name] = str(error)
+                continue
+        sources[name] = f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
     return sources, skipped
 
 
@@ -143,7 +162,11 @@ def _available(
         return dict.fromkeys(datasets, experiment.sizes), {}
     available, too_large = {}, {}
     for name in datasets:
-        rows = experiment.available_rows(name, place)
+        try:
+            rows = experiment.available_rows(name, place)
+        except ValueError:  # damaged: its batches say so, and those of others are done
+            available[name] = experiment.sizes
+            continue
         available[name] = tuple(size for size in experiment.sizes if size is None or size <= rows)
         beyond = [f"{size:,}" for size in experiment.sizes if size is not None and size > rows]
         if beyond:

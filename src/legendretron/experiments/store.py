@@ -85,7 +85,7 @@ def read_records(folder: Path) -> list[Record]:
             shared = {name: value for name, value in content.items() if name != "runs"}
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(
                 f"{str(path)!r} is not a file of results ({type(error).__name__}: {error}). Move it away; its runs are "
                 "then done again."

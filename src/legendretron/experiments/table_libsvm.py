@@ -70,6 +70,9 @@ def execute_splits(batch: Batch, place: Place) -> Outcome:
     else:
         fitted = fit_whole(estimator, data.X, y, train, seeds, labels)
     log_loss, accuracy = fitted.evaluate(test)
+    if bad := [run for run, loss in zip(batch.runs, log_loss, strict=True) if not np.isfinite(loss)]:
+        which = ", ".join(f"seed {run.seed} at noise {run.noise:g}" for run in bad)
+        raise ArithmeticError(f"training diverged: {which}. --batch 1 runs each training apart from the others.")
     converged = fitted.training.converged.tolist()
     runs = [
         {

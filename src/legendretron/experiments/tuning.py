@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import fit_splits
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.splits import SplitResults
+from legendretron.experiments.interruption import whole_training
 
 __all__ = ["fit_tuned", "fit_whole"]
 
 
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
-    """As :func:`~legendretron.estimators.fit_splits`, for results that are kept.
-
-    Training that Ctrl-C has cut short is no result; whether a run has converged is told by the result, not by a warning.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", message="Training was interrupted")
-        fitted = fit_splits(*arguments, **options)
-    if fitted.training.interrupted:
-        raise KeyboardInterrupt
-    return fitted
+    """As :func:`~legendretron.estimators.fit_splits`, for results that are kept."""
+    with whole_training():
+        return fit_splits(*arguments, **options)
 
 
 def fit_tuned(

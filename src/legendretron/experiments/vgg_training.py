@@ -31,7 +31,10 @@ class _Trainer:
         # both groups share one tensor for the rate, which the schedule writes into
         groups = parameter_groups(network, network={"weight_decay": settings["weight_decay"]})
         self.optimiser = torch.optim.AdamW(groups, lr=self.rate if captured else settings["rate"], capturable=captured)
-        self.graph = self._capture() if captured else None
+        self.graph = None
+        if captured:
+            with torch.cuda.device(device):  # a graph is captured on the current device
+                self.graph = self._capture()
 
     def _step(self) -> None:
         self.optimiser.zero_grad(set_to_none=True)

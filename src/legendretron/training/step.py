@@ -103,15 +103,16 @@ class CapturedStep:
         self.labels = torch.zeros_like(self.rows)
         self.weight = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
         saved = [tensor.clone() for tensor in state]
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):
-            for _ in range(3):
+        with torch.cuda.device(device):  # a graph is captured on the current device
+            side = torch.cuda.Stream(device)
+            side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    step(self.rows, self.labels, self.weight)
+            torch.cuda.current_stream(device).wait_stream(side)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
                 step(self.rows, self.labels, self.weight)
-        torch.cuda.current_stream(device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            step(self.rows, self.labels, self.weight)
         for tensor, value in zip(state, saved, strict=True):
             tensor.copy_(value)
 
