@@ -9,18 +9,18 @@ from typing import Any
 from legendretron.experiments.binary_images import source_of
 from legendretron.experiments.binary_methods import in_order
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.grouping import by_seed
+from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.published import published_auc
 from legendretron.experiments.rendering import (
     as_text,
-    by_cell,
     described,
     markdown_table,
-    save_picture,
     write_csv,
     write_text,
 )
 from legendretron.experiments.statistics import Mean, mean_of
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
 
@@ -38,7 +38,9 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     """
     paper = published_auc()
     rows = []
-    for (label, model), runs in by_cell(in_order(records)).items():
+    for (_, model), seeds in by_seed(in_order(records), "dataset", "model").items():
+        runs = list(seeds.values())
+        label = runs[0]["data"]["label"]
         auc = mean_of([run["auc"] for run in runs])
         published = paper[source_of(runs[0]["dataset"]), model.split(",")[0]]
         row: dict[str, Any] = {
@@ -91,17 +93,11 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     """AUCs, ours and the paper's, of every method; one panel a problem."""
-    axes_or_new(None)  # says what to install where matplotlib is missing
-    import matplotlib.pyplot as plt
-
-    plt.close()
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    figure, panels = plt.subplots(
-        1, len(problems), figsize=(2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods)), sharey=True, sharex=True,
-        layout="constrained", squeeze=False,
-    )  # fmt: skip
-    for panel, problem in zip(panels[0], problems, strict=True):
+    size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))
+    panels = panels_for(problems, size, sharey=True, sharex=True)
+    for panel, problem in zip(panels, problems, strict=True):
         own = [row for row in rows if row["problem"] == problem]
         at = [methods.index(row["method"]) for row in own]
         panel.plot(
@@ -113,13 +109,12 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
             [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
             elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
         )  # fmt: skip
-        panel.set(title=problem, xlabel="test AUC (%)")
+        panel.set(xlabel="test AUC (%)")
         panel.set_yticks(range(len(methods)), methods)
         panel.grid(color="0.9")
         panel.set_axisbelow(True)
-    panels[0, 0].invert_yaxis()
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    return save_picture(figure, path)
+    panels[0].invert_yaxis()
+    return save_panels(panels, path, ncols=2)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

@@ -35,7 +35,8 @@ def by_seed(records: Sequence[Record], *names: str) -> dict[tuple[Any, ...], dic
     groups: dict[tuple[Any, ...], dict[int, Record]] = {}
     rows: dict[str, int] = {}
     for record in records:
-        dataset, found = record["dataset"], record["data"]["rows"]
+        data, dataset = record["data"], record["dataset"]
+        found = data["rows"] if "rows" in data else data["train_rows"]  # of images, which come in two parts
         if rows.setdefault(dataset, found) != found:
             raise ValueError(
                 f"results on {dataset} are of {rows[dataset]:,} rows and of {found:,}; use a folder for each."

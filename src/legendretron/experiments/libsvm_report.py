@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.grouping import by_seed, paired_values
+from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.published import published_libsvm
 from legendretron.experiments.rendering import (
     as_text,
     described,
     is_trial,
     markdown_table,
-    save_picture,
     write_csv,
     write_text,
 )
 from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
 
@@ -38,22 +39,10 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     rows of the table.
     """
     paper = published_libsvm()
-    found: dict[tuple[str, float], dict[str, dict[int, float]]] = {}
-    facts: dict[str, dict[str, Any]] = {}
-    for record in records:
-        cell = found.setdefault((record["dataset"], record["noise"]), {}).setdefault(record["model"], {})
-        if record["seed"] in cell:
-            raise ValueError(
-                f"{record['dataset']}, {record['model']}, noise {record['noise']:g} has seed {record['seed']} twice; use a "
-                "folder for each kind of run."
-            )
-        cell[record["seed"]] = record["accuracy"]
-        facts.setdefault(record["dataset"], record["data"])
-        if facts[record["dataset"]]["rows"] != record["data"]["rows"]:
-            raise ValueError(
-                f"results on {record['dataset']} are of {facts[record['dataset']]['rows']:,} rows and of "
-                f"{record['data']['rows']:,}; use a folder for each."
-            )
+    found: dict[tuple[str, float], dict[str, dict[int, Record]]] = {}
+    for (dataset, noise, model), seeds in by_seed(records, "dataset", "noise", "model").items():
+        found.setdefault((dataset, noise), {})[model] = seeds
+    facts = {record["dataset"]: record["data"] for record in records}
     rows = []
     for (dataset, noise), models in found.items():
         data = facts[dataset]
@@ -66,8 +55,8 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             "classes": data["classes"],
             "noise": noise,
         }
-        for model, values in models.items():
-            ours = mean_of(list(values.values()))
+        for model, seeds in models.items():
+            ours = mean_of([record["accuracy"] for record in seeds.values()])
             row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours.value, f"{model}: standard error": ours.error}
             published = paper.get((dataset, noise, model))
             if published is not None and data["source"] == "complete":  # the paper is not about subsets
@@ -79,11 +68,10 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
                 }
         row |= {"welch": float("nan"), "paired": float("nan")}
         if all(model in models for model in PAPERS):
-            shared = sorted(set(models[PAPERS[0]]) & set(models[PAPERS[1]]))
-            learned, plain = ([models[model][seed] for seed in shared] for model in PAPERS)
-            if len(shared) > 1:
+            learned, plain = paired_values(models[PAPERS[0]], models[PAPERS[1]], "accuracy")
+            if len(learned) > 1:
                 row |= {"welch": welch_test(learned, plain), "paired": paired_test(learned, plain)}
-            row["advantage"] = float(np.mean(learned) - np.mean(plain)) if shared else float("nan")
+            row["advantage"] = float(np.mean(learned) - np.mean(plain)) if learned else float("nan")
         rows.append(row)
     for test in ("welch", "paired"):
         for row, adjusted in zip(rows, holm([row[test] for row in rows]), strict=True):
@@ -184,18 +172,13 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     """Ours and the paper's for every data set, one panel a noise level."""
-    import matplotlib.pyplot as plt
-
     levels = sorted({row["noise"] for row in rows})
     names = list(dict.fromkeys(row["label"] for row in rows))
-    axes_or_new(None)  # says what to install where matplotlib is missing
-    plt.close()
-    figure, panels = plt.subplots(
-        1, len(levels), figsize=(2.0 + 3.4 * len(levels), 1.6 + 0.42 * len(names)), sharey=True, sharex=True,
-        layout="constrained", squeeze=False,
-    )  # fmt: skip
+    titles = [f"{100 * level:g}% of training labels flipped" for level in levels]
+    size = (2.0 + 3.4 * len(levels), 1.6 + 0.42 * len(names))
+    panels = panels_for(titles, size, sharey=True, sharex=True)
     models = list(dict.fromkeys(name.split(":")[0] for row in rows for name in row if name.endswith(": accuracy")))
-    for panel, level in zip(panels[0], levels, strict=True):
+    for panel, level in zip(panels, levels, strict=True):
         own = {row["label"]: row for row in rows if row["noise"] == level}
         for m, model in enumerate(models):
             shift = (m - (len(models) - 1) / 2) * 0.17
@@ -212,15 +195,11 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
                         markersize=4 if filled else 8, markerfacecolor=COLOURS[m] if filled else "none",
                         label=model if filled else f"{model}, paper",
                     )  # fmt: skip
-        panel.set(title=f"{100 * level:g}% of training labels flipped", xlabel="test accuracy (%)", xlim=(0, 100))
+        panel.set(xlabel="test accuracy (%)", xlim=(0, 100))
         panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
         panel.grid(axis="x", color="0.9")
-    panels[0, 0].invert_yaxis()
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=3, frameon=False, title="bars: two standard errors"
-    )
-    return save_picture(figure, path)
+    panels[0].invert_yaxis()
+    return save_panels(panels, path, ncols=3, title="bars: two standard errors")
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

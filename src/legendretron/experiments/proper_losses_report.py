@@ -8,9 +8,10 @@ from typing import Any
 
 from legendretron.experiments.binary_methods import in_order
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.grouping import by_seed
 from legendretron.experiments.loss_curves import NAMED, Curve, learned_losses, named_losses
 from legendretron.experiments.proper_losses_picture import picture
-from legendretron.experiments.rendering import as_text, by_cell, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
 from legendretron.experiments.statistics import mean_of
 
 __all__ = ["report"]
@@ -67,7 +68,12 @@ def markdown(records: Sequence[Record]) -> str:
             [[curve.name, NAMED[curve.name][1], f"{curve.factor:.4f}", *_values(curve)] for curve in named],
         ),
     ]
-    cells = by_cell(records)
+    cells = {
+        (runs[0]["data"]["label"], model): runs
+        for (_, model), runs in (
+            (cell, list(seeds.values())) for cell, seeds in by_seed(records, "dataset", "model").items()
+        )
+    }
     head = ["method", "test AUC (%)", "test log-loss", *values, "distance to log-loss", "nearest named loss"]
     for problem in dict.fromkeys(label for label, _ in cells):
         rows = [_learned_row(runs, named) for (label, _), runs in cells.items() if label == problem]

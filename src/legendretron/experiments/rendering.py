@@ -12,7 +12,7 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.statistics import Mean
 from legendretron.files import write_atomically
 
-__all__ = ["as_text", "by_cell", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
+__all__ = ["as_text", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -50,26 +50,6 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     writer.writeheader()
     writer.writerows(rows)
     return write_text(path, buffer.getvalue())
-
-
-def by_cell(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Records by problem (the data's label) and model, one for each seed.
-
-    Raises
-    ------
-    ValueError
-        If there are two of a seed, as from a trial with fewer steps in the same folder.
-    """
-    cells: dict[tuple[str, str], dict[int, Record]] = {}
-    for record in records:
-        name = (record["data"]["label"], record["model"])
-        if record["seed"] in cells.setdefault(name, {}):
-            raise ValueError(
-                f"results hold {name[1]} on {name[0]} twice for seed {record['seed']}, with different settings; use a "
-                "folder for each."
-            )
-        cells[name][record["seed"]] = record
-    return {name: list(seeds.values()) for name, seeds in cells.items()}
 
 
 def save_picture(figure: Any, path: Path) -> Path:
