@@ -8,11 +8,12 @@ STAMP := $(VENV)/.installed
 # tiny tensors: a second thread inside a process only costs
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types unit resuming theory clean
+.PHONY: help demo test lint types unit coverage resuming theory clean
 
 help:
 	@echo "make demo    install into .venv and show the library at work"
 	@echo "make test    install into .venv, then lint, types and tests"
+	@echo "make coverage  the tests again, with the lines they do not reach"
 	@echo "make resuming  kill a sweep ten times with each of two backends, and see it end as if nothing had been"
 	@echo "make theory  check every number of docs/theory.md and draw its figure"
 	@echo "make clean   remove .venv and caches"
@@ -36,6 +37,9 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
+	$(BIN)/python -m pytest -n auto
+
+coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
 
 resuming: $(STAMP)
