@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from legendretron.experiments.experiment import Batch, Outcome, Place
+from legendretron.extras import import_extra
 from legendretron.provenance import provenance
 from legendretron.validation import check_choice
 
@@ -90,7 +91,7 @@ def executed(
 def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if backend == "ray":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a sweep tells nobody about itself
-        ray = _imported("ray")
+        ray: Any = import_extra("ray", "backend ray", "distributed")
         _register_ray()
         if address is None:
             ray.init(num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
@@ -101,7 +102,7 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
         finally:
             ray.shutdown()
     elif backend == "dask":
-        distributed = _imported("distributed")
+        distributed: Any = import_extra("distributed", "backend dask", "distributed")
         if address is None:
             # real processes, with one thread each: torch has its own
             cluster = distributed.LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
@@ -126,14 +127,3 @@ def _register_ray() -> None:
         supports_return_generator = True
 
     joblib.register_parallel_backend("ray", StreamingRayBackend)
-
-
-def _imported(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ValueError(
-            f"backend needs {module.split('.')[0]}: pip install 'legendretron[distributed]', or use backend 'loky'."
-        ) from error

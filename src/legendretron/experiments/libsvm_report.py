@@ -11,7 +11,7 @@ import numpy as np
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.published import published_libsvm
+from legendretron.experiments.published import REPETITIONS, published_libsvm
 from legendretron.experiments.rendering import (
     as_text,
     described,
@@ -99,7 +99,7 @@ def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
     ours = Mean(row[f"{model}: accuracy"], row[f"{model}: standard error"], row[f"{model}: seeds"])
     if f"{model}: paper" not in row:
         return as_text(ours), "", "" if row["source"] == "complete" else "subset"
-    paper = Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], 20)
+    paper = Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], REPETITIONS)
     gap = f"{row[f'{model}: difference in standard errors']:+.1f}"
     if ours.n < 2:
         gap = ""  # one run has no error

@@ -14,7 +14,7 @@ from legendretron.datasets import DATASETS
 from legendretron.experiments.estimators import estimator_of
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_csv, write_text
-from legendretron.experiments.table_libsvm import TABLE_LIBSVM, bytes_per_run, cost, recipe
+from legendretron.experiments.table_libsvm import TABLE_LIBSVM, cost, recipe
 from legendretron.experiments.tuning import fit_whole
 
 __all__ = ["RUNTIME"]
@@ -63,7 +63,7 @@ def execute(batch: Batch, place: Place) -> Outcome:
     orders = np.stack([generator.permutation(len(y)) for _ in range(asked["trainings"])])
     train, test = np.split(orders, [int(0.8 * len(y))], axis=1)
     runs = []
-    for run in batch.runs:
+    for _ in batch.runs:
         estimator = estimator_of({**asked, "max_epochs": timed}, device=place.device)
         began = time.perf_counter()
         fitted = fit_whole(estimator, data, y, train, list(range(len(train))))
@@ -82,7 +82,6 @@ def execute(batch: Batch, place: Place) -> Outcome:
                 "seconds_to_evaluate": round(evaluation, 3),
                 "extrapolated_seconds": round(start + epochs * epoch + evaluation, 2),
                 "steps_an_epoch": math.ceil(train.shape[1] / asked["batch_size"]),
-                "repetition": run.seed,
             }
         )
     return Outcome({"rows": len(y), "features": data.shape[1], "classes": int(y.max()) + 1}, runs)
@@ -91,8 +90,8 @@ def execute(batch: Batch, place: Place) -> Outcome:
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``runtime.md`` and ``runtime.csv``."""
     rows, lines = [], []
-    repeated = [record for record in records if record["seed"] == 0]  # repetitions are for those who want to see them
-    for record in repeated:
+    first = [record for record in records if record["seed"] == 0]  # repetitions are not further trainings
+    for record in first:
         data, asked = record["data"], record["settings"]
         row = {
             "dataset": record["dataset"],
@@ -134,7 +133,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
                 lines,
             ),
             sum_of_all,
-            described(repeated),
+            described(first),
         ]
     )
     return [write_text(folder / "runtime.md", text), write_csv(folder / "runtime.csv", rows)]
@@ -152,7 +151,6 @@ RUNTIME = Experiment(
     settings=settings,
     execute=execute,
     report=report,
-    bytes_per_run=lambda model, dataset: TRAININGS * bytes_per_run(model, dataset),
     cost=_cost,
     synthetic=True,
 )

@@ -14,7 +14,7 @@ from legendretron.experiments.experiment import Batch, Experiment, Outcome, Plac
 from legendretron.experiments.libsvm_report import report
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 
-__all__ = ["TABLE_LIBSVM", "bytes_per_run", "execute_splits", "recipe"]
+__all__ = ["TABLE_LIBSVM", "cost", "recipe"]
 
 #: Strengths of the penalty that a tuned model chooses from, and the share of the training part it chooses on.
 TUNING = {"strengths": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1], "share": 0.2}
