@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.datasets import load_dataset, symmetric_noise
+from legendretron.datasets import load_dataset
 from legendretron.estimators import fit_splits
 from legendretron.experiments.published import published_libsvm
+from legendretron.experiments.published_draws import noisy_labels, split_rows
 from legendretron.experiments.statistics import mean_of
 from legendretron.files import write_atomically
 from legendretron.provenance import provenance
@@ -46,11 +46,12 @@ def main() -> None:
     runs = [(seed, noise) for noise in NOISE for seed in range(options.seeds)]
     for dataset in options.datasets:
         data = load_dataset(dataset, options.data)
-        parts = [train_test_split(np.arange(data.n_rows), test_size=0.2, random_state=seed) for seed, _ in runs]
-        train, test = (np.stack(part) for part in zip(*parts, strict=True))
+        train, test = (
+            np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed, _ in runs), strict=True)
+        )
         labels = np.stack(
             [
-                symmetric_noise(data.y[own], noise, data.n_classes, random_state=seed)
+                noisy_labels(data.y[own], noise, data.n_classes, seed)
                 for own, (seed, noise) in zip(train, runs, strict=True)
             ]
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 class PositiveLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, F.softplus(self.weight) / self.in_features, self.bias)
+        return F.linear(x, F.softplus(self.weight), self.bias) / self.in_features
 
 
 class ActNorm(nn.Module):
@@ -36,16 +36,18 @@ class ConvexNetwork(nn.Module):
     def __init__(self, dim: int, hidden: int, depth: int) -> None:
         super().__init__()
         half = hidden // 2
+        # in the order of the code behind the paper, so that the same seed gives the same start
         self.first = nn.Linear(dim, hidden)
         self.mixing = nn.ModuleList(PositiveLinear(hidden, half) for _ in range(depth - 1))
+        self.last_mixing = PositiveLinear(hidden, 1, bias=False)
         self.direct = nn.ModuleList(nn.Linear(dim, half) for _ in range(depth - 1))
+        self.last_direct = nn.Linear(dim, 1, bias=False)
         self.fresh = nn.ModuleList(nn.Linear(dim, half) for _ in range(depth - 1))
         self.norms = nn.ModuleList(ActNorm(half) for _ in range(depth - 1))
-        self.last_mixing = PositiveLinear(hidden, 1, bias=False)
-        self.last_direct = nn.Linear(dim, 1, bias=False)
         self.last_norm = ActNorm(1)
-        self.raw_alpha = nn.Parameter(torch.randn(()))
-        self.raw_gamma = nn.Parameter(torch.randn(()))
+        self.last_norm.shift.requires_grad_(False)  # adds a constant, which no gradient sees
+        self.raw_gamma = nn.Parameter(torch.randn(1))
+        self.raw_alpha = nn.Parameter(torch.randn(1))
 
     def potential(self, x: Tensor) -> Tensor:
         s = F.softplus(self.first(x))

@@ -79,13 +79,14 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
     from sklearn.model_selection import train_test_split
 
     from legendretron import LegendreTronClassifier
-    from legendretron.datasets import load_dataset, symmetric_noise
+    from legendretron.datasets import load_dataset
+    from legendretron.experiments.published_draws import noisy_labels
 
     sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Place(data_folder))
     iris = load_dataset("iris", data_folder)
     for record in read_records(tmp_path / "runs"):
         X, X_test, y, y_test = train_test_split(iris.X, iris.y, test_size=0.2, random_state=record["seed"])
-        y = symmetric_noise(y, record["noise"], 3, random_state=record["seed"])
+        y = noisy_labels(y, record["noise"], 3, record["seed"])
         alone = LegendreTronClassifier.from_paper("libsvm", max_epochs=5, random_state=record["seed"]).fit(X, y)
         assert record["accuracy"] == pytest.approx(100 * alone.score(X_test, y_test), abs=1e-4)
 

@@ -38,7 +38,7 @@ def test_cpflow_is_the_network_behind_the_tables():
     positive = softplus(g.raw_mixing) / 4
     s = softplus(linear(slice(0, 4)))
     for first, rows in ((4, slice(0, 2)), (8, slice(2, 4))):
-        u = actnorm(linear(slice(first, first + 2)) + s @ positive[rows].T, rows)
+        u = actnorm(linear(slice(first, first + 2)) + s @ positive[rows].T + g.mixing_bias[rows] / 4, rows)
         s = torch.cat([softplus(u), softplus(linear(slice(first + 2, first + 4)))], -1)
     h = actnorm(linear(slice(12, 13)) + s @ positive[4:].T, slice(4, 5)).squeeze(-1)
     expected = softplus(g.raw_gamma) * h + softplus(g.raw_alpha) * x.square().sum(-1) / 2

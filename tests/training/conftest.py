@@ -45,7 +45,7 @@ class Problem:
             "alpha": torch.full((runs,), 1e-3, dtype=torch.float64),
             "link_alpha": torch.full((runs,), 1e-3, dtype=torch.float64),
             "learning_rate": torch.full((runs,), 0.02, dtype=torch.float64),
-            "seeds": list(seeds),
+            "generators": [torch.Generator().manual_seed(seed) for seed in seeds],
             "max_epochs": 8,
             "batch_size": 32,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.held_out import hold_out
 from legendretron.estimators.standardized import Standardized
 from legendretron.estimators.unchanged import unchanged_on_error
+from legendretron.linear_start import draw_linear
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
@@ -138,6 +140,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         return self
 
     def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):  # as it is: what torch.manual_seed(random_state) gives
+            return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _numpy_dtype(self) -> Any:
@@ -197,7 +201,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             rows, held_out = hold_out(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
-        settings = self._training_settings(identity, seed, len(rows), max_epochs, online)
+        settings = self._training_settings(identity, generator, len(rows), max_epochs, online)
         moments = start.moments if online else None
         result = train(model, sample(rows), settings, validation, moments)
         w, b, trained = model.take(0)
@@ -224,16 +228,14 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             scale = scaler.scale_
             if not np.isfinite(scale).all():
                 raise ValueError("X has features too large to take a variance of; scale X first.")
-        w = torch.zeros(d, n_classes - 1, dtype=dtype)
+        w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
-        if self.init == "paper":  # as torch.nn.Linear
-            bound = d**-0.5
-            w.uniform_(-bound, bound, generator=generator)
-            b.uniform_(-bound, bound, generator=generator)
-        return Standardized(mean.astype(np.float64), scale.astype(np.float64), w, b)
+        if self.init == "paper":
+            draw_linear(d, generator, w, b)
+        return Standardized(mean.astype(np.float64), scale.astype(np.float64), w.T.contiguous(), b)
 
     def _training_settings(
-        self, identity: tuple[Any, ...], seed: int, n_rows: int, max_epochs: int, online: bool
+        self, identity: tuple[Any, ...], generator: torch.Generator, n_rows: int, max_epochs: int, online: bool
     ) -> TrainingSettings:
         batch = _auto_batch(n_rows) if self.batch_size == "auto" else int(self.batch_size)
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
@@ -246,7 +248,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         return TrainingSettings(
             alpha=torch.tensor([float(self.alpha)], dtype=torch.float64),
             learning_rate=torch.tensor([float(self.learning_rate)], dtype=torch.float64),
-            seeds=[seed],
+            generators=[generator],
             solver="adam" if online else self.solver,
             schedule="constant" if online else self.schedule,
             decay=float(self.decay),

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
-from legendretron.links import Link, SoftmaxLink
+from legendretron.links import CompositeLink, Link, SoftmaxLink
 
 __all__ = ["MultinomialLogisticClassifier"]
 
@@ -108,6 +108,10 @@ verbose, checkpoint, checkpoint_every
         return cls(**{**paper_settings(group, with_link=False), "penalty": "reference", **parameters})
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+        if self.init == "paper":
+            # The authors' runs of logistic regression set up LegendreTron's link too, and leave it alone: what is left of the
+            # random numbers after its start decides the order of the batches.
+            CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
         return SoftmaxLink(n_classes)
 
     def _settings(self) -> dict[str, Any]:

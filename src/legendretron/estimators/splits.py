@@ -109,15 +109,15 @@ def fit_splits(
     n_classes = int(y.max()) + 1
     labels = _as_labels(y, n_classes, device)
     features = as_features(X, dtype, device)
-    weights, biases, links, seeds = [], [], [], []
+    weights, biases, links, seeds, generators = [], [], [], [], []
     for state in random_states:
         single = clone(estimator).set_params(random_state=int(state))
         seeds.append(single._seed())
-        generator = torch.Generator().manual_seed(seeds[-1])
-        start = single._fresh(X, np.ones(X.shape[0]), n_classes, generator, dtype)
+        generators.append(torch.Generator().manual_seed(seeds[-1]))
+        start = single._fresh(X, np.ones(X.shape[0]), n_classes, generators[-1], dtype)
         weights.append(start.weight)
         biases.append(start.bias)
-        links.append(single._make_link(n_classes, generator, dtype))
+        links.append(single._make_link(n_classes, generators[-1], dtype))
     model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
     rows = torch.as_tensor(train_rows, device=device)
     own = y[train_rows] if train_labels is None else np.asarray(train_labels)
@@ -126,7 +126,7 @@ def fit_splits(
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
-        identity, seeds[0], rows.shape[1], int(estimator.max_epochs), False
+        identity, generators[0], rows.shape[1], int(estimator.max_epochs), False
     )
     runs = len(seeds)
     strengths = (
@@ -136,7 +136,7 @@ def fit_splits(
     follows = "link_alpha" in estimator.get_params() and estimator.link_alpha is None
     settings = replace(
         one,
-        seeds=seeds,
+        generators=generators,
         alpha=strengths,
         link_alpha=strengths if follows else one.link_alpha.expand(runs),
         learning_rate=one.learning_rate.expand(runs),

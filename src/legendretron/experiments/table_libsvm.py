@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
-from legendretron.datasets import DATASETS, load_dataset, symmetric_noise
+from legendretron.datasets import DATASETS, load_dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.estimators import estimator_of, settings_of
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
 from legendretron.experiments.libsvm_report import report
+from legendretron.experiments.published_draws import noisy_labels, split_rows
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 
 __all__ = ["TABLE_LIBSVM", "cost", "recipe"]
@@ -50,13 +50,11 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 def execute_splits(batch: Batch, place: Place) -> Outcome:
     """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
     data = load_dataset(batch.dataset, place.data)
-    y, everything = data.y, np.arange(data.n_rows)
-    seeds = [run.seed for run in batch.runs]
-    parts = [train_test_split(everything, test_size=0.2, random_state=seed) for seed in seeds]
-    train, test = (np.stack(part) for part in zip(*parts, strict=True))
+    y, seeds = data.y, [run.seed for run in batch.runs]
+    train, test = (np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed in seeds), strict=True))
     labels = np.stack(
         [
-            symmetric_noise(y[rows], run.noise, data.n_classes, random_state=run.seed)
+            noisy_labels(y[rows], run.noise, data.n_classes, run.seed)
             for rows, run in zip(train, batch.runs, strict=True)
         ]
     )

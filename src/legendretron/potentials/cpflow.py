@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from legendretron.distributed import is_sharded, sum_over_ranks, whole, write_whole
+from legendretron.linear_start import draw_linear
 from legendretron.potentials.ridge import RidgePotential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients
 from legendretron.potentials.softplus import softplus
@@ -27,7 +28,7 @@ class _Folding(NamedTuple):
     exp_scale: Tensor
     scale: Tensor
     unit_scale: Tensor
-    moved: Tensor  # b + shift
+    moved: Tensor  # b + c / H + shift
     mixing: Tensor  # P before scaling
 
 
@@ -39,13 +40,17 @@ class CPFlowNetwork(RidgePotential):
 
     .. math::
 
-        u_k = \mathrm{actnorm}(A_k x + b_k + P_k s_{k-1}), \qquad
+        u_k = \mathrm{actnorm}(A_k x + b_k + P_k s_{k-1} + c_k / H), \qquad
         s_k = \bigl(\mathrm{softplus}(u_k),\; \mathrm{softplus}(A'_k x + b'_k)\bigr), \qquad
         h = \mathrm{actnorm}(a^\top x + P_{M+1} s_M),
 
     with :math:`\mathrm{actnorm}(t) = (t + \mathtt{shift})(e^{\mathtt{log\_scale}} + 0.001)`. A positive scale and a
-    shift fold into :math:`A, b, P`, so this too has ridge form. The last shift and bias would only add a constant to
-    :math:`h`, which no gradient sees, and are left out.
+    shift fold into :math:`A, b, P`, so this too has ridge form. That the bias comes in three parts, of both linear layers
+    and of the normalisation, adds nothing to what the network can be, but a penalised network trains differently with it. The
+    last shift and bias would only add a constant to :math:`h`, which no gradient sees, and are left out.
+
+    The random start is drawn in the order of CP-Flow's own code, so that with the same state of the generator it is
+    the very start of the paper's experiments.
 
     The normalisation is set by :meth:`initialize` so that each normalised unit has zero mean and unit variance on a
     first batch, and is trained like everything else from then on; a link does this for its blocks on the first batch
@@ -69,31 +74,44 @@ class CPFlowNetwork(RidgePotential):
     final_softplus = False
     initialized: Tensor
 
-    def __init__(self, dim: int, hidden: int = 2, depth: int = 4, **settings: Any) -> None:
-        super().__init__(dim, hidden, depth, **settings)
-        like = self.weight.detach()
-        self.shift = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows - 1))
-        self.log_scale = nn.Parameter(like.new_zeros(*self.run_shape, self.mixing_rows))
-        self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=like.device))
+    def _add_parameters(self, empty: Callable[..., nn.Parameter]) -> None:
         self._shards: dict[str, Tensor] = {}
-        # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
-        self._needs_batch = True
+        self.shift = empty(self.mixing_rows - 1)
+        self.log_scale = empty(self.mixing_rows)
+        self.mixing_bias = empty(self.mixing_rows - 1)
+        self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=self.weight.device))
 
     @property
     def chain(self) -> int:
         """The first half of the units, rounded up, see the layer before."""
         return self.hidden - self.hidden // 2
 
+    def _draw_layers(self, generator: torch.Generator | None) -> None:
+        def draw_units(rows: slice) -> None:
+            draw_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
+
+        *middle, last = self._chain_positions()
+        draw_units(slice(0, self.hidden))
+        for k in range(self.depth - 1):
+            rows = slice(k * self.chain, (k + 1) * self.chain)
+            draw_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
+        draw_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
+        for rows in middle:
+            draw_units(rows)
+        draw_linear(self.dim, generator, self.weight[..., last, :])
+        for rows in middle:
+            draw_units(slice(rows.stop, rows.start + self.hidden))
+        self.bias[..., -1] = 0.0  # no bias in the last layer
+
+    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw a new random start; the normalisation waits for a first batch again."""
         super().reset_parameters(generator)
-        with torch.no_grad():
-            self.bias[..., -1] = 0.0  # no bias in the last layer
-            if "log_scale" in self._parameters:
-                self.shift.zero_()
-                self.log_scale.zero_()
-                self.initialized.fill_(False)
-                self._needs_batch = True
+        self.shift.zero_()
+        self.log_scale.zero_()
+        self.initialized.fill_(False)
+        # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
+        self._needs_batch = True
 
     def _chain_positions(self) -> list[slice]:
         """Where the normalised units of layers 2 .. M+1 stand among the ``r`` ridge units."""
@@ -111,7 +129,7 @@ class CPFlowNetwork(RidgePotential):
         return layers[..., : self.chain].flatten(-2)
 
     def ridge(self) -> Ridge:
-        """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + shift), P' = s P."""
+        """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
         return self._fold()[0]
 
     def _fold(self) -> tuple[Ridge, _Folding]:
@@ -121,7 +139,8 @@ class CPFlowNetwork(RidgePotential):
         # a unit that is not normalised has scale 1 and shift 0
         unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
         unit_scale = pad(unit_scale, (self.hidden, 0), value=1.0)
-        moved = bias + pad(self._spread(at_least_single(self.shift), 0.0), (self.hidden, 1))
+        shift = at_least_single(self.shift) + at_least_single(self.mixing_bias) / self.hidden
+        moved = bias + pad(self._spread(shift, 0.0), (self.hidden, 1))
         mixing = self._positive_mixing()
         alpha, gamma = self._scales()
         folded = Ridge(
@@ -141,6 +160,7 @@ class CPFlowNetwork(RidgePotential):
             cot_scale = (gradients.mixing * fold.mixing).sum(-1)
             cot_scale[..., -1] += cot_unit[..., -1]
             bias = gradients.bias * fold.unit_scale
+            shift = self._select(bias)
             cot_scale[..., :-1] += self._select(cot_unit)
             cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
             return [
@@ -149,8 +169,9 @@ class CPFlowNetwork(RidgePotential):
                 cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
                 gradients.alpha * torch.sigmoid(self.raw_alpha),
                 gradients.gamma * torch.sigmoid(self.raw_gamma),
-                self._select(bias),
+                shift,
                 cot_scale * fold.exp_scale,
+                shift / self.hidden,
             ]
 
         return ridge, pullback
@@ -200,6 +221,9 @@ class CPFlowNetwork(RidgePotential):
         shifts, log_scales = [], []
         for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
             u = t[..., where] + s @ whole(mixing).mT
+            if k < self.depth:
+                own = whole(self.mixing_bias)[..., (k - 1) * self.chain : k * self.chain]
+                u = u + at_least_single(own).unsqueeze(-2) / self.hidden
             mean = total((share * u).sum(-2))
             std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()
             # a unit that is the same in all rows has no scale to set

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.distributed import summed_up
+from legendretron.linear_start import draw_linear
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
@@ -94,7 +95,11 @@ class RidgePotential(Potential):
         self.raw_mixing = empty(self.mixing_rows, self.hidden)
         self.raw_alpha = empty(1)  # one entry, not none: scalars cannot be sharded
         self.raw_gamma = empty(1)
+        self._add_parameters(empty)
         self.reset_parameters(generator)
+
+    def _add_parameters(self, empty: Callable[..., nn.Parameter]) -> None:
+        """Make what a network has beside the layers: ``empty(*shape)`` is a parameter with the run axes in front."""
 
     @property
     @abstractmethod
@@ -104,19 +109,17 @@ class RidgePotential(Potential):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw a new random start."""
-        for tensor, fan_in in (
-            (self.weight, self.dim),
-            (self.bias, self.dim),
-            (self.raw_mixing, self.hidden),
-        ):
-            bound = fan_in**-0.5
-            tensor.uniform_(-bound, bound, generator=generator)
-        if self.init == "paper":
-            self.raw_alpha.normal_(generator=generator)
+        self._draw_layers(generator)
+        if self.init == "paper":  # in the order of the code behind the paper
             self.raw_gamma.normal_(generator=generator)
+            self.raw_alpha.normal_(generator=generator)
         else:
             self.raw_alpha.fill_(softplus_inverse(1.0))
             self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA))
+
+    def _draw_layers(self, generator: torch.Generator | None) -> None:
+        draw_linear(self.dim, generator, self.weight, self.bias)
+        draw_linear(self.hidden, generator, self.raw_mixing)
 
     # --- the ridge form ---
 

@@ -25,19 +25,27 @@ __all__ = ["train_minibatch"]
 class _Batches:
     """The sample in a new order every epoch, cut into batches. Each run shuffles with a generator of its own."""
 
-    def __init__(self, sample: Sample, batch_size: int, seeds: list[int]) -> None:
+    def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator]) -> None:
         self.sample = sample
         self.weights = sample.normalised_weights()
         self.n_runs, self.n = sample.rows.shape
         self.size = min(batch_size, self.n)
         self.n_full, self.rest = divmod(self.n, self.size)
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.generators = generators
+        self._drawn: Tensor | None = None
+
+    def next_order(self) -> Tensor:
+        """Draw the order of the next epoch, shape (R, n); the same one until that epoch begins."""
+        if self._drawn is None:
+            order = torch.stack([_shuffled(self.n, generator) for generator in self.generators])
+            self._drawn = order.to(self.sample.rows.device)
+        return self._drawn
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         parts: tuple[Tensor, ...] = (self.sample.rows, self.sample.labels, self.weights)
         if self.n_full > 1 or self.rest:  # one batch of everything needs no order
-            order = torch.stack([torch.randperm(self.n, generator=g) for g in self.generators])
-            order = order.to(self.sample.rows.device)
+            order = self.next_order()
+            self._drawn = None
             parts = tuple(torch.gather(part, 1, order) for part in parts)
         whole = self.n_full * self.size
         # weights as shares of a batch; batches first, so that each is contiguous
@@ -49,6 +57,19 @@ class _Batches:
         if self.rest:
             rows, labels, weights = (part[:, whole:].contiguous() for part in parts)
             yield rows, labels, weights / self.rest
+
+
+def _shuffled(n: int, generator: torch.Generator) -> Tensor:
+    """Draw the order in which ``torch.utils.data.DataLoader(shuffle=True)`` goes through ``n`` rows.
+
+    So that a run sees what the same seed shows to a training written with torch's own parts.
+    """
+
+    def draw() -> int:
+        return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+    draw()  # a loader draws a seed for its workers first
+    return torch.randperm(n, generator=torch.Generator().manual_seed(draw()))
 
 
 class _State:
@@ -124,7 +145,7 @@ def train_minibatch(
     moments: tuple[Tensor, ...] | None = None,
 ) -> TrainingResult:
     """Train the model in place; see :func:`legendretron.training.train`."""
-    batches = _Batches(sample, settings.batch_size, settings.seeds)
+    batches = _Batches(sample, settings.batch_size, settings.generators)
     state = _State(model, batches)
     if moments is not None:
         state.optimiser.load(moments)
@@ -133,7 +154,7 @@ def train_minibatch(
     if resumed:
         state.load(settings)
     elif model.link.needs_batch:
-        _initialize_link(model, sample, batches.size)
+        _initialize_link(model, batches)
 
     alpha, link_alpha, base_rate = (t.to(flat) for t in (settings.alpha, settings.link_alpha, settings.learning_rate))
     penalty = Penalty(model, alpha, link_alpha, intercept=settings.penalize_intercept, symmetric=settings.symmetric)
@@ -204,12 +225,14 @@ def train_minibatch(
     )
 
 
-def _initialize_link(model: LinearModel, sample: Sample, size: int) -> None:
-    """Set what depends on a first batch, with the rows each run happens to have first."""
-    size = min(max(size, 2), sample.rows.shape[1])
-    z, _ = sample.features.product(sample.rows[:, :size], model.weight, model.bias.unsqueeze(1))
-    if size >= 2:
-        model.link.initialize(z, sample.weights[:, :size])
+def _initialize_link(model: LinearModel, batches: _Batches) -> None:
+    """Set what depends on a first batch with the one that training begins with (of two rows at least)."""
+    size = min(max(batches.size, 2), batches.n)
+    if size < 2:
+        return
+    sample, first = batches.sample, batches.next_order()[:, :size]
+    z, _ = sample.features.product(sample.rows.gather(1, first), model.weight, model.bias.unsqueeze(1))
+    model.link.initialize(z, sample.weights.gather(1, first))
 
 
 def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:

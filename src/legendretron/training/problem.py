@@ -65,8 +65,8 @@ class TrainingSettings:
         Strength of the penalties on ``W`` and on the link's parameters, beside a *mean* log-loss.
     learning_rate : Tensor of shape (R,)
         Initial rate of Adam.
-    seeds : list of int
-        One a run; order of the batches.
+    generators : list of torch.Generator
+        One a run, on the CPU; the order of the batches. They are used up as training goes on.
     solver : {"adam", "lbfgs"}
         Minibatches, or full-batch quasi-Newton.
     schedule, decay, decay_every
@@ -92,7 +92,7 @@ class TrainingSettings:
     alpha: Tensor
     link_alpha: Tensor
     learning_rate: Tensor
-    seeds: list[int]
+    generators: list[torch.Generator]
     solver: str = "adam"
     schedule: str = "cosine"
     decay: float = 0.95
