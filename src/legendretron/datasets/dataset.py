@@ -35,6 +35,7 @@ class Dataset:
     path: Path | None  #: the file it was read from
     info: DatasetInfo
     source: str = ""  #: where it is from if not from the file the paper names
+    prepared: str = ""  #: what was done to the file's values to make them the published ones
 
     @property
     def n_rows(self) -> int:
@@ -56,7 +57,9 @@ class Dataset:
         """The name for tables and plots; it says so where this is not the published file."""
         if self.source:
             return f"{self.name} ({self.source}, {self.n_rows:,} rows)"
-        return self.name if self.complete else f"{self.name} ({self.n_rows:,} of {self.info.rows:,} rows)"
+        remarks = [] if self.complete else [f"{self.n_rows:,} of {self.info.rows:,} rows"]
+        remarks += [self.prepared] if self.prepared else []
+        return f"{self.name} ({', '.join(remarks)})" if remarks else self.name
 
 
 def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

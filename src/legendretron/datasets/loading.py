@@ -17,6 +17,7 @@ from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
 from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DatasetInfo, dataset_info
+from legendretron.datasets.usps import smoothed_digits
 
 __all__ = ["load_dataset", "load_images"]
 
@@ -41,7 +42,8 @@ def load_dataset(
     -------
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
-        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused.
+        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused. Images of usps that are
+        not smoothed as LIBSVM's are get smoothed, and ``prepared`` says so.
 
     Examples
     --------
@@ -74,7 +76,11 @@ def load_dataset(
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
         raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
-    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
+    smoothed = False
+    if info.name == "usps":
+        X, smoothed = smoothed_digits(X)
+    prepared = "smoothed here" if smoothed else ""
+    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info, prepared=prepared)
 
 
 def load_images(

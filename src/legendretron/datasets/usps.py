@@ -1,0 +1,44 @@
+"""USPS digits as LIBSVM distributes them: smoothed."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+__all__ = ["smoothed_digits"]
+
+#: Width of the Gaussian in pixels: the images of LIBSVM's file, brought to 0 .. 1 and to 8 bits, are widely quoted to have a
+#: mean of 0.2469 and a standard deviation of 0.2989. Smoothing the original ones gives both figures with 0.75, not with 0.74
+#: or 0.76.
+WIDTH = 0.75
+#: Standard deviation of pixels from -1 to 1, halfway between 0.60 (smoothed) and 0.77 (the original images).
+_BETWEEN = 0.68
+
+
+def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Smooth images that are not, and tell whether that was done.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, 256)
+        Images of 16 x 16 pixels from -1 (background) to 1.
+
+    Returns
+    -------
+    ndarray of shape (n, 256), bool
+        The images convolved with a Gaussian of 0.75 pixels, with background beyond their edges; or ``X`` itself, if it is
+        smooth already.
+
+    Examples
+    --------
+    >>> stroke = np.full((1, 256), -1.0)
+    >>> stroke[0, 100:200] = 1.0
+    >>> smooth, changed = smoothed_digits(stroke)
+    >>> changed, bool(np.abs(smooth).max() < 1.0 + 1e-12)
+    (True, True)
+    """
+    if X.std() < _BETWEEN:
+        return X, False
+    ink = (X + 1.0).reshape(-1, 16, 16)
+    smooth = gaussian_filter(ink, (0.0, WIDTH, WIDTH), mode="constant", truncate=8.0)
+    return smooth.reshape(X.shape) - 1.0, True

@@ -1,0 +1,60 @@
+"""USPS digits as LIBSVM has them."""
+
+import numpy as np
+import pytest
+
+from legendretron.datasets import load_dataset
+from legendretron.datasets.usps import smoothed_digits
+
+
+@pytest.fixture
+def strokes():
+    """Sharp images: bars of ink on an empty ground, kept away from the edges."""
+    rng = np.random.default_rng(0)
+    images = np.full((40, 16, 16), -1.0)
+    for image in images:
+        column = rng.integers(5, 9)
+        image[4:12, column : column + 3] = 1.0
+        image[rng.integers(4, 10), 4:12] = 1.0
+    images[:, 5:11, 5:11] = np.where(rng.random((40, 6, 6)) < 0.5, 1.0, images[:, 5:11, 5:11])
+    return images.reshape(40, 256)
+
+
+def test_smoothing_keeps_the_ink_and_is_done_once(strokes):
+    smooth, changed = smoothed_digits(strokes)
+    assert changed
+    assert smooth.shape == strokes.shape
+    assert np.abs(smooth).max() <= 1.0 + 1e-12
+    # a Gaussian of 0.75 pixels around ink that is away from the edges loses next to none of it
+    np.testing.assert_allclose((smooth + 1).sum(1), (strokes + 1).sum(1), rtol=1e-4)
+    assert smooth.std() < 0.85 * strokes.std()
+    again, changed = smoothed_digits(smooth)
+    assert not changed
+    assert again is smooth
+
+
+def test_a_single_pixel_becomes_the_gaussian(strokes):
+    dot = np.repeat(strokes, 2, axis=0)
+    dot[0] = -1.0
+    dot[0, 8 * 16 + 8] = 1.0
+    smooth, _ = smoothed_digits(dot)
+    ink = (smooth[0] + 1).reshape(16, 16)
+    weights = np.exp(-0.5 * (np.arange(-8, 8) / 0.75) ** 2)
+    weights /= np.exp(-0.5 * (np.arange(-30, 31) / 0.75) ** 2).sum()
+    np.testing.assert_allclose(ink, 2.0 * np.outer(weights, weights), atol=1e-12)
+
+
+def test_loading_says_what_it_did(strokes, tmp_path):
+    labels = np.arange(40) % 10 + 1
+    for name, X in (("sharp", strokes), ("smooth", smoothed_digits(strokes)[0])):
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = (
+            f"{label} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row))
+            for label, row in zip(labels, X, strict=True)
+        )
+        (folder / "usps.subset40").write_text("\n".join(lines) + "\n")
+    sharp, smooth = (load_dataset("usps", tmp_path / name) for name in ("sharp", "smooth"))
+    assert sharp.label == "usps (40 of 7,291 rows, smoothed here)"
+    assert smooth.label == "usps (40 of 7,291 rows)"
+    np.testing.assert_allclose(sharp.X, smooth.X, atol=1e-5)
