@@ -89,7 +89,6 @@ def test_features_and_drop_choose_the_same(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "--epochs", 5, "--seed", 0]
     run(*words, "-o", chosen, "--features", "sepal width", "--features", "petal width")
     run(*words, "-o", dropped, "--drop", "sepal length", "--drop", "petal length")
-    assert chosen.read_bytes()[:8] == dropped.read_bytes()[:8]
     first, second = (LegendreTronClassifier.load(path) for path in (chosen, dropped))
     assert first.feature_names_in_.tolist() == ["sepal width", "petal width"]
     assert np.array_equal(first.coef_, second.coef_)

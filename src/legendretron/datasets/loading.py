@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,11 +17,18 @@ from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
+from legendretron.datasets.news20 import documents_of_unit_length
 from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DatasetInfo, dataset_info
 from legendretron.datasets.usps import smoothed_digits
 
 __all__ = ["load_dataset", "load_images"]
+
+#: Data sets of which there are files with other values than the published ones, and how to get from those to these.
+_PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
+    "usps": (smoothed_digits, "smoothed here"),
+    "news20": (documents_of_unit_length, "normalised here"),
+}
 
 
 def load_dataset(
@@ -43,7 +52,7 @@ def load_dataset(
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
         declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused. Images of usps that are
-        not smoothed as LIBSVM's are get smoothed, and ``prepared`` says so.
+        not smoothed as LIBSVM's get smoothed, counts of news20 become documents of unit length, and ``prepared`` says so.
 
     Examples
     --------
@@ -76,10 +85,11 @@ def load_dataset(
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
         raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
-    smoothed = False
-    if info.name == "usps":
-        X, smoothed = smoothed_digits(X)
-    prepared = "smoothed here" if smoothed else ""
+    prepared = ""
+    if info.name in _PREPARATIONS:
+        prepare, remark = _PREPARATIONS[info.name]
+        X, changed = prepare(X)
+        prepared = remark if changed else ""
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info, prepared=prepared)
 
 
