@@ -17,7 +17,7 @@ from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
-from legendretron.datasets.news20 import documents_of_unit_length
+from legendretron.datasets.news20 import words_of_unit_length
 from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DatasetInfo, dataset_info
 from legendretron.datasets.usps import smoothed_digits
@@ -27,7 +27,7 @@ __all__ = ["load_dataset", "load_images"]
 #: Data sets of which there are files with other values than the published ones, and how to get from those to these.
 _PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
     "usps": (smoothed_digits, "smoothed here"),
-    "news20": (documents_of_unit_length, "normalised here"),
+    "news20": (words_of_unit_length, "scaled here"),
 }
 
 
@@ -52,7 +52,7 @@ def load_dataset(
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
         declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused. Images of usps that are
-        not smoothed as LIBSVM's get smoothed, counts of news20 become documents of unit length, and ``prepared`` says so.
+        not smoothed as LIBSVM's get smoothed, counts of news20 are scaled as in LIBSVM's file, and ``prepared`` says so.
 
     Examples
     --------

@@ -1,73 +1,45 @@
-"""The newsgroups as the paper has them: word counts, each document of unit length."""
+"""The newsgroups as LIBSVM scales them: which words a document has, and unit length."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
-from sklearn.preprocessing import normalize
 
-__all__ = ["documents_of_unit_length", "word_counts"]
+__all__ = ["words_of_unit_length"]
 
-#: Relative error of a ratio of two values that were written with six digits.
+#: Values are written with six digits.
 _PRECISION = 1e-5
-_LARGEST_DIVISOR = 60
 
 
-def documents_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, bool]:
-    """Give documents unit length if they have counts, and tell whether that was done.
+def words_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, bool]:
+    r"""Replace counts by :math:`1/\sqrt{m}`, with :math:`m` the words of a document, and tell whether that was done.
 
-    There are files of these data with whole counts, and with counts divided by the largest of their column. The paper's
-    figures belong to documents of unit length, as Rennie and Rifkin (2001) use them.
+    That is what ``news20.scale`` holds; there are other files of the same documents, with counts, or with counts divided by the
+    largest of their column. See the practical guide in Fan, Chang, Hsieh, Wang and Lin (2008), LIBLINEAR: a library for large
+    linear classification, JMLR 9, which shows the first document.
 
     Parameters
     ----------
     X : sparse matrix of shape (n, features)
+        Not negative; entries that are zero do not count.
 
     Returns
     -------
     sparse matrix of shape (n, features), bool
-        ``X`` itself, if its values are neither whole numbers nor shares of the largest of their column.
+        ``X`` itself, if its values are the scaled ones already.
 
     Examples
     --------
-    >>> halves = scipy.sparse.csr_matrix([[1.0, 0.5], [0.0, 1.0]])
-    >>> documents_of_unit_length(halves)[0].toarray().round(3)
-    array([[0.707, 0.707],
-           [0.   , 1.   ]])
+    >>> counts = scipy.sparse.csr_matrix([[3.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    >>> words_of_unit_length(counts)[0].toarray().round(3)
+    array([[0.707, 0.   , 0.707],
+           [0.   , 1.   , 0.   ]])
     """
-    if X.nnz == 0 or X.data.min() <= 0.0:
+    scaled = scipy.sparse.csr_matrix(X, copy=True)
+    scaled.eliminate_zeros()
+    words = np.diff(scaled.indptr)
+    expected = np.repeat(np.maximum(words, 1) ** -0.5, words)
+    if np.allclose(scaled.data, expected, rtol=_PRECISION, atol=0.0):
         return X, False
-    largest = X.max(axis=0).toarray().ravel()
-    if (X.data == np.round(X.data)).all() and largest.max() > 1.0:
-        return normalize(X), True
-    if (largest[largest > 0.0] == 1.0).all():
-        return normalize(word_counts(X)), True
-    return X, False
-
-
-def word_counts(X: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
-    """Counts from shares of the largest count of each column: the smallest whole numbers with the same ratios.
-
-    A word whose counts have a common divisor, such as one that only a single document has, gets counts that are too small by
-    it; the file does not tell.
-
-    Examples
-    --------
-    >>> word_counts(scipy.sparse.csr_matrix([[0.666667, 1.0], [1.0, 0.0], [0.333333, 0.2]])).toarray()
-    array([[2., 5.],
-           [3., 0.],
-           [1., 1.]])
-    """
-    X = X.tocsr()
-    column, n_columns = X.indices, X.shape[1]
-    smallest = np.full(n_columns, np.inf)
-    np.minimum.at(smallest, column, X.data)
-    ratio = X.data / smallest[column]
-    divisor = np.zeros(n_columns)
-    for candidate in range(1, _LARGEST_DIVISOR + 1):
-        off = np.abs(ratio * candidate - np.round(ratio * candidate)) > _PRECISION * ratio * candidate
-        fits = np.ones(n_columns, dtype=bool)
-        fits[column[off]] = False
-        divisor[fits & (divisor == 0)] = candidate
-    divisor[divisor == 0] = 1.0
-    return scipy.sparse.csr_matrix((np.round(ratio * divisor[column]), X.indices, X.indptr), shape=X.shape)
+    scaled.data = expected
+    return scaled, True

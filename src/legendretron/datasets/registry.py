@@ -133,7 +133,7 @@ def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool
     )
 
 
-_NEWS = "Lang, Newsweeder: learning to filter netnews (1995); scaled by Rennie and Rifkin (2001)"
+_NEWS = "Lang, Newsweeder: learning to filter netnews (1995); Rennie and Rifkin (2001)"
 _ALL = (
     _libsvm("aloi", "aloi.scale.bz2", 108_000, 128, 1000,
             "Geusebroek, Burghouts and Smeulders, The Amsterdam library of object images (2005)",
@@ -147,7 +147,7 @@ _ALL = (
             "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)",
             openml=6, openml_note="all 20,000 rows, training and test, not scaled"),
     _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True,
-            notes="the paper's figures belong to documents of unit length; counts are normalised when loaded"),
+            notes="LIBSVM's file has which words a document has, at unit length; counts are scaled so when loaded"),
     _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
             "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
     _libsvm("vowel", "vowel.scale", 528, 10, 11,
