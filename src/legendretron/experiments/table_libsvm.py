@@ -17,7 +17,7 @@ from legendretron.experiments.tuning import fit_tuned, fit_whole
 __all__ = ["TABLE_LIBSVM", "cost", "recipe"]
 
 #: Strengths of the penalty that a tuned model chooses from, and the share of the training part it chooses on.
-TUNING = {"strengths": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1], "share": 0.2}
+TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
 
 
 def recipe(model: str, dataset: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     if model == "logistic regression":
         return settings_of(MultinomialLogisticClassifier.from_paper(group))
     if model == "logistic regression, tuned":
-        logistic = MultinomialLogisticClassifier(standardize=False, dtype="float64", max_epochs=300, tol=1e-5)
+        logistic = MultinomialLogisticClassifier(standardize=False, dtype="float64", max_epochs=1000, tol=1e-5)
         if DATASETS[dataset].sparse:  # a million weights: minutes for each fit, where minibatches train all at once
             batches = {
                 "learning_rate": 0.05,
