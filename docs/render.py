@@ -7,6 +7,7 @@ Tables stand between markers; a test checks that they are what this script write
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -40,22 +41,6 @@ def first_table(name: str) -> str:
 def sentence(name: str, start: str) -> str:
     """The paragraph of such a report that begins so."""
     return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
-
-
-def scales() -> str:
-    rows = [
-        [
-            row["dataset"],
-            row["features"],
-            row["model"],
-            f"{row['noise']:.0%}",
-            f"{row['accuracy']:.2f} ± {row['standard_error']:.2f}",
-            f"{row['paper']:.2f} ± {row['paper_standard_error']:.2f}",
-            f"{row['gap_in_standard_errors']:+.1f}",
-        ]
-        for row in record("feature_scale")["rows"]
-    ]
-    return table(["data set", "features", "model", "noise", "accuracy %", "paper %", "Δ/se"], rows)
 
 
 def speed() -> str:
@@ -102,50 +87,22 @@ def theory() -> str:
     return table(head, rows)
 
 
-def auc() -> str:
-    found = {(row["method"], row["problem"]): row for row in record("paper_auc")["rows"]}
-    problems = list(dict.fromkeys(problem for _, problem in found))
-    methods = [
-        "LegendreTron",
-        "ISGP-Linkgistic",
-        "GP-Linkgistic",
-        "Logistic regression",
-        "GLMTron",
-        "BregmanTron",
-        "BregmanTron_label",
-        "BregmanTron_approx",
-        "SlIsotron",
-        "SlIsotron, published step",
-    ]
+def by_problem(column: str, digits: int) -> str:
+    """A column of the table of AUCs, methods by problems, with the paper's AUCs beside."""
+    with (RESULTS / "table_auc" / "table_auc.csv").open() as file:
+        found = {(row["method"], row["problem"]): row for row in csv.DictReader(file)}
+    methods, problems = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
     rows = []
     for method in methods:
         cells = [found[method, problem] for problem in problems]
-        paper = list(dict.fromkeys((problem.split(",")[0], found[method, problem]["paper"]) for problem in problems))
-        rows.append(
-            [
-                method,
-                *(f"{cell['auc']:.2f}" for cell in cells),
-                " / ".join(f"{value:.1f}" for _, value in paper),
-                " / ".join(f"{cell['cpu_seconds']:.0f} s" for cell in cells),
-            ]
+        published = dict.fromkeys(
+            (problem.split(",")[0], row["paper"]) for problem, row in zip(problems, cells, strict=True)
         )
-    return table(["method", *problems, "paper, MNIST / FMNIST", "time"], rows)
-
-
-def brier() -> str:
-    found = {(row["method"], row["problem"]): row["brier"] for row in record("paper_auc")["rows"] if "brier" in row}
-    problems = list(dict.fromkeys(problem for _, problem in found))
-    methods = list(dict.fromkeys(method for method, _ in found))
-    return table(
-        ["method", *problems], [[method, *(f"{found[method, p]:.4f}" for p in problems)] for method in methods]
-    )
-
-
-def penalties() -> str:
-    found = {(row["method"], row["problem"]): row["auc"] for row in record("paper_auc")["rows"]}
-    problems = list(dict.fromkeys(problem for _, problem in found))
-    methods = [method for method, problem in found if "C=" in method and problem == problems[0]]
-    return table(["", *problems], [[method, *(f"{found[method, p]:.2f}" for p in problems)] for method in methods])
+        paper = " / ".join(f"{float(value):.1f}" for _, value in published)
+        rows.append(
+            [method, *(f"{float(row[column]):.{digits}f}" for row in cells), *([paper] if column == "auc" else [])]
+        )
+    return table(["method", *problems, *(["paper, MNIST / FMNIST"] if column == "auc" else [])], rows)
 
 
 def slopes() -> str:
@@ -169,25 +126,6 @@ def slopes() -> str:
         "largest difference to it",
     ]
     return table(head, rows)
-
-
-def vgg() -> str:
-    def pair(line: dict, name: str, digits: int, factor: float = 1.0) -> str:
-        return f"{factor * line[name]:.{digits}f} ± {factor * line[f'{name}_standard_error']:.{digits}f}"
-
-    rows = [
-        [
-            line["dataset"],
-            line["model"],
-            pair(line, "accuracy", 2),
-            "" if line["paper_accuracy"] is None else f"{line['paper_accuracy']:.2f}",
-            pair(line, "log_loss", 4),
-            pair(line, "calibration_error", 2, 100.0),
-            f"{line['seconds']:.1f} s",
-        ]
-        for line in record("paper_vgg")["summary"]
-    ]
-    return table(["data set", "model", "accuracy %", "paper %", "log-loss", "calibration error %", "training"], rows)
 
 
 def head() -> str:
@@ -214,17 +152,14 @@ TABLES = {
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),
-        "iris": lambda: first_table("iris_200_seeds/table_libsvm"),
-        "scales": scales,
         "runtime": lambda: first_table("runtime"),
         "minutes": lambda: sentence("runtime", "**1,800"),
         "sizes": lambda: first_table("figure_training_size"),
         "speed": speed,
-        "vgg": vgg,
+        "vgg": lambda: first_table("table_vgg"),
         "head": head,
-        "auc": auc,
-        "brier": brier,
-        "penalties": penalties,
+        "auc": lambda: by_problem("auc", 2),
+        "brier": lambda: by_problem("brier", 4),
         "slopes": slopes,
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
     },
