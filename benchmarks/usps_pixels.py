@@ -2,9 +2,9 @@
 
     python benchmarks/usps_pixels.py ORIGINAL --out docs/results/usps_pixels.json
 
-``ORIGINAL`` is a LIBSVM file of the 7,291 original images, pixels from -1 to 1. LIBSVM's own, brought to the range from 0 to 1
-and cut to 8 bits as torchvision does, are widely quoted to have a mean of 0.2469 and a standard deviation of 0.2989. Prints both
-for the original images after smoothing by Gaussians of several widths.
+``ORIGINAL`` is a LIBSVM file of the 7,291 original images, pixels from -1 to 1. LIBSVM's own, brought to the range from 0
+to 1 and cut to 8 bits as torchvision does, are widely quoted to have a mean of 0.2469 and a standard deviation of 0.2989.
+Prints both for the original images after smoothing by Gaussians of several widths.
 """
 
 from __future__ import annotations

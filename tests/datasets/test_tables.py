@@ -63,6 +63,17 @@ def test_labels(tmp_path, column, kind, values):
     assert y.tolist() == values
 
 
+def test_labels_with_leading_zeros_stay_as_they_are_written(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n1,01\n2,1\n3,02\n")
+    assert read_table(path, "y").y.tolist() == ["01", "1", "02"]
+    path.write_text("x,y\n1,1.0\n2,0\n3,-2\n")
+    assert read_table(path, "y").y.tolist() == [1, 0, -2]
+    path.write_text("x,y\n1,yes\n2,NA\n")
+    with pytest.raises(ValueError, match=r"'y' of .* has 1 missing values \(empty, NA, .*name the class otherwise"):
+        read_table(path, "y")
+
+
 def test_parquet(tmp_path):
     frame = pd.DataFrame(
         {"a": np.float32([1, 2]), "flag": [True, False], "price": [Decimal("1.50"), Decimal("2.25")], 7: [1, 2]}
@@ -107,13 +118,13 @@ BAD = {
     "not parquet": (GOOD, "t.parquet", "damaged or not a Parquet file"),
     "two of a name": ("a,b,a,y\n1,2,3,u\n", "t.csv", "more than one column 'a'"),
     "two of a name in parquet": (parquet_with_two_of_a_name, "t.parquet", "more than one column 'a'"),
-    "no name": (",a,y\n0,1,u\n1,2,v\n", "t.csv", "a column without a name .row numbers, often.; drop it .* 'Unnamed: 0'"),
+    "no name": (",a,y\n0,1,u\n1,2,v\n", "t.csv", "a column without a name .row numbers, often.; leave .* 'Unnamed: 0'"),
     "no target": ("a,b,yy\n1,2,u\n", "t.csv", "no target column 'y'; it has 'a', 'b', 'yy'; did you mean 'yy'?"),
     "no header": ("1,2\n3,4\n", "t.csv", "the first line must hold the names"),
     "semicolons": ("a;b;y\n1;2;u\n", "t.csv", "seem not to be separated by commas"),
     "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "target column 'y' of .* has 2 missing values"),
     "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2.; fill them in"),
-    "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'.; drop them .--drop., or encode"),
+    "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'.; leave them out .fit --drop., or encode"),
     "one word": ("a,b,y\n1,2,u\n?,4,v\n", "t.csv", "'a' .such as '.'."),
     "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b'"),
     "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is no whole number"),

@@ -125,7 +125,7 @@ def test_the_published_step_is_one_in_the_unit_ball(place):
 
 
 def test_a_subset_is_refused_in_one_line(tmp_path):
-    write_images(tmp_path / "data" / "mnist", declared_subset=True)
+    write_images(tmp_path / "data" / "mnist")
     asked = TRIAL.narrowed(datasets=["MNIST, class 0"], models=["GLMTron"])
     state = sweep(asked, tmp_path, Place(tmp_path / "data"))
     ((_, message),) = state.failed

@@ -60,6 +60,16 @@ def test_one_point_counts_as_reproduced_however_small_the_errors():
     assert far["LegendreTron: reproduced"] is False
 
 
+def test_to_the_digit_means_mean_and_standard_error():
+    paper, error = 86.67, 3.89
+    values = paper + error * np.sqrt(20) * SPREAD / SPREAD.std(ddof=1)
+    same, moved, wider = (
+        rows_of(records("iris", "LegendreTron", 0.0, changed))[0]["LegendreTron: to the digit"]
+        for changed in (values + 0.005, values + 0.01, paper + 1.01 * (values - paper))
+    )
+    assert (same, moved, wider) == (True, False, False)
+
+
 def test_only_runs_with_the_same_seed_are_paired():
     plain = records("iris", "logistic regression", 0.0, PLAIN)[5:]
     (row,) = rows_of(records("iris", "LegendreTron", 0.0, LEARNED), plain)

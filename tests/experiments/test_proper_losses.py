@@ -154,7 +154,7 @@ def short(model, problem):
 
 
 def test_from_images_to_the_picture(tmp_path):
-    write_images(tmp_path / "data" / "mnist", declared_subset=True)
+    write_images(tmp_path / "data" / "mnist")
     asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])
     place = Place(tmp_path / "data")
     state = sweep(asked, tmp_path, place, command="trial")

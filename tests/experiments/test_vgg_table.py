@@ -16,8 +16,7 @@ from legendretron.experiments.table_vgg import network_of, recipe
 from legendretron.experiments.vgg_report import comparison, markdown
 from legendretron.experiments.vgg_training import log_probabilities, train_network
 from legendretron.nn import VGG5, VGGTron
-
-from .image_files import write_images
+from tests.experiments.made_up_images import write_images
 
 TABLE = EXPERIMENTS["table_vgg"]
 
@@ -25,8 +24,8 @@ TABLE = EXPERIMENTS["table_vgg"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
-    write_images(folder, "mnist", 40, 30)
-    write_images(folder, "kmnist", 50, 20, seed=1)
+    write_images(folder / "mnist", 40, 30, noise=40.0)
+    write_images(folder / "kmnist", 50, 20, noise=40.0, seed=1)
     return folder
 
 

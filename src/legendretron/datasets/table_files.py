@@ -60,7 +60,7 @@ def format_of(path: Path, given: str | None = None) -> str:
     )
 
 
-def read_frame(path: Path, kind: str) -> Any:
+def read_frame(path: Path, kind: str, *, as_text: str | None = None) -> Any:
     """Read a CSV, TSV or Parquet file into a pandas data frame with columns of different, non-empty names.
 
     Parameters
@@ -69,10 +69,12 @@ def read_frame(path: Path, kind: str) -> Any:
         The file; CSV and TSV may be compressed (``.gz``, ``.bz2``, ``.xz``).
     kind : {"csv", "tsv", "parquet"}
         Its format.
+    as_text : str, optional
+        Column of a CSV or TSV file to leave as it is written.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    frame = _read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind])
+    frame = _read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind], as_text)
     if len(frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return frame
@@ -86,7 +88,7 @@ def _check_names(path: Path, names: list[str]) -> None:
         )
 
 
-def _read_text(path: Path, separator: str) -> Any:
+def _read_text(path: Path, separator: str, as_text: str | None) -> Any:
     pandas = import_extra("pandas", "reading tables", "cli")
     name = repr(str(path))
     options = {"sep": separator, "encoding": "utf-8", "skipinitialspace": True, "low_memory": False}
@@ -103,7 +105,8 @@ def _read_text(path: Path, separator: str) -> Any:
         with open_compressed(path) as file, warnings.catch_warnings():
             # a row longer than the header would lose its end with no more than a warning
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            return pandas.read_csv(file, index_col=False, **_exactly(pandas.__version__), **options)
+            kept = {} if as_text is None else {as_text: str}
+            return pandas.read_csv(file, index_col=False, dtype=kept, **_exactly(pandas.__version__), **options)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); convert it, for example with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,8 +72,8 @@ def read_table(
     path : path
         The file. Text may be compressed (``.gz``, ``.bz2``, ``.xz``). The first line of CSV and TSV holds the names.
     target : str, optional
-        Column of the labels. Labels that are whole numbers become integers. Not needed for LIBSVM, whose lines begin with
-        the label.
+        Column of the labels. Labels that are whole numbers become integers, unless some are written with leading zeros: then
+        all are kept as they are written. Not needed for LIBSVM, whose lines begin with the label.
     features : sequence of str, optional
         Columns to take, in this order; all but the target if not given.
     drop : sequence of str, optional
@@ -96,15 +97,19 @@ def read_table(
     kind = format_of(path, format)
     if kind == "libsvm":
         return _from_libsvm(path, target, features, drop, n_features)
-    frame = read_frame(path, kind)
+    frame = read_frame(path, kind, as_text=target)
     columns = _choose(path, list(frame.columns), target, features, drop)
     if target is not None and frame[target].isna().any():
         missing = int(frame[target].isna().sum())
         raise ValueError(
-            f"target column {target!r} of {str(path)!r} has {missing} missing values; leave those rows out."
+            f"target column {target!r} of {str(path)!r} has {missing} missing values (empty, NA, NaN, null and the like "
+            "count as such); leave those rows out, or name the class otherwise."
         )
     X = _numbers(path, frame[columns])
-    y = None if target is None else _labels(frame[target], f"target column {target!r} of {str(path)!r}")
+    y = None
+    if target is not None:
+        name = f"target column {target!r} of {str(path)!r}"
+        y = _labels(frame[target] if kind == "parquet" else _parsed(frame[target]), name)
     return Table(path, X, y, tuple(columns), target)
 
 
@@ -139,8 +144,8 @@ def _choose(
     unnamed = [name for name in chosen if name.startswith("Unnamed: ")]
     if unnamed and features is None:
         raise ValueError(
-            f"{str(path)!r} has a column without a name (row numbers, often); drop it (--drop) as {unnamed[0]!r}, or "
-            "name it."
+            f"{str(path)!r} has a column without a name (row numbers, often); leave it out (fit --drop) as "
+            f"{unnamed[0]!r}, or name it."
         )
     return chosen
 
@@ -156,6 +161,9 @@ def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str 
     elif all(_is_number(name) for name in names):
         way_out = "; the first line must hold the names of the columns."
     raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{way_out}")
+
+
+_LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 
 def _is_number(text: str) -> bool:
@@ -178,8 +186,8 @@ def _numbers(path: Path, frame: Any) -> Any:
         examples = [f"{name!r} (such as {_first_text(frame[name])!r})" for name in text[:8]]
         rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
         raise ValueError(
-            f"columns that are not numbers in {str(path)!r}: {', '.join(examples)}{rest}; drop them (--drop), or encode them "
-            "as numbers."
+            f"columns that are not numbers in {str(path)!r}: {', '.join(examples)}{rest}; leave them out (fit --drop), or "
+            "encode them as numbers."
         )
     missing = frame.isna().sum()
     missing = missing[missing > 0]
@@ -220,6 +228,17 @@ def _labels(column: Any, name: str) -> np.ndarray:
     if values.dtype.kind == "b":
         return values
     return np.asarray([str(value) for value in values], dtype=object)
+
+
+def _parsed(column: Any) -> np.ndarray:
+    """Labels from text: numbers or truth values if all of them are."""
+    texts = [str(value) for value in column]
+    if all(text.lower() in ("true", "false") for text in texts):
+        return np.array([text.lower() == "true" for text in texts])
+    # 01 and 1 are two classes, and 01 is to come back as 01
+    if all(_is_number(text) for text in texts) and not any(_LEADING_ZERO.match(text) for text in texts):
+        return np.array([float(text) for text in texts])
+    return np.asarray(texts, dtype=object)
 
 
 def as_matrix(table: Table) -> Any:

@@ -11,7 +11,7 @@ from scipy import stats
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test
+from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
 from legendretron.experiments.training_size_picture import picture
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
@@ -59,10 +59,12 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
                     gap = mean_of([x - y for x, y in zip(first, second, strict=True)])
                     row |= {f"{a} minus {b}": gap.value, f"{a} minus {b}: error": gap.error}
                     row |= {f"{a} minus {b}: seeds": gap.n, f"{a} minus {b}: p": paired_test(first, second)}
+                    row[f"{a} minus {b}: Welch"] = welch_test(first, second)
         rows.append(row)
     tests = [(row, f"{a} minus {b}") for row in rows for a, b in PAIRS if f"{a} minus {b}" in row]
-    for (row, pair), adjusted in zip(tests, holm([row[f"{pair}: p"] for row, pair in tests]), strict=True):
-        row[f"{pair}: p, Holm"] = float(adjusted)
+    for name in ("p", "Welch"):
+        for (row, pair), adjusted in zip(tests, holm([row[f"{pair}: {name}"] for row, pair in tests]), strict=True):
+            row[f"{pair}: {name}, Holm"] = float(adjusted)
     return rows
 
 
@@ -79,15 +81,22 @@ def _seconds(row: dict[str, Any], model: str) -> str:
 
 
 def _difference(row: dict[str, Any], a: str, b: str) -> str:
-    """A difference, in bold where it is significant, in brackets where it is so only before the correction."""
+    """A difference, in bold where it is significant, in brackets where it is so only before the correction.
+
+    With a W where Welch's test says so, with one in brackets where it does only before the correction.
+    """
     pair = f"{a} minus {b}"
     if pair not in row:
         return ""
     error = "" if row[f"{pair}: seeds"] < 2 else f" ± {row[f'{pair}: error']:.2f}"
     text = f"{row[pair]:+.2f}{error}"
     if row[f"{pair}: p, Holm"] < LEVEL:
-        return f"**{text}**"
-    return f"({text})" if row[f"{pair}: p"] < LEVEL else text
+        text = f"**{text}**"
+    elif row[f"{pair}: p"] < LEVEL:
+        text = f"({text})"
+    if row[f"{pair}: Welch, Holm"] < LEVEL:
+        return f"{text} W"
+    return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
 def verdict(row: dict[str, Any], a: str, b: str) -> str:
@@ -194,7 +203,8 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         *_not_there(rows),
         "## Differences",
         "In points, of the same seeds. Bold: significant at 99 % in a paired t-test with Holm's correction over all tests "
-        "of this report; in brackets: only without the correction.",
+        "of this report; in brackets: only without the correction. W: significant at 99 % in Welch's t-test too, which takes "
+        "the runs as independent, with the same correction; (W): only without it.",
         table([f"{SHORT[a]} - {SHORT[b]}" for a, b in pairs], lambda row: [_difference(row, a, b) for a, b in pairs]),
         "## What the paper says",
         "The paper prints this figure without numbers. Its text says that LT and LR outperform ISGP on all three data sets, "
