@@ -69,7 +69,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Whether features are centred and scaled inside (only scaled if sparse). ``coef_`` is for the features as they come
         either way; the penalty acts on the scaled ones.
     init : {"identity", "paper"}, default="identity"
-        Start as logistic regression at zero, or with the paper's random draws.
+        Start as logistic regression at zero, or with the random draws of the paper's code.
     penalize_intercept : bool, default=False
         Whether ``alpha`` applies to ``b`` too; with ``link_alpha=alpha`` that is the paper's penalty.
     device : str, default="cpu"
@@ -201,6 +201,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
         """Return an estimator with the settings of the paper's tables.
+
+        With ``random_state=seed`` it starts where the authors' code starts after ``torch.manual_seed(seed)``, and sees the same
+        batches: on the published files it scores what they print, seed by seed.
 
         Parameters
         ----------
