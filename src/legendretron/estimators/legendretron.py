@@ -202,8 +202,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def from_paper(cls, group: str, **parameters: Any) -> Self:
         """Return an estimator with the settings of the paper's tables.
 
-        With ``random_state=seed`` it starts where the authors' code starts after ``torch.manual_seed(seed)``, and sees the same
-        batches: on the published files it scores what they print, seed by seed.
+        With ``random_state=seed`` it starts where the authors' code starts after ``torch.manual_seed(seed)``, and sees the
+        same batches: on the published files it scores what they print, seed by seed.
 
         Parameters
         ----------
