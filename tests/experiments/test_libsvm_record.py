@@ -88,3 +88,5 @@ def test_the_learned_link_against_logistic_regression_tuned_alike():
     assert gain["vowel", 0.0] > 5
     assert gain["vowel", 0.2] > 5
     assert gain["news20", 0.5] < -20
+    assert all(abs(gain[dataset, noise]) < 1 for dataset in ("usps", "dna") for noise in (0.0, 0.2, 0.5))
+    assert all(-7 < gain[dataset, 0.5] < -3 for dataset in ("glass", "svmguide2", "wine", "iris"))
