@@ -149,3 +149,15 @@ def test_predictions_as_json(run, tables):
     clf, X = in_python("cancer")
     assert got["prediction"] == clf.predict(X).tolist()
     assert got["p(1)"] == clf.predict_proba(X)[:, 1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "part"), [("true,false,maybe", "true,false"), ("1.0,2.0,a", "1.0,2.0"), ("01,02,3", "3")]
+)
+def test_a_file_with_some_of_the_labels_is_evaluated(run, tmp_path, labels, part):
+    """Alone they may read as truth values or numbers; the model knows them as they are written."""
+    for name, words in (("train", labels), ("test", part)):
+        rows = [f"{i % 7},{i % 5},{word}" for i in range(12) for word in words.split(",")]
+        (tmp_path / f"{name}.csv").write_text("a,b,kind\n" + "\n".join(rows) + "\n")
+    run("fit", tmp_path / "train.csv", "-t", "kind", "-o", tmp_path / "model", "--epochs", 2)
+    run("evaluate", tmp_path / "model", tmp_path / "test.csv", "-t", "kind")

@@ -75,6 +75,22 @@ def test_a_table_from_one_command(capsys, folder, tmp_path):
     assert "8 of 8 done, 8 of them before" in out
 
 
+def test_nothing_to_render(capsys, folder, tmp_path):
+    words = ["reproduce", "table_libsvm", "--data", str(folder), "--datasets", "iris", "--out", str(tmp_path / "none")]
+    assert main([*words, "--render-only"]) == 1
+    assert "there are no such results of table_libsvm" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_other_versions_of_the_code_are_named(capsys, folder, tmp_path, monkeypatch):
+    words = ["reproduce", "table_libsvm", "--data", str(folder), "--datasets", "iris", "--seeds", "1", "--epochs", "1"]
+    words += ["--model", "logistic regression", "--noise", "0", "--out", str(tmp_path)]
+    for commit, said in (("first", False), ("second", True), ("first", False)):
+        monkeypatch.setenv("LEGENDRETRON_COMMIT", commit)
+        assert main(words) == 0
+        assert ("1 runs were done before by other versions of the code (first)" in capsys.readouterr().err) is said
+
+
 def test_render_only_runs_nothing(capsys, folder, tmp_path):
     words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
     assert run(capsys, *words)[0] == 0

@@ -47,6 +47,11 @@ def test_empty_documents_and_stored_zeros():
     assert X.data.tolist() == [2.0, 0.0]
 
 
+def test_counts_are_not_negative():
+    with pytest.raises(ValueError, match="counts or shares of words, but here is -1"):
+        words_of_unit_length(scipy.sparse.csr_matrix([[1.0, -1.0]]))
+
+
 def test_loading_says_what_it_did(counts, tmp_path):
     lines = []
     for i, row in enumerate(counts):

@@ -69,6 +69,17 @@ def test_labels_with_leading_zeros_stay_as_they_are_written(tmp_path):
     assert read_table(path, "y").y.tolist() == ["01", "1", "02"]
     path.write_text("x,y\n1,1.0\n2,0\n3,-2\n")
     assert read_table(path, "y").y.tolist() == [1, 0, -2]
+    path.write_text("x,y\n1,1_1\n2,11\n3,12\n")
+    assert read_table(path, "y").y.tolist() == ["1_1", "11", "12"]
+    path.write_text("x,y\n1,9007199254740993\n2,9007199254740992\n")
+    assert read_table(path, "y").y.tolist() == [9007199254740993, 9007199254740992]
+    path.write_text("x,y\n1,12345678901234567890\n2,-1\n")
+    assert read_table(path, "y").y.tolist() == ["12345678901234567890", "-1"]
+    path.write_text("x,y\n1,.\n2,+\n")
+    assert read_table(path, "y").y.tolist() == [".", "+"]
+    path.write_text("x,y\n1,1e2\n2,2.5\n")
+    with pytest.raises(ValueError, match=r"holds 2\.5, which is no whole number"):
+        read_table(path, "y")
     path.write_text("x,y\n1,yes\n2,NA\n")
     with pytest.raises(ValueError, match=r"'y' of .* has 1 missing values \(empty, NA, .*name the class otherwise"):
         read_table(path, "y")

@@ -551,3 +551,14 @@ def test_the_layout_of_the_features_in_memory_does_not_matter():
     rows, columns = (LegendreTronClassifier(max_epochs=3, random_state=0).fit(a, y) for a in (X, np.asfortranarray(X)))
     assert np.array_equal(rows.coef_, columns.coef_)
     assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))
+
+
+def test_rows_that_come_one_by_one_are_not_forgotten_when_two_come():
+    """A first batch of one row has no variance to set the normalisation by; a later one must not undo what was trained."""
+    clf = LegendreTronClassifier.from_paper("libsvm", random_state=0)
+    for i in range(60):
+        clf.partial_fit(X[i : i + 1], y[i : i + 1], classes=[0, 1, 2])
+    assert not clf.link_.needs_batch
+    before = clf.predict_proba(X)
+    clf.set_params(learning_rate=1e-12).partial_fit(X[60:62], y[60:62])
+    np.testing.assert_allclose(clf.predict_proba(X), before, atol=1e-8)

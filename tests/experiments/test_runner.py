@@ -53,6 +53,27 @@ def test_a_sweep_does_what_is_missing_and_nothing_twice(data_folder, tmp_path):
     assert {record["key"] for record in read_records(tmp_path / "runs")} == set(third.keys)
 
 
+def test_rendering_takes_what_the_records_are_of(data_folder, tmp_path):
+    """Not what data are there now: a subset stays one, and nothing is dropped."""
+    experiment = small(datasets=("iris", "Sensorless"), models=PAPERS[1:], seeds=1)
+    done = sweep(experiment, tmp_path / "out", Place(data_folder))
+    (tmp_path / "empty").mkdir()
+    again = sweep(experiment, tmp_path / "out", Place(tmp_path / "empty"), render_only=True)
+    assert again.keys == done.keys
+    assert (again.before, again.total, again.skipped) == (4, 4, {})
+    nothing = sweep(experiment, tmp_path / "none", Place(data_folder), render_only=True)
+    assert (nothing.total, nothing.keys) == (0, [])
+    assert not (tmp_path / "none").exists()
+
+
+def test_versions_of_the_code_that_did_the_runs(data_folder, tmp_path, monkeypatch):
+    for commit in ("first", "second"):
+        monkeypatch.setenv("LEGENDRETRON_COMMIT", commit)
+        state = sweep(small(seeds=1 if commit == "first" else 2), tmp_path, Place(data_folder))
+        assert state.commits == ({} if commit == "first" else {"first": 4})
+    assert sweep(small(), tmp_path, Place(data_folder)).commits == {"first": 4, "second": 4}
+
+
 def test_records_hold_what_a_reader_needs(data_folder, tmp_path):
     sweep(small(), tmp_path, Place(data_folder), command="how to")
     records = read_records(tmp_path / "runs")

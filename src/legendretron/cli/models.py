@@ -106,17 +106,25 @@ def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
 def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
     """Return the labels of a table as places in ``classes_``.
 
-    They are compared as text: a column of numbers in one file may be one of words in another.
+    They are compared as text, as they were understood or else as they are written: a column of numbers or truth values in one
+    file may be one of words in another.
     """
     assert table.y is not None
     places = {_text(label): place for place, label in enumerate(model.classes_)}
-    labels, inverse = np.unique(table.y, return_inverse=True)
-    unknown = [_text(label) for label in labels if _text(label) not in places]
-    if unknown:
+    found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
+    numbers = next((numbers for numbers, unknown in found if not unknown), None)
+    if numbers is None:
         raise ValueError(
-            f"{str(table.path)!r} has labels that the model does not know: {quoted(unknown)}; it knows {quoted(places)}."
+            f"{str(table.path)!r} has labels that the model does not know: {quoted(found[0][1])}; it knows {quoted(places)}."
         )
-    return np.asarray([places[_text(label)] for label in labels])[inverse]
+    return numbers
+
+
+def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
+    """Places of labels, and those that have none."""
+    different, inverse = np.unique(labels, return_inverse=True)
+    texts = [_text(label) for label in different]
+    return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
 
 
 def _text(label: Any) -> str:

@@ -17,6 +17,8 @@ from legendretron.cli.report import Report, grid
 from legendretron.cli.sweep_progress import SweepProgress
 from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
 from legendretron.experiments.backends import BACKENDS
+from legendretron.experiments.runner import code_of
+from legendretron.provenance import provenance
 from legendretron.validation import check_device
 
 __all__ = ["reproduce"]
@@ -96,6 +98,12 @@ def reproduce(
                 on_download=progress.download,
             )
         files = _rendered(experiment, state, folder)
+        this = code_of(provenance())
+        if others := {code: n for code, n in state.commits.items() if code != this and not render_only}:
+            report.warning(
+                f"{sum(others.values()):,} runs were done before by other versions of the code ({', '.join(others)}), whose "
+                f"results may differ; to do them again, move {str(folder / 'runs')!r} away."
+            )
         for how in state.skipped.values():
             (report.warning if datasets is None else failures.append)(how)
         for why in state.too_large.values():
@@ -108,7 +116,11 @@ def reproduce(
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         error = f"not all runs could be done{more}: {failures[0]}"
     elif not any(entry["runs"] for entry in payload.values()):
-        error = f"no data set of {table} is there; 'legendretron datasets' says how to get each."
+        error = (
+            f"there are no such results of {table} in {str(out)!r}; leave out --render-only to run it."
+            if render_only
+            else f"no data set of {table} is there; 'legendretron datasets' says how to get each."
+        )
     report.result({"experiments": payload, "failed": failures} | ({"error": error} if error else {}), *views)
     if error:
         print(f"error: {one_line(error)}", file=sys.stderr)

@@ -80,16 +80,17 @@ def load_dataset(
         _check_rows(info, status, len(labels))
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
+        prepared = ""
+        if info.name in _PREPARATIONS:
+            prepare, remark = _PREPARATIONS[info.name]
+            X, changed = prepare(X)
+            prepared = remark if changed else ""
     except ValueError as error:
         if fresh:  # a wrong file kept would be found again
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
-    prepared = ""
-    if info.name in _PREPARATIONS:
-        prepare, remark = _PREPARATIONS[info.name]
-        X, changed = prepare(X)
-        prepared = remark if changed else ""
+        way_out = "" if info.how_to_get in str(error) else f" {info.name} has {info.shape}. {info.how_to_get}"
+        raise ValueError(f"{error}{way_out}") from error
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info, prepared=prepared)
 
 

@@ -35,6 +35,8 @@ def words_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_m
     array([[0.707, 0.   , 0.707],
            [0.   , 1.   , 0.   ]])
     """
+    if X.nnz and X.data.min() < 0.0:
+        raise ValueError(f"news20 has counts or shares of words, but here is {X.data.min():g}; get the published file.")
     scaled = scipy.sparse.csr_matrix(X, copy=True)
     scaled.eliminate_zeros()
     words = np.diff(scaled.indptr)

@@ -37,6 +37,8 @@ class Table:
         Names of the columns of ``X``; None for LIBSVM text, which has none.
     target : str or None
         The column of the labels.
+    written : ndarray of shape (n,) or None
+        The labels as the text of a CSV or TSV file has them.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class Table:
     y: np.ndarray | None
     feature_names: tuple[str, ...] | None
     target: str | None
+    written: np.ndarray | None = None
 
     @property
     def classes(self) -> np.ndarray:
@@ -106,11 +109,13 @@ def read_table(
             "count as such); leave those rows out, or name the class otherwise."
         )
     X = _numbers(path, frame[columns])
-    y = None
-    if target is not None:
-        name = f"target column {target!r} of {str(path)!r}"
-        y = _labels(frame[target] if kind == "parquet" else _parsed(frame[target]), name)
-    return Table(path, X, y, tuple(columns), target)
+    if target is None:
+        return Table(path, X, None, tuple(columns), None)
+    name = f"target column {target!r} of {str(path)!r}"
+    if kind == "parquet":
+        return Table(path, X, _labels(frame[target], name), tuple(columns), target)
+    written = [str(value) for value in frame[target]]
+    return Table(path, X, _labels(_parsed(written), name), tuple(columns), target, np.asarray(written, dtype=object))
 
 
 def _from_libsvm(
@@ -163,7 +168,9 @@ def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str 
     raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{way_out}")
 
 
-_LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
+#: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 is to come back as 01.
+_WHOLE = re.compile(r"\s*([+-]?(?:0|[1-9][0-9]*))(?:\.0*)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 
 
 def _is_number(text: str) -> bool:
@@ -217,7 +224,9 @@ def _first_text(column: Any) -> str:
 def _labels(column: Any, name: str) -> np.ndarray:
     """Labels as integers, truth values or strings."""
     values: np.ndarray = np.asarray(column)
-    if values.dtype.kind in "fiu":
+    if values.dtype.kind == "i":
+        return values.astype(np.int64)
+    if values.dtype.kind in "fu":
         whole = np.isfinite(values) & (np.abs(values) <= _EXACT) & (values == np.floor(values))
         if not whole.all():
             raise ValueError(
@@ -230,13 +239,16 @@ def _labels(column: Any, name: str) -> np.ndarray:
     return np.asarray([str(value) for value in values], dtype=object)
 
 
-def _parsed(column: Any) -> np.ndarray:
+def _parsed(texts: list[str]) -> np.ndarray:
     """Labels from text: numbers or truth values if all of them are."""
-    texts = [str(value) for value in column]
     if all(text.lower() in ("true", "false") for text in texts):
         return np.array([text.lower() == "true" for text in texts])
-    # 01 and 1 are two classes, and 01 is to come back as 01
-    if all(_is_number(text) for text in texts) and not any(_LEADING_ZERO.match(text) for text in texts):
+    whole = [_WHOLE.fullmatch(text) for text in texts]
+    if all(whole):
+        numbers = [int(match[1]) for match in whole if match]
+        if max(map(abs, numbers)) < 2**63:
+            return np.array(numbers, dtype=np.int64)
+    elif all(_NUMBER.fullmatch(text) for text in texts):
         return np.array([float(text) for text in texts])
     return np.asarray(texts, dtype=object)
 

@@ -6,18 +6,20 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from legendretron.datasets import find_dataset, load_dataset, load_images
 from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, Place
-from legendretron.experiments.store import Store
+from legendretron.experiments.experiment import Batch, Experiment, Place, Record
+from legendretron.experiments.store import Store, read_records
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["Sweep", "code_of", "sweep"]
 
 #: Share of the free memory that models may take; the rest is for data and what a step needs for itself.
 _SHARE = 0.5
@@ -39,6 +41,8 @@ class Sweep:
         Data sets that are there only in part, and which sizes they are too small for.
     keys : list of str
         Of all runs asked for, in order.
+    commits : dict
+        Versions of the code by which the runs were done before, and how many.
     cost, cost_done : float
         The same as ``total`` and ``before + now``, each run counted by how long it takes.
     """
@@ -50,6 +54,7 @@ class Sweep:
     skipped: dict[str, str] = field(default_factory=dict)
     too_large: dict[str, str] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
+    commits: dict[str, int] = field(default_factory=dict)
     cost: float = 0.0
     cost_done: float = 0.0
 
@@ -93,11 +98,17 @@ def sweep(
     on_download : callable
         Called with the name of a data set, bytes that have come, and bytes in all, if known.
     """
-    store = Store(out)
-    sources, skipped = _sources(experiment, place, None if render_only else on_download)
-    available, too_large = _available(experiment, list(sources), place)
+    records = {record["key"]: record for record in read_records(out / "runs")}
+    skipped: dict[str, str] = {}
+    too_large: dict[str, str] = {}
+    if render_only:  # what the results are of does not depend on the data that are there now
+        sources, available = _recorded(experiment, records.values())
+    else:
+        store = Store(out)
+        sources, skipped = _sources(experiment, place, on_download)
+        available, too_large = _available(experiment, list(sources), place)
     whole = _whole_batches(experiment, sources, available)
-    done = store.done()
+    done = set(records)
     batches = []
     for batch in whole:
         batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, place)
@@ -105,6 +116,7 @@ def sweep(
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
     state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, too_large=too_large, keys=keys)
+    state.commits = dict(Counter(code_of(records[key]) for key in keys if key in records))
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
     on_progress(state, None)
@@ -126,8 +138,27 @@ def sweep(
     return state
 
 
+def code_of(place: Mapping[str, Any]) -> str:
+    """Commit of a record, or the version of the package where there is no checkout."""
+    return str(place["commit"] or place["versions"]["legendretron"])
+
+
+def _recorded(
+    experiment: Experiment, records: Iterable[Record]
+) -> tuple[dict[str, str], dict[str, tuple[int | None, ...]]]:
+    """Data sets and sizes that there are results of; of a data set with results of both, those of the whole count."""
+    sources: dict[str, str] = {}
+    sizes: dict[str, set[int | None]] = {}
+    for record in records:
+        name, source = record["dataset"], record["data"]["source"]
+        if name in experiment.datasets and (name not in sources or source == "complete"):
+            sources[name] = source
+        sizes.setdefault(name, set()).add(record["size"])
+    return sources, {name: tuple(size for size in experiment.sizes if size in sizes[name]) for name in sources}
+
+
 def _sources(
-    experiment: Experiment, place: Place, on_download: Callable[[str, int, int | None], None] | None
+    experiment: Experiment, place: Place, on_download: Callable[[str, int, int | None], None]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Data sets that can be had, complete or as a subset, and for the others what to do.
 
@@ -143,7 +174,7 @@ def _sources(
                 f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
             )
             continue
-        if found.state in ("missing", "incomplete") and on_download is not None:
+        if found.state in ("missing", "incomplete"):
             load = load_images if found.info.kind == "images" else load_dataset
             try:
                 load(found.info.name, progress=functools.partial(on_download, found.info.name))

@@ -28,10 +28,6 @@ class Store:
         self.folder = folder / "runs"
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def done(self) -> set[str]:
-        """Keys of the runs that are done."""
-        return {record["key"] for record in read_records(self.folder)}
-
     def add(self, batch: Batch, outcome: Outcome, seconds: float, place: dict[str, object], command: str) -> Path:
         """Write the results of a batch.
 
