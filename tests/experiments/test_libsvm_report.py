@@ -50,7 +50,7 @@ def test_means_differences_and_tests():
     assert row["logistic regression: reproduced"] is False
     assert row["welch"] == pytest.approx(stats.ttest_ind(LEARNED, PLAIN, equal_var=False).pvalue)
     assert row["paired"] == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
-    assert row["advantage"] == pytest.approx(30.0)
+    assert row["welch: advantage"] == pytest.approx(30.0)
 
 
 def test_one_point_counts_as_reproduced_however_small_the_errors():
