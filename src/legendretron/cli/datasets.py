@@ -50,6 +50,7 @@ def datasets(
                 "licence": info.licence,
                 "origin": info.origin,
                 "how_to_get": info.how_to_get,
+                "notes": info.notes,
             }
         )
     payload = {"folder": str(folder), "datasets": entries}
