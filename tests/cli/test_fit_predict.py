@@ -160,4 +160,7 @@ def test_a_file_with_some_of_the_labels_is_evaluated(run, tmp_path, labels, part
         rows = [f"{i % 7},{i % 5},{word}" for i in range(12) for word in words.split(",")]
         (tmp_path / f"{name}.csv").write_text("a,b,kind\n" + "\n".join(rows) + "\n")
     run("fit", tmp_path / "train.csv", "-t", "kind", "-o", tmp_path / "model", "--epochs", 2)
-    run("evaluate", tmp_path / "model", tmp_path / "test.csv", "-t", "kind")
+    scores = run("evaluate", tmp_path / "model", tmp_path / "test.csv", "-t", "kind", "--json").json
+    assert scores["rows"] == 12 * len(part.split(","))
+    known = run("predict", tmp_path / "model", tmp_path / "train.csv", "--json").json["prediction"]
+    assert set(known) <= set(labels.split(","))

@@ -80,6 +80,7 @@ def reproduce(
     payload: dict[str, Any] = {}
     views: list[Any] = []
     failures: list[str] = []
+    this = code_of(provenance())
     for experiment in asked:
         command = _command(experiment, data, datasets, models, seeds, noise, sizes, epochs, device)
         folder = out / experiment.name
@@ -98,7 +99,6 @@ def reproduce(
                 on_download=progress.download,
             )
         files = _rendered(experiment, state, folder)
-        this = code_of(provenance())
         if others := {code: n for code, n in state.commits.items() if code != this and not render_only}:
             report.warning(
                 f"{sum(others.values()):,} runs were done before by other versions of the code ({', '.join(others)}), whose "

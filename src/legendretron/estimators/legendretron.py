@@ -203,7 +203,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         """Return an estimator with the settings of the paper's tables.
 
         With ``random_state=seed`` it starts where the authors' code starts after ``torch.manual_seed(seed)``, and sees the
-        same batches: on the published files it scores what they print, seed by seed.
+        same batches: on the published LIBSVM files it scores what they print, seed by seed.
 
         Parameters
         ----------

@@ -109,8 +109,8 @@ verbose, checkpoint, checkpoint_every
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
         if self.init == "paper":
-            # The authors' runs of logistic regression set up LegendreTron's link too, and leave it alone: what is left of the
-            # random numbers after its start decides the order of the batches.
+            # For their table of LIBSVM data sets the authors set up LegendreTron's link beside logistic regression, and leave
+            # it alone: what is left of the random numbers after its start decides the order of the batches.
             CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
         return SoftmaxLink(n_classes)
 

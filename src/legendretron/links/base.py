@@ -214,6 +214,9 @@ class Link(nn.Module, ABC):
         group, and all of them must call.
         """
 
+    def keep_start(self) -> None:
+        """Take what :meth:`initialize` would set for set: nothing but training changes it from now on."""
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         for name, own in self.named_parameters():
             saved = state_dict.get(prefix + name)

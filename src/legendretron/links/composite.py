@@ -201,6 +201,11 @@ class CompositeLink(Link):
             block.initialize(rows, weight, across_ranks=across_ranks)
             rows = block._gradient(rows)
 
+    def keep_start(self) -> None:
+        """Take the normalisation as it is for set."""
+        for block in self._chain():
+            block.keep_start()
+
 
 def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]) -> Callable[..., Tensor] | None:
     """The fused kernels, where they apply; compilers and function transforms see plain operations."""

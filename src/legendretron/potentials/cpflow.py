@@ -237,9 +237,9 @@ class CPFlowNetwork(RidgePotential):
         self._write("log_scale", torch.cat(log_scales, dim=-1))
         if shifts:
             self._write("shift", torch.cat(shifts, dim=-1))
-        self.keep_normalisation()
+        self.keep_start()
 
-    def keep_normalisation(self) -> None:
+    def keep_start(self) -> None:
         """Take the normalisation as it is for set: nothing but training changes it from now on."""
         self.initialized.fill_(True)
         self._needs_batch = False

@@ -296,6 +296,9 @@ class RidgePotential(Potential):
     def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Set what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass says so."""
 
+    def keep_start(self) -> None:
+        """Take what :meth:`initialize` would set for set: nothing but training changes it from now on."""
+
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         return f"{super().extra_repr()}, hidden={self.hidden}, depth={self.depth}, init={self.init!r}"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from legendretron.potentials import CPFlowNetwork
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.training.history import History
@@ -230,9 +229,7 @@ def _initialize_link(model: LinearModel, batches: _Batches) -> None:
     """Set what depends on a first batch with the one that training begins with (of two rows at least)."""
     size = min(max(batches.size, 2), batches.n)
     if size < 2:  # no variance to take; set later, it would undo what has been trained until then
-        for module in model.link.modules():
-            if isinstance(module, CPFlowNetwork):
-                module.keep_normalisation()
+        model.link.keep_start()
         return
     sample, first = batches.sample, batches.next_order()[:, :size]
     z, _ = sample.features.product(sample.rows.gather(1, first), model.weight, model.bias.unsqueeze(1))
