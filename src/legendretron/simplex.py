@@ -175,6 +175,21 @@ def _without_cancellation(v: Tensor, difference: Tensor) -> Tensor:
     return difference.scatter(-1, top, others)
 
 
+def predicted_class(scores: Tensor) -> Tensor:
+    """Number of the likeliest class by scores such as log-probabilities: ``(..., C) -> (...)``.
+
+    Among equals it is the first, and the last of two: for two classes, the estimators' order is the other way round.
+
+    Examples
+    --------
+    >>> predicted_class(torch.tensor([[0.2, 0.6, 0.2], [0.5, 0.0, 0.5]])).tolist()
+    [1, 0]
+    """
+    if scores.shape[-1] == 2:
+        return (scores[..., 0] <= scores[..., 1]).long()
+    return scores.max(-1).indices  # torch's argmax is the same, and slower
+
+
 def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Log-loss of softmax+ with its gradient :math:`w_i (\tilde p_i - \tilde e_{y_i})` in ``z``, for training.
 
@@ -190,7 +205,7 @@ def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tens
     nll : Tensor of shape (..., n)
         Log-loss of each row, not weighted.
     hit : Tensor of shape (..., n), bool
-        Whether the label is the likeliest class.
+        Whether the label is the predicted class, see :func:`predicted_class`.
     dz : Tensor of shape (..., n, K)
         Gradient of the weighted sum.
     """
@@ -203,7 +218,7 @@ def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tens
     nll = (top - picked + torch.log(total)).squeeze(-1)
     residual *= weight.unsqueeze(-1) / total
     residual.scatter_add_(-1, index, -weight.unsqueeze(-1))
-    return nll, (picked == top).squeeze(-1), residual[..., :-1]
+    return nll, predicted_class(logits) == labels, residual[..., :-1]
 
 
 def softmax_plus_jacobian(p: Tensor) -> Tensor:

@@ -13,24 +13,20 @@ from legendretron.training.progress import Progress
 def interrupt_at(monkeypatch):
     """Press Ctrl-C at the end of an epoch."""
 
-    def at(epoch, times=1):
+    def at(epoch):
         def update(self, now, *losses):
             if now == epoch:
-                for _ in range(times):
-                    signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
 
         monkeypatch.setattr(Progress, "update", update)
 
     return at
 
 
-@pytest.mark.parametrize(("solver", "times", "message"), [
-    ("adam", 1, "interrupted, no model was written"),
-    ("lbfgs", 1, "interrupted, no model was written"),
-    ("adam", 2, "interrupted"),
-])  # fmt: skip
-def test_no_model_is_left(run, tables, tmp_path, interrupt_at, solver, times, message):
-    interrupt_at(3, times)
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_no_model_is_left(run, tables, tmp_path, interrupt_at, solver):
+    message = "interrupted, no model was written"
+    interrupt_at(3)
     out = tmp_path / "m"
     out.write_bytes(b"an older model")
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", out, "--seed", 0, "--solver", solver, "--json"]

@@ -46,6 +46,19 @@ def test_training_picture(fitted):
     assert np.allclose(lines["a, validation"].get_ydata(), clf.history_["validation_loss"])
 
 
+def test_no_model_is_left_out(fitted):
+    clf, p, y = fitted
+    names = [f"model {number}" for number in range(9)]
+    reliability = ReliabilityDisplay.from_predictions(y, dict.fromkeys(names, p))
+    training = TrainingDisplay.from_histories(dict.fromkeys(names, clf.history_))
+    for display, extra in ((reliability, 1), (training, 9)):  # the diagonal; curves of validation
+        texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert len(texts) == 9 + extra
+        assert all(any(text.startswith(name) for text in texts) for name in names)
+    looks = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in reliability.ax_.containers]
+    assert len(set(looks)) == 9
+
+
 def test_calibration_of_honest_and_of_boastful_predictions():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 50_000)

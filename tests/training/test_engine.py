@@ -11,6 +11,7 @@ import torch
 
 from legendretron.training import DivergedError, History, train
 from legendretron.training.penalty import Penalty
+from legendretron.training.threads import threads_for
 from tests.training.conftest import LINKS, Problem
 
 every_link = pytest.mark.parametrize("link", LINKS)
@@ -209,7 +210,9 @@ def test_ctrl_c_stops_between_steps_and_keeps_what_is_there(problem, solver):
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
-    settings = problem.settings([1], max_epochs=10**6, solver=solver, tol=0.0, alpha=torch.zeros(1))
+    settings = problem.settings(
+        [1], max_epochs=10**6, solver=solver, tol=0.0, alpha=torch.zeros(1), keep_interrupted=True
+    )
     result = train(model, problem.sample([1]), settings)
     assert time.monotonic() - began < 20
     assert result.interrupted or solver == "lbfgs"  # L-BFGS may reach the minimum before
@@ -224,6 +227,33 @@ def test_training_works_outside_the_main_thread(problem):
     thread.start()
     thread.join()
     assert not torch.equal(model.flat, problem.model("softmax", [1]).flat)
+
+
+def test_threads_are_given_back_by_whoever_leaves_last():
+    before = torch.get_num_threads()
+    first_in, second_in = threading.Event(), threading.Event()
+
+    def first():
+        with threads_for(4e7):
+            first_in.set()
+            second_in.wait(10)
+
+    def second():
+        first_in.wait(10)
+        with threads_for(1.0):
+            second_in.set()
+            threads[0].join(10)
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    torch.set_num_threads(4)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_threads_are_given_back(problem):

@@ -1,4 +1,4 @@
-"""Schedules, history, progress, threads, files."""
+"""Schedules, history, progress, threads, files, hits."""
 
 import io
 import itertools
@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from legendretron.files import write_atomically
-from legendretron.training import History
+from legendretron.links import Link, SoftmaxLink
+from legendretron.training import History, LinearModel, as_features
 from legendretron.training.progress import Progress
 from legendretron.training.schedules import rate_factor
 from legendretron.training.threads import thread_count, threads_for
@@ -89,3 +90,19 @@ def test_files_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
         write_atomically(path, b"never")
     assert path.read_bytes() == b"new"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_a_tie_is_a_hit_for_one_class_only_as_in_predict(n_classes):
+    labels = torch.arange(n_classes).repeat(2).unsqueeze(0)
+    z = torch.zeros(1, 2 * n_classes, n_classes - 1, dtype=torch.float64)
+    # the estimators' order of two classes is the other way round, and among equals they predict the first
+    expected = labels == (1 if n_classes == 2 else 0)
+    for step in (SoftmaxLink(n_classes)._nll_step(z), Link._nll_step(SoftmaxLink(n_classes), z)):
+        _, hit, _, _ = step(z, labels, torch.ones_like(z[..., 0]))
+        assert torch.equal(hit, expected)
+    weight, rows = torch.zeros(1, 3, n_classes - 1, dtype=torch.float64), torch.arange(2 * n_classes).unsqueeze(0)
+    model = LinearModel(weight, weight[:, 0], [SoftmaxLink(n_classes)])
+    features = as_features(np.ones((2 * n_classes, 3)), torch.float64, torch.device("cpu"))
+    _, accuracy = model.evaluate(features, rows, labels, torch.ones(rows.shape, dtype=torch.float64))
+    assert float(accuracy) == pytest.approx(1 / n_classes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -164,15 +163,13 @@ def _read(
 
 
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
-    """Fit, with a bar on a terminal; stopped by Ctrl-C, raise instead of keeping what is there."""
+    """Fit, with a bar on a terminal."""
     estimator.set_params(verbose=0 if report.quiet else 1)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="Training was interrupted")
-        try:
-            estimator.fit(table.X, table.y)
-        except UserWarning as stopped:
-            resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
-            raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
+    try:
+        estimator.fit(table.X, table.y)
+    except KeyboardInterrupt as stopped:
+        resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
+        raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # a bar is nothing to keep in a file
 
 

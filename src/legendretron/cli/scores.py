@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+from scipy.special import entr
+from sklearn.metrics import precision_recall_fscore_support
 
-from legendretron.diagnostics import expected_calibration_error
-from legendretron.losses import SquareLoss
+from legendretron.diagnostics import CalibrationCurve
 
 __all__ = ["Scores", "baseline_scores", "class_scores", "scores_of"]
 
@@ -48,31 +48,63 @@ def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
     >>> scores_of(np.array([0, 1]), np.log([[0.75, 0.25], [0.25, 0.75]])).brier
     0.125
     """
-    log_p = log_p.astype(np.float64)
-    p = np.exp(log_p)
+    losses, squares, confidence = (np.empty(len(y)) for _ in range(3))
+    predicted = log_p.argmax(1)
+    for rows in _chunks(len(y), log_p.shape[1]):
+        part = log_p[rows].astype(np.float64)
+        p, each = np.exp(part), np.arange(len(part))
+        confidence[rows] = p[each, predicted[rows]]
+        own = part[each, y[rows]]
+        losses[rows] = -own
+        p[each, y[rows]] = -np.expm1(own)  # from p to the distance |e_y - p|, without cancellation
+        squares[rows] = np.einsum("ij,ij->i", p, p)
+    right = predicted == y
     return Scores(
-        accuracy=float((log_p.argmax(1) == y).mean()),
-        log_loss=float(-log_p[np.arange(len(y)), y].mean()),
-        brier=float(SquareLoss(scale_by_half=False).mean_loss(torch.as_tensor(p), torch.as_tensor(y))),
-        calibration_error=expected_calibration_error(y, p),
+        accuracy=float(right.mean()),
+        log_loss=float(losses.mean()),
+        brier=float(squares.mean()),
+        calibration_error=CalibrationCurve.of_outcomes(confidence, right).expected_calibration_error,
         auc=_auc(y, log_p),
     )
 
 
+def _chunks(n: int, width: int) -> list[slice]:
+    """Slices of ``n`` rows, or columns, of so many entries each, that are worked on at once: 32 MiB in double precision."""
+    at_once = max(1, 2**22 // width)
+    return [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
+
+
 def _auc(y: np.ndarray, log_p: np.ndarray) -> float:
     if log_p.shape[1] == 2:
-        contests = [(y == 1, log_p[:, 1] - log_p[:, 0])]  # log-odds: probabilities near 1 round to the same
-    else:
-        contests = [(y == place, log_p[:, place]) for place in range(log_p.shape[1])]
-    areas = [roc_auc_score(own, np.nan_to_num(score)) for own, score in contests if 0 < own.sum() < len(y)]
-    return float(np.mean(areas)) if areas else float("nan")
+        # log-odds: probabilities near 1 round to the same
+        return _area(log_p[:, 1] - log_p[:, 0], y == 1)
+    areas = []
+    for columns in _chunks(log_p.shape[1], len(y)):
+        block = np.ascontiguousarray(log_p[:, columns].T)
+        areas += [_area(scores, y == label) for label, scores in enumerate(block, start=columns.start)]
+    known = [area for area in areas if not math.isnan(area)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _area(scores: np.ndarray, own: np.ndarray) -> float:
+    """Area under the ROC curve: the share of pairs, one own and one other, that scores put in order, ties counting half."""
+    others = np.sort(scores[~own])
+    if own.all() or not own.any():
+        return float("nan")
+    below, up_to = (np.searchsorted(others, scores[own], side=side) for side in ("left", "right"))
+    return float((below + up_to).mean() / 2 / len(others))
 
 
 def baseline_scores(y: np.ndarray, n_classes: int) -> Scores:
     """Score the same answer for every row: how often each class occurs in these very labels."""
-    with np.errstate(divide="ignore"):
-        log_share = np.log(np.bincount(y, minlength=n_classes) / len(y))
-    return scores_of(y, np.tile(log_share, (len(y), 1)))
+    share = np.bincount(y, minlength=n_classes) / len(y)
+    return Scores(
+        accuracy=float(share.max()),
+        log_loss=float(entr(share).sum()),
+        brier=float(1.0 - share @ share),
+        calibration_error=0.0,
+        auc=0.5 if (share > 0).sum() > 1 else float("nan"),  # all pairs are ties
+    )
 
 
 def class_scores(y: np.ndarray, log_p: np.ndarray) -> list[dict[str, float]]:

@@ -32,6 +32,18 @@ class CalibrationCurve:
     frequency: np.ndarray
     standard_error: np.ndarray
 
+    @classmethod
+    def of_outcomes(cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15) -> CalibrationCurve:
+        """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``."""
+        edges = np.linspace(0, 1, n_bins + 1)
+        place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
+        count = np.bincount(place, minlength=n_bins)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(place, confidence, n_bins) / count
+            share = np.bincount(place, right, n_bins) / count
+            error = np.sqrt(share * (1 - share) / count)
+        return cls(edges, count, mean, share, error)
+
     @property
     def expected_calibration_error(self) -> float:
         """Mean of ``|frequency - confidence|`` over all predictions."""
@@ -63,28 +75,22 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
     """
     check_integer("n_bins", n_bins, 1)
     check_choice("kind", kind, ("top", "all"))
-    p, y = np.asarray(p, dtype=float), np.asarray(y)
+    p, y = np.asarray(p), np.asarray(y)
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"p must have shape (n, C) with n >= 1 and C >= 2, got {p.shape}.")
     if y.shape != (len(p),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise ValueError(
             f"y must hold {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
         )
-    if not (np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(1), 1, atol=1e-4)):
+    # no number is negative, and NaN and infinities spoil a sum: no copy of p is needed to see it
+    if not (p.min() >= 0 and np.allclose(p.sum(1, dtype=float), 1, atol=1e-4)):
         raise ValueError("p must hold probabilities that sum to 1 in every row.")
     if kind == "top":
         predicted = p.argmax(1)
-        confidence, right = p[np.arange(len(p)), predicted], predicted == y
+        confidence, right = p[np.arange(len(p)), predicted].astype(float), predicted == y
     else:
-        confidence, right = p.ravel(), (np.arange(p.shape[1]) == y[:, None]).ravel()
-    edges = np.linspace(0, 1, n_bins + 1)
-    place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
-    count = np.bincount(place, minlength=n_bins)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.bincount(place, confidence, n_bins) / count
-        share = np.bincount(place, right, n_bins) / count
-        error = np.sqrt(share * (1 - share) / count)
-    return CalibrationCurve(edges, count, mean, share, error)
+        confidence, right = p.ravel().astype(float), (np.arange(p.shape[1]) == y[:, None]).ravel()
+    return CalibrationCurve.of_outcomes(confidence, right, n_bins)
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top") -> float:

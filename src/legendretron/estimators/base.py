@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -12,13 +13,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
@@ -28,10 +29,15 @@ from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.linear_start import draw_linear
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
+from legendretron.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.validation import check_device
 
 __all__ = ["LinearLinkClassifier"]
+
+
+#: Log-probabilities that are computed at once: 32 MiB in double precision.
+_ENTRIES_AT_ONCE = 2**22
 
 
 def _auto_batch(n_rows: int) -> int:
@@ -65,7 +71,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
     # --- fitting ---
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @validates_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -99,7 +105,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             self._train(X, y, weight, classes, self._seed(), resume, int(self.max_epochs))
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go through the data once, by minibatches at a constant rate, from where the model stands.
 
@@ -150,9 +156,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError("sample_weight must not be zero for all samples.")
+        weight = check_sample_weight(sample_weight, X)
         return X, y, with_class_weight(self.class_weight, y, weight)
 
     def _train(
@@ -215,7 +219,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             raise ValueError(f"X has features of a size that {X.dtype} cannot hold the coefficients of; scale X first.")
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
-        self._report(result)
+        if not online:
+            self._report(result)
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
@@ -260,6 +265,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             verbose=int(self.verbose),
             checkpoint=path,
             checkpoint_every=int(self.checkpoint_every),
+            keep_interrupted=bool(self.keep_interrupted),
             fingerprint="" if path is None else fingerprint(self, identity),
             **self._settings(),
         )
@@ -267,6 +273,15 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     def _report(self, result: TrainingResult) -> None:
         if result.interrupted:
             warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
+            return
+        if bool(result.diverged.any()):
+            highest = np.nanmax(result.history["train_loss"])
+            warnings.warn(
+                f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that looks "
+                f"at no feature. Lower learning_rate, got {self.learning_rate}.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         elif not bool(result.converged.all()):
             warnings.warn(
                 f"L-BFGS has not converged in {int(result.n_iter.max())} iterations (max_epochs={self.max_epochs}); raise "
@@ -282,27 +297,46 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
         They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
         """
+        return self._predictor(self._check_features(X))
+
+    def _check_features(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
+        return validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
+
+    def _predictor(self, X: Any) -> np.ndarray:
         z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return z
 
+    def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Log-probabilities of some rows after others, so that what they take on the way does not grow with the data."""
+        at_once = max(1, _ENTRIES_AT_ONCE // len(self.classes_))
+        for start in range(0, X.shape[0], at_once):
+            rows = slice(start, start + at_once)
+            with torch.no_grad():
+                log_p = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
+            yield rows, _from_internal(log_p)
+
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        z = self.linear_predictor(X)
-        with torch.no_grad():
-            log_p = self.link_(torch.as_tensor(z)).numpy()
-        return _from_internal(log_p)
+        X = self._check_features(X)
+        log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
+        for rows, part in self._log_proba_in_parts(X):
+            log_p[rows] = part
+        return log_p
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        p: np.ndarray = np.exp(self.predict_log_proba(X))
+        log_p = self.predict_log_proba(X)
+        p: np.ndarray = np.exp(log_p, out=log_p)
         return p
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each sample."""
-        log_p = self.predict_log_proba(X)
-        labels: np.ndarray = self.classes_[log_p.argmax(axis=1)]
+        X = self._check_features(X)
+        places = np.empty(X.shape[0], dtype=np.intp)
+        for rows, part in self._log_proba_in_parts(X):
+            places[rows] = part.argmax(axis=1)
+        labels: np.ndarray = self.classes_[places]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ import os
 from numbers import Integral, Real
 from typing import Any
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from legendretron.sklearn_compat import Interval, StrOptions
 
 __all__ = ["SHARED_CONSTRAINTS"]
 
@@ -34,4 +34,5 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "verbose": ["verbose"],
     "checkpoint": [str, os.PathLike, None],
     "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+    "keep_interrupted": ["boolean"],
 }

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 __all__ = ["fingerprint"]
 
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
-_IGNORED = ("verbose", "checkpoint", "random_state")
+_IGNORED = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 
 
 def fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:

@@ -7,12 +7,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.links import Link, make_link, settings_of
+from legendretron.sklearn_compat import Interval, StrOptions
 
 __all__ = ["LegendreTronClassifier"]
 
@@ -85,6 +85,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         it and ends as if it had not been; the file is removed when the fit is done. One path serves one fit at a time.
     checkpoint_every : int, default=10
         Epochs between two checkpoints.
+    keep_interrupted : bool, default=False
+        Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning. By default it raises
+        ``KeyboardInterrupt`` and leaves the estimator as it was.
 
     Attributes
     ----------
@@ -166,6 +169,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         verbose: int = 0,
         checkpoint: Any = None,
         checkpoint_every: int = 10,
+        keep_interrupted: bool = False,
     ) -> None:
         self.link = link
         self.n_blocks = n_blocks
@@ -197,6 +201,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.keep_interrupted = keep_interrupted
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import torch
-from sklearn.utils._param_validation import StrOptions
 
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.links import CompositeLink, Link, SoftmaxLink
+from legendretron.sklearn_compat import StrOptions
 
 __all__ = ["MultinomialLogisticClassifier"]
 
@@ -33,7 +33,7 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
         Full-batch quasi-Newton, or minibatches.
     learning_rate, schedule, decay, decay_every, max_epochs, batch_size, early_stopping, validation_fraction, \
 n_iter_no_change, tol, class_weight, warm_start, standardize, init, penalize_intercept, device, dtype, random_state, \
-verbose, checkpoint, checkpoint_every
+verbose, checkpoint, checkpoint_every, keep_interrupted
         See :class:`~legendretron.estimators.LegendreTronClassifier`.
 
     Examples
@@ -76,6 +76,7 @@ verbose, checkpoint, checkpoint_every
         verbose: int = 0,
         checkpoint: Any = None,
         checkpoint_every: int = 10,
+        keep_interrupted: bool = False,
     ) -> None:
         self.alpha = alpha
         self.penalty = penalty
@@ -101,6 +102,7 @@ verbose, checkpoint, checkpoint_every
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.keep_interrupted = keep_interrupted
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:

@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.class_weights import with_class_weight
+from legendretron.sklearn_compat import validate_parameters
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 from legendretron.validation import check_device
 
@@ -97,7 +98,7 @@ def fit_splits(
         raise ValueError(f"alphas must hold one strength a split, {len(train_rows)}, got {len(alphas)}.")
     if alphas is not None and not all(np.isfinite(alpha) and alpha >= 0.0 for alpha in alphas):
         raise ValueError(f"alphas must be finite and not negative, got {list(alphas)}.")
-    estimator._validate_params()
+    validate_parameters(estimator)
     X = check_array(X, accept_sparse="csr", dtype=estimator._numpy_dtype())
     y = np.asarray(y)
     if y.shape != (X.shape[0],) or y.dtype.kind not in "iu" or not np.array_equal(np.unique(y), np.arange(y.max() + 1)):

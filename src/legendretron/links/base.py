@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.distributed import n_ranks
-from legendretron.simplex import append_reference, log_softmax_plus_inverse
+from legendretron.simplex import append_reference, log_softmax_plus_inverse, predicted_class
 from legendretron.validation import (
     check_integer,
     check_last_axis,
@@ -97,7 +97,7 @@ class Link(nn.Module, ABC):
         -------
         callable
             From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to each row's log-loss ``(R, n)``,
-            whether its label is the likeliest class, the gradient of the weighted sum in the predictors, and the list of
+            whether its label is the predicted class, the gradient of the weighted sum in the predictors, and the list of
             those in the parameters, in the order of ``parameters()``. None of them records a graph.
         """
         parameters = list(self.parameters())
@@ -109,7 +109,7 @@ class Link(nn.Module, ABC):
                 nll = -torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
                 dz, *gradients = torch.autograd.grad((nll * weight).sum(), [leaf, *parameters])
             nll = nll.detach()
-            return nll, -nll == log_p.detach().amax(-1), dz, gradients
+            return nll, predicted_class(log_p.detach()) == labels, dz, gradients
 
         return step
 

@@ -36,7 +36,8 @@ class _FusedLogProba(torch.autograd.Function):
         units, block_k, warps = _tiles(k, depth * hidden)
         meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain}
         rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
-        forward_kernel[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
+        with torch.cuda.device_of(z):  # kernels go to the current device, wherever the tensors are
+            forward_kernel[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
         ctx.save_for_backward(z, inputs, states, positives, log_p, *tensors)
         ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
         return log_p
@@ -56,30 +57,31 @@ class _FusedLogProba(torch.autograd.Function):
         cotangents = z.new_empty(meta["B"], n, k)
         records = z.new_empty(n, meta["B"], small + rank)
         dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
-        backward_kernel[(n,)](
-            z,
-            tuple(tensors),
-            inputs,
-            states,
-            positives,
-            log_p,
-            g.contiguous(),
-            cotangents,
-            records,
-            dz,
-            n,
-            k,
-            **meta,
-            **ctx.rows,
-        )
         rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
         block_k = 16
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
-        add_up_kernel[grid](
-            z, inputs, cotangents, records, gradient, n, k, **meta,
-            RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_K=block_k,
-            BLOCK_N=32, num_warps=2, num_stages=3,
-        )  # fmt: skip
+        with torch.cuda.device_of(z):
+            backward_kernel[(n,)](
+                z,
+                tuple(tensors),
+                inputs,
+                states,
+                positives,
+                log_p,
+                g.contiguous(),
+                cotangents,
+                records,
+                dz,
+                n,
+                k,
+                **meta,
+                **ctx.rows,
+            )
+            add_up_kernel[grid](
+                z, inputs, cotangents, records, gradient, n, k, **meta,
+                RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_K=block_k,
+                BLOCK_N=32, num_warps=2, num_stages=3,
+            )  # fmt: skip
         parts = gradient.split([tensor.numel() for tensor in tensors])
         return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
 

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLOURS", "axes_or_new"]
+__all__ = ["COLOURS", "axes_or_new", "styles"]
 
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+#: Markers for the first round of colours, the second, and so on.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def styles(n: int) -> list[tuple[str, str]]:
+    """Return a colour and a marker for each of ``n`` curves, no two alike as far as they go.
+
+    Examples
+    --------
+    >>> styles(8)[0], styles(8)[7]
+    (('#0072B2', 'o'), ('#0072B2', 's'))
+    """
+    rounds = [divmod(number, len(COLOURS)) for number in range(n)]
+    return [(COLOURS[colour], MARKERS[number % len(MARKERS)]) for number, colour in rounds]
 
 
 def axes_or_new(ax: Any, **size: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron.diagnostics import CalibrationCurve, calibration_curve
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import axes_or_new, styles
 
 __all__ = ["ReliabilityDisplay"]
 
@@ -42,14 +42,15 @@ class ReliabilityDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="perfect")
         shift = (np.arange(len(self.curves)) - (len(self.curves) - 1) / 2) * 0.006
-        for (name, curve), colour, x in zip(self.curves.items(), COLOURS, shift, strict=False):
+        looks = styles(len(self.curves))
+        for (name, curve), (colour, marker), x in zip(self.curves.items(), looks, shift, strict=True):
             filled = curve.count > 0
             ax.errorbar(
                 curve.confidence[filled] + x,
                 curve.frequency[filled],
                 yerr=2 * curve.standard_error[filled],
                 color=colour,
-                marker="o",
+                marker=marker,
                 markersize=4,
                 linewidth=1.4,
                 elinewidth=0.8,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import MARKERS, axes_or_new, styles
 from legendretron.training import History
 
 __all__ = ["TrainingDisplay"]
@@ -34,18 +34,20 @@ class TrainingDisplay:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
         self.figure_ = ax.figure
-        for (name, history), colour in zip(self.histories.items(), COLOURS, strict=False):
+        for (name, history), (colour, marker) in zip(self.histories.items(), styles(len(self.histories)), strict=True):
             epochs = np.unique(history["epoch"])
 
             def mean(column: str, history: History = history, epochs: np.ndarray = epochs) -> np.ndarray:
                 return np.array([history[column][history["epoch"] == e].mean() for e in epochs])
 
-            ax.plot(epochs, mean("train_loss"), color=colour, linewidth=1.4, label=f"{name}, training")
+            # markers from the second round of colours on; a few of them are enough to tell curves apart
+            round_two = {} if marker == MARKERS[0] else {"marker": marker, "markersize": 4, "markevery": 0.1}
+            ax.plot(epochs, mean("train_loss"), color=colour, linewidth=1.4, label=f"{name}, training", **round_two)
             validation = mean("validation_loss")
             if np.isfinite(validation).any():
                 best = int(np.nanargmin(validation))
                 ax.plot(epochs, validation, color=colour, linewidth=1.4, linestyle="--", label=f"{name}, validation")
-                ax.plot(epochs[best], validation[best], "o", color=colour, markersize=5)
+                ax.plot(epochs[best], validation[best], marker, color=colour, markersize=5)
         ax.set(xlabel="epoch", ylabel="log-loss", yscale="log", title="Training")
         ax.legend(frameon=False)
         return self

@@ -28,8 +28,8 @@ def train(
     its own, and comes out as if it had been trained alone. With a validation sample each run keeps the weights of its best
     epoch by log-loss, and stops when it no longer improves.
 
-    Ctrl-C ends training between two steps and keeps what is there, the best weights if there is a validation sample; a
-    second one interrupts as usual.
+    Ctrl-C raises ``KeyboardInterrupt``, unless the settings ask to keep what is there: then it ends training between two
+    steps, with the best weights if there is a validation sample, and a second one interrupts as usual.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def train(
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
     rows = sample.rows.shape[1] if settings.solver == "lbfgs" else min(settings.batch_size, sample.rows.shape[1])
     work = 2.0 * model.n_runs * rows * model.n_features * model.n_outputs
-    with threads_for(work), stop_requests() as stop_requested:
+    with threads_for(work), stop_requests(settings.keep_interrupted) as stop_requested:
         if settings.solver == "lbfgs":
             return train_lbfgs(model, sample, settings, validation, stop_requested)
         return train_minibatch(model, sample, settings, validation, stop_requested, moments)

@@ -12,10 +12,10 @@ __all__ = ["stop_requests"]
 
 
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], bool]]:
+def stop_requests(active: bool = True) -> Iterator[Callable[[], bool]]:
     """Inside, the first Ctrl-C only sets a flag, which the function yielded reads; a second one interrupts as usual.
 
-    Outside the main thread, where signals cannot be caught, nothing changes.
+    Nothing changes if it is not ``active``, or outside the main thread, where signals cannot be caught.
     """
     requested = False
 
@@ -25,7 +25,7 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         requested = True
 
-    if threading.current_thread() is not threading.main_thread():
+    if not active or threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, on_signal)

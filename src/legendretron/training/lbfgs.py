@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import numpy as np
 import scipy.optimize
@@ -44,8 +44,11 @@ class _Run:
             symmetric=settings.symmetric,
         )
         self.gradient = torch.empty_like(self.model.flat)
-        like = model.flat.new_empty(1, sample.rows.shape[1], model.n_outputs)
-        self.nll_step = self.model.link._nll_step(like)
+        # rows by rows, so that what a step needs does not grow with the data
+        n, at_once = sample.rows.shape[1], self.model.rows_at_once()
+        self.chunks = [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
+        sizes = {chunk.stop - chunk.start for chunk in self.chunks}
+        self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")
         self.reached = self.best = self.model.flat.clone()
         self.best_loss, self.waited, self.n_iter = np.inf, 0, 0
@@ -53,16 +56,20 @@ class _Run:
     @torch.no_grad()
     def objective(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean log-loss plus penalty, and its gradient."""
-        sample = self.sample
         self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
-        nll, hit = objective_gradient(
-            self.model, sample.features, sample.rows, sample.labels, self.weight, self.gradient, self.nll_step
-        )
-        self.penalty.add_gradient(self.gradient)
-        self.loss = float((nll * self.weight).sum())
-        self.accuracy = float((hit * self.weight).sum())
+        self.loss = self.accuracy = 0.0
+        total = self.gradient if len(self.chunks) == 1 else torch.zeros_like(self.gradient)
+        for chunk in self.chunks:
+            rows, labels, weight = self.sample.rows[:, chunk], self.sample.labels[:, chunk], self.weight[:, chunk]
+            step = self.nll_steps[rows.shape[1]]
+            nll, hit = objective_gradient(self.model, self.sample.features, rows, labels, weight, self.gradient, step)
+            self.loss += float((nll * weight).sum())
+            self.accuracy += float((hit * weight).sum())
+            if total is not self.gradient:
+                total += self.gradient
+        self.penalty.add_gradient(total)
         value = self.loss + float(self.penalty.value())
-        return value, self.gradient[0].double().cpu().numpy()
+        return value, total[0].double().cpu().numpy()
 
     def after_iteration(self, parameters: np.ndarray) -> tuple[float, float, float]:
         """Keep where we are; return training loss, validation loss and accuracy."""
@@ -131,8 +138,7 @@ def train_lbfgs(
     converged = torch.ones(model.n_runs, dtype=torch.bool)
     progress = Progress(settings.max_epochs * model.n_runs, settings.verbose)
     if model.link.needs_batch:
-        z, _ = sample.features.product(sample.rows, model.weight, model.bias.unsqueeze(1))
-        model.link.initialize(z, sample.weights)
+        model.initialize_link(sample.features, sample.rows, sample.weights)
 
     def callback(run: _Run, number: int) -> Callable[..., None]:
         # scipy hands over an OptimizeResult only to a function with this one argument
@@ -155,39 +161,39 @@ def train_lbfgs(
 
         return after
 
-    for number in range(model.n_runs):
-        run = _Run(model, number, sample, settings, validation)
-        start = run.model.flat[0].double().cpu().numpy()
-        first = run.objective(start)[0]
-        if not np.isfinite(first):
-            raise DivergedError(f"the loss of run {number} is {first} at the start; scale the features.")
-        found = scipy.optimize.minimize(
-            run.objective,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            callback=callback(run, number),
-            options={
-                "maxiter": settings.max_epochs,
-                "maxfun": 20 * settings.max_epochs,
-                "gtol": settings.tol,
-                "ftol": 0.0,  # a minimum is where the gradient vanishes; near it the value no longer tells
-                "maxls": 50,
-            },
-        )
-        if run.n_iter == 0:  # the start was the minimum: still one epoch, to have something to tell
-            run.objective(found.x)
-            _without_stopping(callback(run, number), found)
-        if validation is None and not stop_requested():
-            tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
-            polished, gradient = found.x, float(np.abs(found.jac).max())
-            if found.status != 1:  # status 1: a limit on iterations or evaluations was met
-                polished, gradient = _polish(run.objective, found.x, tol)
-            run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
-            converged[number] = gradient <= 10 * tol
-        model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
-        n_iter[number] = run.n_iter
-        if stop_requested():
-            break
-    progress.close()
+    with closing(progress):
+        for number in range(model.n_runs):
+            run = _Run(model, number, sample, settings, validation)
+            start = run.model.flat[0].double().cpu().numpy()
+            first = run.objective(start)[0]
+            if not np.isfinite(first):
+                raise DivergedError(f"the loss of run {number} is {first} at the start; scale the features.")
+            found = scipy.optimize.minimize(
+                run.objective,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                callback=callback(run, number),
+                options={
+                    "maxiter": settings.max_epochs,
+                    "maxfun": 20 * settings.max_epochs,
+                    "gtol": settings.tol,
+                    "ftol": 0.0,  # a minimum is where the gradient vanishes; near it the value no longer tells
+                    "maxls": 50,
+                },
+            )
+            if run.n_iter == 0:  # the start was the minimum: still one epoch, to have something to tell
+                run.objective(found.x)
+                _without_stopping(callback(run, number), found)
+            if validation is None and not stop_requested():
+                tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
+                polished, gradient = found.x, float(np.abs(found.jac).max())
+                if found.status != 1:  # status 1: a limit on iterations or evaluations was met
+                    polished, gradient = _polish(run.objective, found.x, tol)
+                run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
+                converged[number] = gradient <= 10 * tol
+            model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
+            n_iter[number] = run.n_iter
+            if stop_requested():
+                break
     return TrainingResult(history=history, n_iter=n_iter, interrupted=stop_requested(), converged=converged)

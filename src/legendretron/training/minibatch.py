@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import torch
 from torch import Tensor
@@ -171,46 +173,48 @@ def train_minibatch(
     began = time.monotonic() - state.seconds
     interrupted = False
 
-    while state.epoch < settings.max_epochs and not bool(state.stopped.all()) and not interrupted:
-        factor = rate_factor(settings.schedule, state.epoch, settings.max_epochs, settings.decay, settings.decay_every)
-        # a run that has stopped stays as it is while the others go on
-        rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
-        totals.zero_()
-        for batch in batches:
-            steps[batch[0].shape[1]](*batch)
-            if stop_requested():
-                interrupted = True
-                break
-        if interrupted:
-            break
-        state.epoch += 1
-        state.seconds = time.monotonic() - began
-        state.n_iter += ~state.stopped
-        train_loss, accuracy = totals / batches.n
-        _check_finite(train_loss, state, rate)
-        if validation is None:
-            validation_loss = torch.full_like(train_loss, torch.nan)
-        else:
-            validation_loss, accuracy = model.evaluate(
-                validation.features, validation.rows, validation.labels, validation.weights
+    with closing(progress):
+        while state.epoch < settings.max_epochs and not bool(state.stopped.all()) and not interrupted:
+            factor = rate_factor(
+                settings.schedule, state.epoch, settings.max_epochs, settings.decay, settings.decay_every
             )
-            _keep_best(state, validation_loss.double(), settings)
-        state.history.append(
-            state.epoch,
-            train_loss.tolist(),
-            validation_loss.tolist(),
-            accuracy.tolist(),
-            rate.squeeze(1).tolist(),
-            state.seconds,
-        )
-        progress.update(
-            state.epoch,
-            float(train_loss.mean()),
-            None if validation is None else float(validation_loss.mean()),
-        )
-        if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
-            state.save(settings)
-    progress.close()
+            # a run that has stopped stays as it is while the others go on
+            rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
+            totals.zero_()
+            for batch in batches:
+                steps[batch[0].shape[1]](*batch)
+                if stop_requested():
+                    interrupted = True
+                    break
+            if interrupted:
+                break
+            state.epoch += 1
+            state.seconds = time.monotonic() - began
+            state.n_iter += ~state.stopped
+            train_loss, accuracy = totals / batches.n
+            _check_finite(train_loss, state, rate)
+            if validation is None:
+                validation_loss = torch.full_like(train_loss, torch.nan)
+            else:
+                validation_loss, accuracy = model.evaluate(
+                    validation.features, validation.rows, validation.labels, validation.weights
+                )
+                _keep_best(state, validation_loss.double(), settings)
+            state.history.append(
+                state.epoch,
+                train_loss.tolist(),
+                validation_loss.tolist(),
+                accuracy.tolist(),
+                rate.squeeze(1).tolist(),
+                state.seconds,
+            )
+            progress.update(
+                state.epoch,
+                float(train_loss.mean()),
+                None if validation is None else float(validation_loss.mean()),
+            )
+            if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
+                state.save(settings)
     if validation is not None:
         flat.copy_(torch.where((state.best_loss < torch.inf).unsqueeze(1), state.best, flat))
     flat[state.diverged] = torch.nan
@@ -221,19 +225,15 @@ def train_minibatch(
         n_iter=state.n_iter.cpu(),
         interrupted=interrupted,
         converged=torch.ones(model.n_runs, dtype=torch.bool),
+        diverged=_diverged(state, sample, validation),
         moments=state.optimiser.moments(),
     )
 
 
 def _initialize_link(model: LinearModel, batches: _Batches) -> None:
     """Set what depends on a first batch with the one that training begins with (of two rows at least)."""
-    size = min(max(batches.size, 2), batches.n)
-    if size < 2:  # no variance to take; set later, it would undo what has been trained until then
-        model.link.keep_start()
-        return
-    sample, first = batches.sample, batches.next_order()[:, :size]
-    z, _ = sample.features.product(sample.rows.gather(1, first), model.weight, model.bias.unsqueeze(1))
-    model.link.initialize(z, sample.weights.gather(1, first))
+    sample, first = batches.sample, batches.next_order()[:, : max(batches.size, 2)]
+    model.initialize_link(sample.features, sample.rows.gather(1, first), sample.weights.gather(1, first))
 
 
 def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
@@ -251,6 +251,19 @@ def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
         raise DivergedError(message)
     # the other runs must not suffer from their neighbour
     warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _diverged(state: _State, sample: Sample, validation: Sample | None) -> Tensor:
+    """Whether each run's loss has risen far above where it began and ended no better than that of a constant."""
+    runs, n_classes = state.model.n_runs, state.model.n_outputs + 1
+    losses = torch.tensor(state.history["train_loss"], dtype=torch.float64).view(-1, runs)
+    if len(losses) == 0:
+        return torch.zeros(runs, dtype=torch.bool)
+    highest = losses.nan_to_num(torch.inf).amax(0)
+    reached = losses[-1] if validation is None else state.best_loss.cpu()
+    # training begins at log C, or at random not far above
+    risen = highest > 5.0 * math.log(n_classes)
+    return risen & ~(reached < 0.98 * sample.constant_loss(n_classes).cpu())
 
 
 def _keep_best(state: _State, loss: Tensor, settings: TrainingSettings) -> None:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link, stack_runs, take_run
+from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 
 __all__ = ["LinearModel"]
 
-#: Rows evaluated at once outside training, times the number of classes.
-_EVALUATION_ENTRIES = 2**24
+#: Rows taken at once, times the number of classes and runs: 128 MiB in double precision.
+_ENTRIES_AT_ONCE = 2**24
 
 
 class LinearModel:
@@ -61,25 +62,37 @@ class LinearModel:
         """Entries of ``W`` and ``b``."""
         return self.sizes[0] + self.sizes[1]
 
+    def rows_at_once(self) -> int:
+        """How many rows to take at once, so that what is computed of them does not grow with the data."""
+        return max(1, _ENTRIES_AT_ONCE // (self.n_runs * (self.n_outputs + 1)))
+
+    @torch.no_grad()
+    def initialize_link(self, features: Features, rows: Tensor, weights: Tensor) -> None:
+        """Set what depends on a first batch, here rows ``(R, n)`` with their weights; a single row leaves it as it is."""
+        if rows.shape[1] < 2:  # no variance to take; set later, it would undo what has been trained until then
+            self.link.keep_start()
+            return
+        z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
+        self.link.initialize(z, weights)
+
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
         """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
-        chunk = max(1, _EVALUATION_ENTRIES // (self.n_runs * (self.n_outputs + 1)))
-        parts = []
-        for part in rows.split(chunk, dim=1):
-            z, _ = features.product(part, self.weight, self.bias.unsqueeze(1))
-            parts.append(self.link._log_proba(z))
-        return torch.cat(parts, dim=1)
+        z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
+        return self.link._log_proba(z)
 
     @torch.no_grad()
     def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
-        log_p = self.log_proba(features, rows)
-        picked = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+        picked, hits = [], []
+        n = self.rows_at_once()
+        for part, own in zip(rows.split(n, dim=1), labels.split(n, dim=1), strict=True):
+            log_p = self.log_proba(features, part)
+            picked.append(torch.gather(log_p, -1, own.unsqueeze(-1)).squeeze(-1))
+            hits.append(predicted_class(log_p) == own)
         total = weights.sum(-1)
-        loss = -(picked * weights).sum(-1) / total
-        accuracy = ((log_p.argmax(-1) == labels) * weights).sum(-1) / total
-        return loss, accuracy
+        loss = -(torch.cat(picked, dim=1) * weights).sum(-1) / total
+        return loss, (torch.cat(hits, dim=1) * weights).sum(-1) / total
 
     def take(self, run: int) -> tuple[Tensor, Tensor, Link]:
         """Weight ``(d, K)``, bias ``(K,)`` and link of one run, as copies."""

@@ -49,6 +49,12 @@ class Sample:
         relative = self.weights / self.weights.amax(1, keepdim=True)  # first, so that no sum overflows
         return relative * (relative.shape[1] / relative.sum(1, keepdim=True))
 
+    def constant_loss(self, n_classes: int) -> Tensor:
+        """Mean log-loss of the same probabilities for every row, the frequencies of the classes: shape (R,)."""
+        counts = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)
+        counts.scatter_add_(1, self.labels, self.weights.double())
+        return torch.special.entr(counts / counts.sum(1, keepdim=True)).sum(1)
+
     def of_run(self, run: int) -> Sample:
         """Return the sample of one run, with a run axis of size 1."""
         one = slice(run, run + 1)
@@ -87,6 +93,8 @@ class TrainingSettings:
         Epochs between two checkpoints.
     fingerprint : str
         What identifies data and settings, so that a checkpoint of something else is refused.
+    keep_interrupted : bool
+        Whether Ctrl-C ends training between two steps and keeps what is there, instead of raising KeyboardInterrupt.
     """
 
     alpha: Tensor
@@ -107,6 +115,7 @@ class TrainingSettings:
     checkpoint: Path | None = None
     checkpoint_every: int = 10
     fingerprint: str = ""
+    keep_interrupted: bool = False
 
 
 @dataclass
@@ -123,6 +132,8 @@ class TrainingResult:
         Whether Ctrl-C ended it.
     converged : Tensor of shape (R,)
         For L-BFGS, whether the gradient vanished; for Adam, true.
+    diverged : Tensor of shape (R,)
+        For Adam, whether the loss has risen far above where it began and ended no better than that of a constant.
     moments : tuple of Tensor, optional
         State of Adam, to go on with.
     """
@@ -131,4 +142,5 @@ class TrainingResult:
     n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     interrupted: bool = False
     converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    diverged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     moments: tuple[Tensor, ...] | None = None

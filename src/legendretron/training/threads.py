@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,16 +25,32 @@ def thread_count(multiplications: float, available: int) -> int:
     return max(1, min(available, int(multiplications / _WORTH_A_THREAD)))
 
 
+class _Lowered:
+    """What the process's number of threads was before the first of those who are inside now came in."""
+
+    lock = threading.Lock()
+    inside = 0
+    before = 1
+
+
 @contextmanager
 def threads_for(multiplications: float) -> Iterator[int]:
-    """Use the right number of threads inside, and the old one again afterwards, whatever happens."""
-    before = torch.get_num_threads()
-    inside = thread_count(multiplications, before)
-    if inside == before:
-        yield before
-        return
-    torch.set_num_threads(inside)
+    """Use the right number of threads inside, and the old one again afterwards, whatever happens.
+
+    Several Python threads may be inside at once. Torch hands its number on to new Python threads, so one that comes in
+    second may already see the lowered number: what counts is the number before the first came in.
+    """
+    with _Lowered.lock:
+        if _Lowered.inside == 0:
+            _Lowered.before = torch.get_num_threads()
+        _Lowered.inside += 1
+        wanted = thread_count(multiplications, _Lowered.before)
+        if torch.get_num_threads() != wanted:
+            torch.set_num_threads(wanted)
     try:
-        yield inside
+        yield wanted
     finally:
-        torch.set_num_threads(before)
+        with _Lowered.lock:
+            _Lowered.inside -= 1
+            if torch.get_num_threads() != _Lowered.before:
+                torch.set_num_threads(_Lowered.before)

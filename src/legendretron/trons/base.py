@@ -9,18 +9,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from scipy.special import xlogy
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.held_out import hold_out
 from legendretron.estimators.unchanged import unchanged_on_error
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
+from legendretron.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.training import History
 from legendretron.trons.design import Design
 
@@ -66,7 +66,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     # --- fitting ---
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @validates_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -86,9 +86,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with unchanged_on_error(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not weight.any():  # newer versions of scikit-learn have said so already
-                raise ValueError("sample_weight must not be zero for all samples.")
+            weight = check_sample_weight(sample_weight, X)
             classes = np.unique(y)
             self._check_classes(classes, y)
             weight = with_class_weight(self.class_weight, y, weight)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from legendretron.links import Link, SoftmaxLink
+from legendretron.sklearn_compat import Interval, StrOptions
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.descent import TronDescent

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.optimize
 from scipy.special import expit
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from legendretron.sklearn_compat import Interval
 from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner

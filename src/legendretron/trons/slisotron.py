@@ -6,9 +6,9 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from legendretron.sklearn_compat import Interval, StrOptions
 from legendretron.trons.base import SHARED
 from legendretron.trons.descent import TronDescent
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic

@@ -1,0 +1,33 @@
+"""The private parts of scikit-learn that its own estimators are made of, in one place.
+
+Served are scikit-learn 1.6 to 1.9. A newer one that moves or renames one of them is answered here and nowhere else:
+``_fit_context`` (1.3), ``Interval`` and ``StrOptions`` (1.2), ``_check_sample_weight(ensure_non_negative=...)`` (1.6),
+``BaseEstimator._validate_params`` (1.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight
+
+__all__ = ["Interval", "StrOptions", "check_sample_weight", "validate_parameters", "validates_parameters"]
+
+#: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
+validates_parameters = _fit_context(prefer_skip_nested_validation=True)
+
+
+def validate_parameters(estimator: BaseEstimator) -> None:
+    """Check an estimator's parameters against its ``_parameter_constraints``, outside of a fit method."""
+    estimator._validate_params()
+
+
+def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
+    """Return weights of shape (n_samples,) in float64, all one if not given; non-negative and not all zero."""
+    weight: np.ndarray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():  # newer versions of scikit-learn have said so already
+        raise ValueError("sample_weight must not be zero for all samples.")
+    return weight

@@ -1,0 +1,95 @@
+"""Fits that are cut short, diverge, count little, or are large."""
+
+import signal
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
+
+from legendretron import LegendreTronClassifier
+from legendretron.estimators import fit_splits
+from legendretron.training.progress import Progress
+
+
+@pytest.fixture
+def interrupted_fits(monkeypatch):
+    """Press Ctrl-C at the end of the third epoch of every fit; returns the number of fits begun."""
+    begun = []
+
+    def update(self, epoch, *losses):
+        if epoch == 1:
+            begun.append(self)
+        if epoch == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "update", update)
+    return begun
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_ctrl_c_ends_a_loop_of_fits(interrupted_fits, solver):
+    X, y = load_iris(return_X_y=True)
+    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(clf, X, y, cv=5, error_score="raise")
+    assert len(interrupted_fits) == 1
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    assert set(vars(clf)) == set(clf.get_params())  # as it was
+    with pytest.raises(KeyboardInterrupt):
+        fit_splits(clf.set_params(standardize=False), X, y, np.arange(150).reshape(1, -1), [0])
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_ctrl_c_keeps_the_weights_if_asked(interrupted_fits, solver):
+    X, y = load_iris(return_X_y=True)
+    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0, keep_interrupted=True)
+    with pytest.warns(UserWarning, match="Training was interrupted"):
+        clf.fit(X, y)
+    assert clf.n_iter_ == 3
+    assert clf.score(X, y) > 0.5
+
+
+def test_a_fit_that_diverged_warns():
+    X, y = load_iris(return_X_y=True)
+    for early_stopping in (False, True):
+        clf = LegendreTronClassifier(learning_rate=1e3, max_epochs=5, early_stopping=early_stopping, random_state=0)
+        with pytest.warns(ConvergenceWarning, match=r"Training has diverged: .* Lower learning_rate, got 1000"):
+            clf.fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_a_single_row_that_counts(solver):
+    X, y = load_iris(return_X_y=True)
+    weight = np.zeros(150)
+    weight[70] = 1.0
+    clf = LegendreTronClassifier(network="cpflow", solver=solver, max_epochs=200, alpha=0.1, random_state=0)
+    clf.fit(X, y, sample_weight=weight)
+    assert clf.predict(X[70:71]) == 1
+    assert np.isfinite(clf.predict_log_proba(X)).all()
+
+
+def test_rows_are_predicted_in_chunks(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    clf = LegendreTronClassifier(max_epochs=5, random_state=0).fit(X, y)
+    whole = clf.predict_log_proba(X), clf.predict(X)
+    monkeypatch.setattr("legendretron.estimators.base._ENTRIES_AT_ONCE", 3 * 7)
+    assert np.allclose(clf.predict_log_proba(X), whole[0], rtol=1e-12, atol=1e-12)
+    assert np.allclose(clf.predict_proba(scipy.sparse.csr_matrix(X)), np.exp(whole[0]), rtol=1e-10)
+    assert np.array_equal(clf.predict(X), whole[1])
+
+
+@pytest.mark.parametrize("link", ["composite", "canonical"])
+def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
+    X, y = load_iris(return_X_y=True)
+    clf = LegendreTronClassifier(link, solver="lbfgs", alpha=0.1, max_epochs=20, early_stopping=True, random_state=0)
+    whole = clone(clf).fit(X, y)
+    monkeypatch.setattr("legendretron.training.model._ENTRIES_AT_ONCE", 3 * 7)
+    parts = clf.fit(X, y)
+    assert np.allclose(parts.history_["train_loss"], whole.history_["train_loss"], rtol=1e-6)
+    assert np.allclose(parts.history_["validation_loss"], whole.history_["validation_loss"], rtol=1e-6)
+    assert np.allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-5)
