@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from legendretron.cli.report import Report, grid
-from legendretron.datasets import cache_folder, dataset_info, dataset_status
 
 __all__ = ["datasets"]
 
@@ -26,6 +25,8 @@ def datasets(
 
     Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
     """
+    from legendretron.datasets import cache_folder, dataset_info, dataset_status
+
     folder = cache_folder() if data is None else data
     if name is not None:
         name = dataset_info(name).name

@@ -6,18 +6,17 @@ import dataclasses
 import io
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import class_numbers, load_model, log_probabilities, table_for
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
 from legendretron.cli.outputs import check_suffix, check_writable, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.cli.scores import baseline_scores, class_scores, scores_of
-from legendretron.datasets.table_files import format_of
 from legendretron.extras import import_extra
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["draw_reliability", "evaluate"]
 
@@ -53,6 +52,12 @@ def evaluate(
     Beside the model stands a baseline that looks at no feature: it gives every row the frequencies of the classes in this
     very table. A model that is no better has learned nothing.
     """
+    import numpy as np
+
+    from legendretron.cli.models import class_numbers, load_model, log_probabilities, table_for
+    from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+    from legendretron.datasets.table_files import format_of
+
     if target is None and format_of(data, format) != "libsvm":
         raise typer.BadParameter("which column holds the true classes?", param_hint="'--target'")
     if plot is not None:

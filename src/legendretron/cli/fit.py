@@ -6,20 +6,24 @@ import time
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import Model, default_of, log_probabilities, make_model
+from legendretron.cli.defaults import default_of
 from legendretron.cli.options import DataFile, FormatOption
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.report import Report, grid
-from legendretron.datasets.tables import Table, read_table
-from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.extras import import_extra
 
+if TYPE_CHECKING:
+    from legendretron.datasets.tables import Table
+    from legendretron.estimators.base import LinearLinkClassifier
+
 __all__ = ["fit"]
+
+
+Model = StrEnum("Model", ["legendretron", "logistic"])
 
 
 class Link(StrEnum):
@@ -123,6 +127,8 @@ def fit(
     Ctrl-C ends the command with exit code 130 and writes no model, so that a half-fitted one is never taken for a whole one;
     with --checkpoint the same command goes on from where it was.
     """
+    from legendretron.cli.models import make_model
+
     if validation is not None and not 0 < validation < 1:
         raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
     if validation is None and patience is not None:
@@ -151,6 +157,8 @@ def fit(
 def _read(
     data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str | None
 ) -> Table:
+    from legendretron.datasets.tables import read_table
+
     table = read_table(data, target, features=features or None, drop=drop, format=format)
     if table.y is None:
         names = ", ".join(table.feature_names or ())
@@ -177,6 +185,10 @@ def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
 
 
 def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, seconds: float, out: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from legendretron.cli.models import log_probabilities
+
     assert table.y is not None
     log_p = log_probabilities(estimator, table)
     places = np.searchsorted(estimator.classes_, table.y)

@@ -1,10 +1,8 @@
-"""Models of the command line: by name, with the defaults of the library, and with the data that fits them."""
+"""Models of the command line: by name, and with the data that fits them."""
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +15,12 @@ from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticC
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.persistence import load_any_estimator
 
-__all__ = ["Model", "class_numbers", "default_of", "load_model", "log_probabilities", "make_model", "table_for"]
+__all__ = ["class_numbers", "load_model", "log_probabilities", "make_model", "table_for"]
 
 
-class Model(StrEnum):
-    """Names of the models."""
-
-    legendretron = "legendretron"
-    logistic = "logistic"
-
-
-_CLASSES: dict[Model, type[LinearLinkClassifier]] = {
-    Model.legendretron: LegendreTronClassifier,
-    Model.logistic: MultinomialLogisticClassifier,
+_CLASSES: dict[str, type[LinearLinkClassifier]] = {
+    "legendretron": LegendreTronClassifier,
+    "logistic": MultinomialLogisticClassifier,
 }
 #: Options under another name than the parameter, which is the estimator's.
 _OPTIONS = {"max_epochs": "epochs", "n_blocks": "blocks", "n_nests": "nests"}
@@ -37,33 +28,20 @@ _LINK_ONLY = {"link", "n_blocks", "hidden", "depth", "n_nests", "link_alpha"}
 _OF_LINK = {"composite": {"n_blocks", "hidden", "depth"}, "canonical": {"n_nests"}}
 
 
-def default_of(parameter: str) -> str:
-    """Return a parameter's default, as a help text shows it; of both models where they differ.
-
-    Examples
-    --------
-    >>> default_of("hidden"), default_of("max_epochs")
-    ('2', '200; 1000 for logistic')
-    """
-    both = [inspect.signature(cls).parameters.get(parameter) for cls in _CLASSES.values()]
-    first, second = (None if found is None else str(found.default) for found in both)
-    return str(first) if second in (None, first) else f"{first}; {second} for logistic"
-
-
-def make_model(name: Model, given: dict[str, Any]) -> LinearLinkClassifier:
+def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     """Return an estimator with the parameters that were given (those that are not None) and its own defaults.
 
     Parameters
     ----------
-    name : Model
+    name : {"legendretron", "logistic"}
         Which.
     given : dict
         Parameters of the estimator; one that would change nothing is refused as wrong usage.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
     link = str(parameters.get("link", "composite"))
-    useless = _LINK_ONLY if name is Model.logistic else set().union(*_OF_LINK.values()) - _OF_LINK[link]
-    reason = "--model legendretron" if name is Model.logistic else f"another link than {link}"
+    useless = _LINK_ONLY if name == "logistic" else set().union(*_OF_LINK.values()) - _OF_LINK[link]
+    reason = "--model legendretron" if name == "logistic" else f"another link than {link}"
     for key in parameters:
         if key in useless:
             option = "--" + _OPTIONS.get(key, key).replace("_", "-")

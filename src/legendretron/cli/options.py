@@ -8,11 +8,9 @@ from typing import Annotated
 
 import typer
 
-from legendretron.datasets.table_files import FORMATS
-
 __all__ = ["DataFile", "Format", "FormatOption", "ModelFile"]
 
-Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
+Format = StrEnum("Format", ["csv", "tsv", "parquet", "libsvm"])
 
 DataFile = Annotated[
     Path,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import load_model, log_probabilities, table_for
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
 from legendretron.cli.outputs import check_suffix, check_writable, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
@@ -34,6 +32,10 @@ def predict(
 
     The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
     """
+    import numpy as np
+
+    from legendretron.cli.models import load_model, log_probabilities, table_for
+
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_writable(out)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 
@@ -99,10 +98,10 @@ def _plain(value: Any) -> Any:
     """What JSON knows."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -7,23 +7,22 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from legendretron.cli.errors import one_line
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.report import Report, grid
-from legendretron.cli.sweep_progress import SweepProgress
-from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
-from legendretron.experiments.backends import BACKENDS
-from legendretron.experiments.runner import code_of
-from legendretron.provenance import provenance
-from legendretron.validation import check_device
+
+if TYPE_CHECKING:
+    from legendretron.experiments import Experiment, Sweep
 
 __all__ = ["reproduce"]
 
-Backend = StrEnum("Backend", list(BACKENDS))  # type: ignore[misc]
+#: What can be reproduced, in the order of the paper; ``legendretron.experiments.EXPERIMENTS``.
+TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
+Backend = StrEnum("Backend", ["loky", "ray", "dask"])
 _Number = TypeVar("_Number")
 _WHAT, _HOW = "What to run", "How to run it"
 
@@ -38,7 +37,7 @@ def _how(help: str, *names: str, **limits: Any) -> Any:
 
 def reproduce(
     report: Report,
-    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(EXPERIMENTS)}; or all.")] = "all",
+    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(TABLES)}; or all.")] = "all",
     data: Annotated[
         Path | None, _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
     ] = None,
@@ -49,7 +48,7 @@ def reproduce(
     sizes: Annotated[str | None, _what("Numbers of training rows, with commas between.")] = None,
     epochs: Annotated[int | None, _what("Train for so long only: a trial, not the paper's recipe.", min=1)] = None,
     device: Annotated[str, _how("Where to train: cpu, cuda, cuda:1, or auto.")] = "cpu",
-    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,  # type: ignore[attr-defined]
+    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,
     jobs: Annotated[int, _how("Batches at once; -1 for one on each processor.", "--jobs", "-j", min=-1)] = 1,
     address: Annotated[
         str | None, _how("Of the cluster; if not given, one is started here.", show_default=False)
@@ -67,6 +66,12 @@ def reproduce(
     Each run's result is kept as soon as it is known: a sweep that was stopped or killed goes on where it was when the same
     command is given again. Tables (Markdown, CSV) and pictures are written beside the results.
     """
+    from legendretron.cli.sweep_progress import SweepProgress
+    from legendretron.experiments import Place, sweep
+    from legendretron.experiments.runner import code_of
+    from legendretron.provenance import provenance
+    from legendretron.validation import check_device
+
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
     device = str(check_device(device))
     if jobs == 0:
@@ -136,6 +141,8 @@ def _asked(
     sizes: str | None,
     epochs: int | None,
 ) -> list[Experiment]:
+    from legendretron.experiments import EXPERIMENTS
+
     if table != "all" and table not in EXPERIMENTS:
         raise typer.BadParameter(
             f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.", param_hint="'TABLE'"
@@ -200,6 +207,8 @@ def _command(
 
 def _rendered(experiment: Experiment, state: Sweep, folder: Path) -> list[Path]:
     """Tables and pictures of the runs that were asked for and are done."""
+    from legendretron.experiments import read_records
+
     found = {record["key"]: record for record in read_records(folder / "runs")}
     records = [found[key] for key in state.keys if key in found]
     return experiment.report(records, folder) if records else []
