@@ -3,7 +3,6 @@
 import errno
 import importlib
 import json
-import os
 import pickle
 import sys
 import tomllib
@@ -96,20 +95,6 @@ def test_a_link_is_no_model(run, tmp_path):
 
     write_artifact(tmp_path / "m", "something-else", CanonicalLink(3).state_dict(), {})
     assert "'something-else'" in run("predict", tmp_path / "m", "a.csv", code=1).error
-
-
-def test_outputs_that_cannot_be(run, tables, tmp_path, monkeypatch):
-    words = fit_words(tables, tmp_path)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr("legendretron.datasets.tables.read_table", None)  # all of this is told before any work
-    for out, message in (
-        (tmp_path, "is a folder"),
-        (tmp_path / "file" / "m", "a part of it is a file"),
-        ("/dev/null", "not an ordinary file"),
-    ):
-        assert message in run(*words, "-o", out, code=1).error
-    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(tmp_path))
-    assert run(*words, code=1).error == f"no permission for {str(tmp_path / 'm')!r}"
 
 
 def test_disk_full(run, tables, tmp_path, monkeypatch):

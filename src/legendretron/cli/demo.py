@@ -50,7 +50,8 @@ def demo(
 
     import_extra("matplotlib", "drawing", "plots")
     reliability, training = out / "reliability.png", out / "training.png"
-    check_writable(reliability)
+    for picture in (reliability, training):
+        check_writable(picture)
     torch.set_num_threads(1)
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)

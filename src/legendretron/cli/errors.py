@@ -119,6 +119,8 @@ def describe(error: BaseException) -> str:
                 return f"no space left on the disk for {place}; free some, or write elsewhere"
             case errno.EISDIR:
                 return f"{place} is a folder, but a file is needed"
+            case errno.ENAMETOOLONG:
+                return f"the name {place} is too long; choose a shorter one"
             case errno.ENOTDIR | errno.EEXIST:
                 return f"{place} cannot be: a part of it is a file, not a folder"
         return f"{place}: {error.strerror}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
-from legendretron.cli.outputs import check_suffix, check_writable, write_output
+from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.extras import import_extra
 
@@ -62,7 +62,7 @@ def evaluate(
         raise typer.BadParameter("which column holds the true classes?", param_hint="'--target'")
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        check_writable(plot)
+        check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
     estimator = load_model(model)
     table = table_for(estimator, data, target, format)

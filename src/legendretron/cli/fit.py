@@ -12,7 +12,7 @@ import typer
 
 from legendretron.cli.defaults import default_of
 from legendretron.cli.options import DataFile, FormatOption
-from legendretron.cli.outputs import check_writable, naming
+from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.report import Report, grid
 from legendretron.extras import import_extra
 
@@ -135,6 +135,7 @@ def fit(
         raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
     if checkpoint is not None and seed is None:
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
+    check_outputs({"--out": out, "--checkpoint": checkpoint}, {"DATA": data})
     estimator = make_model(model, {
         "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests, "alpha": alpha,
         "link_alpha": link_alpha, "standardize": standardize, "class_weight": class_weight, "solver": solver,
@@ -143,7 +144,6 @@ def fit(
         "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
     })  # fmt: skip
     import_extra("safetensors", "writing a model", "cli")
-    check_writable(out)
     table = _read(data, target, features, drop, format)
     began = time.perf_counter()
     _fit(estimator, table, report)

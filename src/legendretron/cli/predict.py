@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
-from legendretron.cli.outputs import check_suffix, check_writable, frame_bytes, write_output
+from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.extras import import_extra
 
@@ -38,7 +38,7 @@ def predict(
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
-        check_writable(out)
+        check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     pandas = import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
     log_p = log_probabilities(estimator, table_for(estimator, data, None, format))

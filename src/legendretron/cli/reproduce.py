@@ -79,8 +79,9 @@ def reproduce(
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     if epochs is not None:
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
-    with naming(out):
-        check_writable(out / "results")  # before the work
+    for experiment in asked:
+        with naming(out):
+            check_writable(out / experiment.name / "runs" / "results")  # before the work
     place = Place(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
