@@ -41,7 +41,6 @@ def demo(
     and how the fits went.
     """
     import numpy as np
-    import torch
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -52,7 +51,6 @@ def demo(
     reliability, training = out / "reliability.png", out / "training.png"
     for picture in (reliability, training):
         check_writable(picture)
-    torch.set_num_threads(1)
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
     report.note(f"digits: {len(X)} images to train on, {len(X_test)} to test on, {X.shape[1]} pixels, 10 classes")
@@ -117,6 +115,6 @@ def _draw_training(histories: dict[str, Any]) -> bytes:
 def _view(rows: dict[str, dict[str, float]]) -> Any:
     view = grid("", "accuracy", "log-loss", "Brier", "calibration", "seconds")
     for name, row in rows.items():
-        scores = (f"{row[key]:.4f}" for key in ("log_loss", "brier", "calibration_error"))
+        scores = (f"{row[key]:z.4f}" for key in ("log_loss", "brier", "calibration_error"))
         view.add_row(name, f"{row['accuracy']:.2%}", *scores, f"{row['seconds']:.1f}")
     return view
