@@ -8,7 +8,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import legendretron.cli.outputs
 from legendretron import CanonicalLink, __version__
@@ -113,7 +115,11 @@ def test_disk_full(run, tables, tmp_path, monkeypatch):
 def test_errors_in_words():
     assert describe(OSError(errno.EROFS, "", "/m")) == "'/m' is on a read-only disk"
     assert describe(OSError(errno.EIO, "I/O error", "/m")) == "'/m': I/O error"
-    assert describe(MemoryError()).startswith("not enough memory")
+    assert describe(MemoryError()) == "not enough memory; use fewer rows or columns, or a smaller model"
+    with pytest.raises(RuntimeError) as too_large:
+        torch.empty(2**55)
+    assert describe(too_large.value).startswith("not enough memory (")
+    assert describe(ValueError(f"got {np.float64(0.5)!r}.")) == "got 0.5."
     assert describe(KeyError("a")) == "unexpected KeyError: 'a' (--debug shows where)"
 
 
@@ -162,5 +168,5 @@ def test_warnings_are_lines(run, tables, tmp_path):
     words = [*fit_words(tables, tmp_path), "--model", "logistic"]
     ran = run(*words)
     (line,) = ran.err.splitlines()
-    assert line.startswith("warning: L-BFGS has not converged in 1 iterations (max_epochs=1)")
+    assert line.startswith("warning: L-BFGS has not converged in 1 iterations (--epochs 1); raise --epochs or --alpha")
     assert run(*words, "--quiet").err == ""

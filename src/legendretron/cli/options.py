@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["DataFile", "Format", "FormatOption", "ModelFile"]
+__all__ = ["DataFile", "Format", "FormatOption", "ModelFile", "wrong_usage_of"]
 
 Format = StrEnum("Format", ["csv", "tsv", "parquet", "libsvm"])
 
@@ -31,3 +33,12 @@ FormatOption = Annotated[
         "--format", help="Format of DATA, if its name does not tell.", show_default=False, rich_help_panel="Data"
     ),
 ]
+
+
+@contextmanager
+def wrong_usage_of(option: str) -> Iterator[None]:
+    """Inside, a value that is refused is wrong usage of this option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error

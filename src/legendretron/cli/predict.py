@@ -34,14 +34,14 @@ def predict(
     """
     import numpy as np
 
-    from legendretron.cli.models import load_model, log_probabilities, table_for
+    from legendretron.cli.models import format_for, load_model, log_probabilities, table_for
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     pandas = import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
-    log_p = log_probabilities(estimator, table_for(estimator, data, None, format))
+    log_p = log_probabilities(estimator, table_for(estimator, data, None, format_for(data, format)))
     columns: dict[str, Any] = {"prediction": estimator.classes_[log_p.argmax(1)]}
     if proba:
         p = np.exp(log_p)

@@ -84,6 +84,8 @@ class Report:
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
+            # numpy's, from deep inside; if it matters, an error or a warning of ours says so too
+            warnings.filterwarnings("ignore", ".* encountered in", RuntimeWarning)
             warnings.showwarning = show
             yield
 
@@ -102,6 +104,6 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None  # and no minus before a zero
     return os.fspath(value) if isinstance(value, os.PathLike) else value

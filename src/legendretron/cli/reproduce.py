@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from legendretron.cli.errors import one_line
+from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.report import Report, grid
 
@@ -43,7 +44,7 @@ def reproduce(
     ] = None,
     datasets: Annotated[str | None, _what("Only these data sets, with commas between.")] = None,
     models: Annotated[list[str] | None, _what("Only this model; repeat it for several.", "--model")] = None,
-    seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1)] = None,
+    seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1, max=10_000)] = None,
     noise: Annotated[str | None, _what("Shares of training labels to flip, with commas between: 0,0.2,0.5.")] = None,
     sizes: Annotated[str | None, _what("Numbers of training rows, with commas between.")] = None,
     epochs: Annotated[int | None, _what("Train for so long only: a trial, not the paper's recipe.", min=1)] = None,
@@ -73,7 +74,12 @@ def reproduce(
     from legendretron.validation import check_device
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
-    device = str(check_device(device))
+    with wrong_usage_of("--device"):
+        device = str(check_device(device))
+    if data is not None and not data.expanduser().is_dir():
+        raise typer.BadParameter(f"there is no folder {str(data)!r}.", param_hint="'--data'")
+    if address is not None and backend is Backend.loky:
+        raise typer.BadParameter("it is that of a Ray or Dask cluster; give --backend too.", param_hint="'--address'")
     if jobs == 0:
         raise typer.BadParameter("0 is no number of jobs; use 1 or more, or -1.", param_hint="'--jobs'")
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
@@ -154,13 +160,16 @@ def _asked(
         raise typer.BadParameter(f"{', '.join(given)} only go with one TABLE.", param_hint="'TABLE'")
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
-        narrow = experiment.narrowed(
-            datasets=None if datasets is None else _names(datasets, experiment.datasets),
-            models=models,
-            seeds=seeds,
-            noise=None if noise is None else _words(noise, float, "--noise"),
-            sizes=None if sizes is None else _words(sizes, int, "--sizes"),
-        )
+        narrow = experiment.narrowed(seeds=seeds)
+        values: Any
+        for option, values in {
+            "datasets": None if datasets is None else _names(datasets, experiment.datasets),
+            "models": models,
+            "noise": None if noise is None else _words(noise, float, "--noise"),
+            "sizes": None if sizes is None else _words(sizes, int, "--sizes"),
+        }.items():
+            with wrong_usage_of("--model" if option == "models" else f"--{option}"):
+                narrow = narrow.narrowed(**{option: values})
         chosen.append(narrow if epochs is None else narrow.shortened(epochs))
     return chosen
 
