@@ -1,5 +1,7 @@
-"""Importing changes nothing, and devices and dtypes follow the input."""
+"""Importing changes nothing and loads only what is used; devices and dtypes follow the input."""
 
+import ast
+import inspect
 import subprocess
 import sys
 
@@ -10,7 +12,10 @@ import legendretron
 from tests.catalogue import LINKS, make_link, normal
 
 PROBE = """
-import random, sys
+import sys
+import legendretron
+assert not [m for m in ("torch", "sklearn", "numpy") if m in sys.modules], "loaded before it is used"
+import random
 import numpy as np, torch
 import sklearn.model_selection  # which draws a random number where rich is installed
 state = lambda: (torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed(),
@@ -18,7 +23,9 @@ state = lambda: (torch.get_default_dtype(), torch.get_num_threads(), torch.initi
                  hash(torch.random.get_rng_state().numpy().tobytes()), hash(random.getstate()),
                  hash(np.random.get_state()[1].tobytes()), np.geterr())
 before = state()
-import legendretron
+assert legendretron.links.SoftmaxLink is legendretron.SoftmaxLink  # rooms are there without an import of their own
+from legendretron import *
+assert LegendreTronClassifier().get_params()
 assert state() == before, "importing legendretron changed a global setting"
 heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer") if m in sys.modules]
 assert not heavy, f"importing legendretron imported {heavy}"
@@ -33,6 +40,18 @@ def test_import_has_no_side_effects():
 def test_public_names_exist():
     for name in legendretron.__all__:
         assert getattr(legendretron, name) is not None
+    assert set(legendretron.__all__) <= set(dir(legendretron))
+    with pytest.raises(AttributeError, match="'legendretron' has no attribute 'LegendreTron'"):
+        _ = legendretron.LegendreTron
+
+
+def test_type_checkers_see_the_names_that_there_are():
+    """The imports that are for them alone name the same objects, from the same places."""
+    tree = ast.parse(inspect.getsource(legendretron))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.count(".")]
+    seen = {alias.name: node.module.removeprefix("legendretron.") for node in imports for alias in node.names}
+    assert seen == legendretron._ROOM_OF
+    assert {*seen, "__version__"} == set(legendretron.__all__)
 
 
 @pytest.mark.parametrize("name", LINKS)

@@ -51,6 +51,17 @@ def test_reader_that_closes_the_pipe(launch, tables, tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"]])
+def test_reader_that_closes_the_pipe_at_once(launch, words):
+    """What rich writes, it gives up in a way of its own."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with launch(*words, stdout=theirs) as process:
+        os.close(theirs)
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_output_to_a_full_disk(launch, tables):
     with open("/dev/full", "w") as full:

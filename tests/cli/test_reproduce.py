@@ -112,14 +112,19 @@ def test_unknown_table(capsys, tmp_path):
     (["table_libsvm", "--datasets", "iriss"], "there is no 'iriss'"),
     (["table_libsvm", "--model", "SVM"], "there is no 'SVM'"),
     (["table_libsvm", "--noise", "2"], "noise must hold numbers from 0 to below 1, got [2.0]"),
+    (["table_libsvm", "--noise", "nan"], "noise must hold numbers from 0 to below 1, got [nan]"),
+    (["table_libsvm", "--sizes", "5"], "table_libsvm has one training set size"),
     (["table_libsvm", "--device", "tpu"], "device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
-    (["table_libsvm", "--data", "no/such/folder"], "data must be a folder that exists, got"),
-    (["table_libsvm", "--address", "localhost:1"], "address is that of a Ray or Dask cluster"),
+    (["table_libsvm", "--data", "no/such/folder"], "there is no folder 'no/such/folder'"),
+    (["table_libsvm", "--address", "localhost:1"], "it is that of a Ray or Dask cluster"),
+    (["table_libsvm", "--seeds", "100000000000000"], "10000"),
 ])  # fmt: skip
 def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):
     data = [] if "--data" in words else ["--data", folder]
     names = [] if "--datasets" in words else ["--datasets", "iris"]
-    assert part in refused(capsys, *words, *data, *names, "--out", tmp_path / "out")
+    error = refused(capsys, *words, *data, *names, "--out", tmp_path / "out", code=2)
+    assert part in error
+    assert f"'{words[1]}'" in error
 
 
 @pytest.mark.parametrize(("words", "part"), [
@@ -258,8 +263,11 @@ def test_datasets_are_listed(capsys, folder):
     assert code == 0
     assert "https://" in out
     code, _, err = run(capsys, "datasets", "irs")
-    assert code == 1
-    assert err.startswith("error: ")
+    assert code == 2
+    assert "'NAME': there is no 'irs'; there are aloi, sector," in err
+    code, _, err = run(capsys, "datasets", "--data", folder / "none")
+    assert code == 2
+    assert "'--data': there is no folder" in err
 
 
 def test_every_run_of_a_json_answer_is_finite(capsys, folder, tmp_path):

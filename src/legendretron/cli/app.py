@@ -17,7 +17,7 @@ from legendretron.cli.reproduce import reproduce
 
 __all__ = ["app"]
 
-# completion of words would import torch at every press of the key
+# completion of words would start Python at every press of the key
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 
@@ -46,7 +46,8 @@ def legendretron(
 
 app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or ""))(legendretron)
 
-# a command is a function in a file of its own, and a line here
+# A command is a function in a file of its own, and a line here. Its file imports torch and the like inside functions only:
+# whoever asks for help need not wait for them.
 register(app, fit)
 register(app, predict)
 register(app, evaluate)

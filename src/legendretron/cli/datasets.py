@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from legendretron.cli.report import Report, grid
-from legendretron.datasets import cache_folder, dataset_info, dataset_status
 
 __all__ = ["datasets"]
 
@@ -26,9 +25,17 @@ def datasets(
 
     Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
     """
+    from legendretron.datasets import DATASETS, cache_folder, dataset_info, dataset_status
+
     folder = cache_folder() if data is None else data
+    if data is not None and not data.expanduser().is_dir():
+        raise typer.BadParameter(f"there is no folder {str(data)!r}.", param_hint="'--data'")
     if name is not None:
-        name = dataset_info(name).name
+        try:
+            name = dataset_info(name).name
+        except ValueError as error:
+            known = ", ".join(DATASETS)
+            raise typer.BadParameter(f"there is no {name!r}; there are {known}.", param_hint="'NAME'") from error
     found = [status for status in dataset_status(data) if name is None or status.info.name == name]
     entries: list[dict[str, Any]] = []
     table = grid("data set", "rows", "features", "classes", "here", title=f"data sets in {folder}")

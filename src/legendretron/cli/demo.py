@@ -5,24 +5,24 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
 import typer
 
-from legendretron import LegendreTronClassifier
 from legendretron.cli.evaluate import draw_reliability
 from legendretron.cli.outputs import check_writable, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.cli.scores import scores_of
 from legendretron.extras import import_extra
+
+if TYPE_CHECKING:
+    from legendretron import LegendreTronClassifier
 
 __all__ = ["demo"]
 
 #: Penalties beside a mean loss, from which each contestant's is chosen.
-STRENGTHS = np.logspace(-4, -1.5, 6)
+STRENGTHS = tuple(10 ** (half / 2) for half in range(-8, -2))
 _CLOSING = (
     "All three were tuned alike. Digits are nearly separable by planes, so the log-loss fits them well and there is\n"
     "little for a learned one to add. Where classes are many and planes do not separate them, there is:\n"
@@ -40,13 +40,17 @@ def demo(
     Half a minute on two cores, and no data of your own needed. Draws how far each classifier's probabilities can be trusted,
     and how the fits went.
     """
+    import numpy as np
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
+    from legendretron import LegendreTronClassifier
+    from legendretron.cli.scores import scores_of
+
     import_extra("matplotlib", "drawing", "plots")
     reliability, training = out / "reliability.png", out / "training.png"
-    check_writable(reliability)
-    torch.set_num_threads(1)
+    for picture in (reliability, training):
+        check_writable(picture)
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
     report.note(f"digits: {len(X)} images to train on, {len(X_test)} to test on, {X.shape[1]} pixels, 10 classes")
@@ -77,7 +81,9 @@ def _contestants(n_rows: int, epochs: int) -> dict[str, Any]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    def tuned(model: Any, parameter: str, values: np.ndarray) -> Any:
+    from legendretron import LegendreTronClassifier
+
+    def tuned(model: Any, parameter: str, values: Sequence[float]) -> Any:
         """The same search for every contestant: the strength of the penalty, three folds, by log-loss."""
         return GridSearchCV(model, {parameter: values}, cv=3, scoring="neg_log_loss", n_jobs=2)
 
@@ -86,7 +92,9 @@ def _contestants(n_rows: int, epochs: int) -> dict[str, Any]:
 
     scaled = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     return {
-        "logistic regression": tuned(scaled, "logisticregression__C", 1 / (STRENGTHS * n_rows)),
+        "logistic regression": tuned(
+            scaled, "logisticregression__C", [1 / (strength * n_rows) for strength in STRENGTHS]
+        ),
         "LegendreTron, composite link": tuned(learned("composite"), "alpha", STRENGTHS),
         "LegendreTron, canonical link": tuned(learned("canonical"), "alpha", STRENGTHS),
     }
@@ -107,6 +115,6 @@ def _draw_training(histories: dict[str, Any]) -> bytes:
 def _view(rows: dict[str, dict[str, float]]) -> Any:
     view = grid("", "accuracy", "log-loss", "Brier", "calibration", "seconds")
     for name, row in rows.items():
-        scores = (f"{row[key]:.4f}" for key in ("log_loss", "brier", "calibration_error"))
+        scores = (f"{row[key]:z.4f}" for key in ("log_loss", "brier", "calibration_error"))
         view.add_row(name, f"{row['accuracy']:.2%}", *scores, f"{row['seconds']:.1f}")
     return view

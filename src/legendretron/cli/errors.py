@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,11 +26,15 @@ from contextlib import suppress
 
 import typer
 
+from legendretron.cli.wording import plain_values
+
 __all__ = ["UsageError", "describe", "one_line", "run"]
 
 #: What typer raises for wrong usage. It has no public name of its own, and its module has moved between versions.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
+#: What torch says, in a RuntimeError, on CPU and CUDA.
+_NO_MEMORY = re.compile("(not enough|out of|allocate) memory")
 _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
 
 
@@ -76,6 +81,8 @@ def _failed(error: BaseException, arguments: Sequence[str]) -> int:
     """Tell the user, and return the exit code."""
     if isinstance(error, typer.Exit | SystemExit):
         code = error.exit_code if isinstance(error, typer.Exit) else error.code
+        if isinstance(error.__context__, BrokenPipeError):  # rich's way to say so
+            raise error.__context__
         return code if isinstance(code, int) else 1
     if "--debug" in arguments or os.environ.get("LEGENDRETRON_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
@@ -94,7 +101,8 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "legendretron"
-        return f"{error.format_message().rstrip('.')}; see {place} --help", 2  # type: ignore[attr-defined]
+        message = error.format_message().replace("': Value error, ", "': ").rstrip(".")  # type: ignore[attr-defined]
+        return f"{message}; see {place} --help", 2
     return describe(error), 1
 
 
@@ -119,11 +127,13 @@ def describe(error: BaseException) -> str:
                 return f"no space left on the disk for {place}; free some, or write elsewhere"
             case errno.EISDIR:
                 return f"{place} is a folder, but a file is needed"
+            case errno.ENAMETOOLONG:
+                return f"the name {place} is too long; choose a shorter one"
             case errno.ENOTDIR | errno.EEXIST:
                 return f"{place} cannot be: a part of it is a file, not a folder"
         return f"{place}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return f"not enough memory: {error or 'use fewer rows or columns, or float32'}"
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
+        return f"not enough memory{f' ({error})' if str(error) else ''}; use fewer rows or columns, or a smaller model"
     if isinstance(error, _EXPECTED):
-        return str(error) or type(error).__name__
+        return plain_values(str(error)) or type(error).__name__
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)"

@@ -6,18 +6,17 @@ import dataclasses
 import io
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import class_numbers, load_model, log_probabilities, table_for
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
-from legendretron.cli.outputs import check_suffix, check_writable, write_output
+from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.cli.scores import baseline_scores, class_scores, scores_of
-from legendretron.datasets.table_files import format_of
 from legendretron.extras import import_extra
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["draw_reliability", "evaluate"]
 
@@ -53,14 +52,27 @@ def evaluate(
     Beside the model stands a baseline that looks at no feature: it gives every row the frequencies of the classes in this
     very table. A model that is no better has learned nothing.
     """
-    if target is None and format_of(data, format) != "libsvm":
-        raise typer.BadParameter("which column holds the true classes?", param_hint="'--target'")
+    import numpy as np
+
+    from legendretron.cli.models import (
+        class_numbers,
+        format_for,
+        load_model,
+        log_probabilities,
+        missing_target,
+        table_for,
+    )
+    from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        check_writable(plot)
+        check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
     estimator = load_model(model)
-    table = table_for(estimator, data, target, format)
+    kind = format_for(data, format)
+    if target is None and kind != "libsvm":
+        raise missing_target("which column holds the true classes?", data, kind)
+    table = table_for(estimator, data, target, kind)
     y = class_numbers(estimator, table)
     log_p = log_probabilities(estimator, table)
     scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
@@ -100,7 +112,7 @@ def _number(value: float, pattern: str) -> str:
 def _score_view(payload: dict[str, Any]) -> Any:
     view = grid(f"{payload['rows']:,} rows", "model", "baseline")
     for key, name in _NAMES.items():
-        pattern = ".2%" if key == "accuracy" else ".4f"
+        pattern = ".2%" if key == "accuracy" else "z.4f"  # z: no minus before a zero
         view.add_row(name, _number(payload[key], pattern), _number(payload["baseline"][key], pattern))
     return view
 

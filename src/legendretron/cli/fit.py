@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import Model, default_of, log_probabilities, make_model
+from legendretron.cli.defaults import default_of
 from legendretron.cli.options import DataFile, FormatOption
-from legendretron.cli.outputs import check_writable, naming
+from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.report import Report, grid
-from legendretron.datasets.tables import Table, read_table
-from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.cli.wording import saying_options
 from legendretron.extras import import_extra
 
+if TYPE_CHECKING:
+    from legendretron.datasets.tables import Table
+    from legendretron.estimators.base import LinearLinkClassifier
+
 __all__ = ["fit"]
+
+
+Model = StrEnum("Model", ["legendretron", "logistic"])
 
 
 class Link(StrEnum):
@@ -27,6 +33,10 @@ class Link(StrEnum):
     composite = "composite"
     canonical = "canonical"
 
+
+#: Beyond these a number is a slip, and memory or time would end before the fit does.
+_SIZE, _COUNT = {"min": 1, "max": 10_000}, {"min": 1, "max": 10**9}
+_SEED = {"min": 0, "max": 2**32 - 1}  # what numpy takes
 
 Solver = StrEnum("Solver", ["adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
@@ -77,10 +87,10 @@ def fit(
         Link | None,
         _model("Family it learns from: composite is flexible, canonical simpler and convex.", parameter="link"),
     ] = None,
-    hidden: Annotated[int | None, _model("Units a layer of a composite link.", parameter="hidden", min=1)] = None,
-    depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", min=1)] = None,
-    blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", min=1)] = None,
-    nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", min=1)] = None,
+    hidden: Annotated[int | None, _model("Units a layer of a composite link.", parameter="hidden", **_SIZE)] = None,
+    depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", **_SIZE)] = None,
+    blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", **_SIZE)] = None,
+    nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", **_SIZE)] = None,
     alpha: Annotated[
         float | None, _model("Penalty on the weights: larger is simpler.", parameter="alpha", min=0.0)
     ] = None,
@@ -96,18 +106,18 @@ def fit(
     solver: Annotated[
         Solver | None, _training("adam: small batches; lbfgs: all rows at once, for small data.", parameter="solver")
     ] = None,
-    epochs: Annotated[int | None, _training("Most passes over the data.", parameter="max_epochs", min=1)] = None,
+    epochs: Annotated[int | None, _training("Most passes over the data.", parameter="max_epochs", **_COUNT)] = None,
     learning_rate: Annotated[float | None, _training("First step size of adam.", parameter="learning_rate")] = None,
-    batch_size: Annotated[int | None, _training("Rows a step of adam.", parameter="batch_size", min=1)] = None,
+    batch_size: Annotated[int | None, _training("Rows a step of adam.", parameter="batch_size", **_COUNT)] = None,
     validation: Annotated[
         float | None,
         _training("Share of rows to hold out, such as 0.1: fitting stops when it gets no better on them."),
     ] = None,
     patience: Annotated[
-        int | None, _training("Passes without gain before --validation stops.", parameter="n_iter_no_change", min=1)
+        int | None, _training("Passes without gain before --validation stops.", parameter="n_iter_no_change", **_COUNT)
     ] = None,
     seed: Annotated[
-        int | None, _training("Seed of all that is random; the same seed gives the same model.", min=0)
+        int | None, _training("Seed of all that is random; the same seed gives the same model.", **_SEED)
     ] = None,
     device: Annotated[str | None, _training("cpu, cuda, cuda:1, or auto.", parameter="device")] = None,
     dtype: Annotated[Precision | None, _training("Precision; that of the data if not given.")] = None,
@@ -122,12 +132,18 @@ def fit(
     Ctrl-C ends the command with exit code 130 and writes no model, so that a half-fitted one is never taken for a whole one;
     with --checkpoint the same command goes on from where it was.
     """
+    from legendretron.cli.models import format_for, make_model
+
+    for name, columns in (("--features", features), ("--drop", drop)):
+        if target is not None and target in (columns or ()):
+            raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
     if validation is not None and not 0 < validation < 1:
         raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
     if validation is None and patience is not None:
         raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
     if checkpoint is not None and seed is None:
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
+    check_outputs({"--out": out, "--checkpoint": checkpoint}, {"DATA": data})
     estimator = make_model(model, {
         "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests, "alpha": alpha,
         "link_alpha": link_alpha, "standardize": standardize, "class_weight": class_weight, "solver": solver,
@@ -135,9 +151,10 @@ def fit(
         "early_stopping": None if validation is None else True, "validation_fraction": validation,
         "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
     })  # fmt: skip
+    if checkpoint is not None and estimator.solver != "adam":
+        raise typer.BadParameter(f"it needs --solver adam, not {estimator.solver}.", param_hint="'--checkpoint'")
     import_extra("safetensors", "writing a model", "cli")
-    check_writable(out)
-    table = _read(data, target, features, drop, format)
+    table = _read(data, target, features, drop, format_for(data, format))
     began = time.perf_counter()
     _fit(estimator, table, report)
     seconds = time.perf_counter() - began
@@ -147,15 +164,15 @@ def fit(
     report.result(summary, _view(summary), even_if_quiet=False)
 
 
-def _read(
-    data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str | None
-) -> Table:
+def _read(data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str) -> Table:
+    from legendretron.cli.models import missing_target
+    from legendretron.datasets.tables import read_table
+
+    if target is None and format != "libsvm":
+        raise missing_target("which column is to be predicted?", data, format)
     table = read_table(data, target, features=features or None, drop=drop, format=format)
-    if table.y is None:
-        names = ", ".join(table.feature_names or ())
-        raise typer.BadParameter(f"which column is to be predicted? There are: {names}.", param_hint="'--target'")
     if len(table.classes) < 2:
-        place = "the labels" if table.target is None else f"target column {table.target!r}"
+        place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
             f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; two classes at least are needed."
         )
@@ -165,15 +182,42 @@ def _read(
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
     """Fit, with a bar on a terminal."""
     estimator.set_params(verbose=0 if report.quiet else 1)
-    try:
-        estimator.fit(table.X, table.y)
-    except KeyboardInterrupt as stopped:
-        resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
-        raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
+    with saying_options():
+        try:
+            estimator.fit(table.X, table.y)
+        except ValueError as error:
+            if "validation_fraction" not in str(error):
+                raise
+            reason = _why_not_held_out(table.y, estimator.validation_fraction)
+            raise typer.BadParameter(reason, param_hint="'--validation'") from error
+        except KeyboardInterrupt as stopped:
+            resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
+            raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # a bar is nothing to keep in a file
 
 
+def _why_not_held_out(y: Any, share: float) -> str:
+    """Say why a share of the rows cannot be held out, with the classes in the same shares on both sides."""
+    import numpy as np
+
+    classes, counts = np.unique(y, return_counts=True)
+    rarest, rows = counts.argmin(), counts.sum()
+    if counts[rarest] < 2:
+        return (
+            f"class {str(classes[rarest])!r} has one row, but needs two: one to hold out, and one to fit; leave out "
+            "--validation, or that row."
+        )
+    return (
+        f"{share} of {rows} rows is {math.ceil(share * rows)}, but {len(classes)} at least are needed, one of each class, "
+        "and as many to fit; choose another share, or leave out --validation."
+    )
+
+
 def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, seconds: float, out: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from legendretron.cli.models import log_probabilities
+
     assert table.y is not None
     log_p = log_probabilities(estimator, table)
     places = np.searchsorted(estimator.classes_, table.y)
@@ -203,7 +247,7 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
 
 def _view(summary: dict[str, Any]) -> Any:
     def scores(of: dict[str, Any]) -> str:
-        return f"{of['accuracy']:.2%}, {of['log_loss']:.4f}"
+        return f"{of['accuracy']:.2%}, {of['log_loss']:z.4f}"
 
     table = grid("fitted", summary["model"])
     table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")

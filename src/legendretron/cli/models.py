@@ -1,99 +1,139 @@
-"""Models of the command line: by name, with the defaults of the library, and with the data that fits them."""
+"""Models of the command line: by name, and with the data that fits them."""
 
 from __future__ import annotations
 
-import inspect
+import errno
+import os
 import warnings
-from enum import StrEnum
+from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
-from legendretron.datasets.table_files import format_of, quoted
+from legendretron.cli.options import wrong_usage_of
+from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
+from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
 from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.persistence import load_any_estimator
+from legendretron.validation import check_device
 
-__all__ = ["Model", "class_numbers", "default_of", "load_model", "log_probabilities", "make_model", "table_for"]
+__all__ = [
+    "class_numbers",
+    "format_for",
+    "load_model",
+    "log_probabilities",
+    "make_model",
+    "missing_target",
+    "table_for",
+]
 
 
-class Model(StrEnum):
-    """Names of the models."""
-
-    legendretron = "legendretron"
-    logistic = "logistic"
-
-
-_CLASSES: dict[Model, type[LinearLinkClassifier]] = {
-    Model.legendretron: LegendreTronClassifier,
-    Model.logistic: MultinomialLogisticClassifier,
+_CLASSES: dict[str, type[LinearLinkClassifier]] = {
+    "legendretron": LegendreTronClassifier,
+    "logistic": MultinomialLogisticClassifier,
 }
-#: Options under another name than the parameter, which is the estimator's.
-_OPTIONS = {"max_epochs": "epochs", "n_blocks": "blocks", "n_nests": "nests"}
 _LINK_ONLY = {"link", "n_blocks", "hidden", "depth", "n_nests", "link_alpha"}
 _OF_LINK = {"composite": {"n_blocks", "hidden", "depth"}, "canonical": {"n_nests"}}
 
 
-def default_of(parameter: str) -> str:
-    """Return a parameter's default, as a help text shows it; of both models where they differ.
-
-    Examples
-    --------
-    >>> default_of("hidden"), default_of("max_epochs")
-    ('2', '200; 1000 for logistic')
-    """
-    both = [inspect.signature(cls).parameters.get(parameter) for cls in _CLASSES.values()]
-    first, second = (None if found is None else str(found.default) for found in both)
-    return str(first) if second in (None, first) else f"{first}; {second} for logistic"
-
-
-def make_model(name: Model, given: dict[str, Any]) -> LinearLinkClassifier:
+def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     """Return an estimator with the parameters that were given (those that are not None) and its own defaults.
 
     Parameters
     ----------
-    name : Model
+    name : {"legendretron", "logistic"}
         Which.
     given : dict
-        Parameters of the estimator; one that would change nothing is refused as wrong usage.
+        Parameters of the estimator; one that is out of range or would change nothing is refused as wrong usage.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
     link = str(parameters.get("link", "composite"))
-    useless = _LINK_ONLY if name is Model.logistic else set().union(*_OF_LINK.values()) - _OF_LINK[link]
-    reason = "--model legendretron" if name is Model.logistic else f"another link than {link}"
+    useless = _LINK_ONLY if name == "logistic" else set().union(*_OF_LINK.values()) - _OF_LINK[link]
+    reason = "--model legendretron" if name == "logistic" else f"another link than {link}"
     for key in parameters:
         if key in useless:
-            option = "--" + _OPTIONS.get(key, key).replace("_", "-")
-            raise typer.BadParameter(f"it is for {reason}; leave it out.", param_hint=f"'{option}'")
-    return _CLASSES[name](**parameters)
+            raise typer.BadParameter(f"it is for {reason}; leave it out.", param_hint=f"'{OPTIONS[key]}'")
+    # a choice as the text that it stands for: messages show it
+    plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
+    estimator = _CLASSES[name](**plain)
+    try:
+        estimator._validate_params()
+    except ValueError as error:
+        option, reason = refused_parameter(error)
+        raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
+    with wrong_usage_of("--device"), saying_options():
+        check_device(estimator.device)
+    return estimator
 
 
 def load_model(path: Path) -> LinearLinkClassifier:
     """Read a model that ``fit`` has written, or the ``save`` of an estimator."""
     if not path.exists():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
-    return load_any_estimator(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    try:
+        return load_any_estimator(path)
+    except ValueError as error:
+        if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".libsvm"):
+            raise ValueError(f"{str(path)!r} is a table, not a model; give the model first, then the data.") from error
+        raise
 
 
-def table_for(model: LinearLinkClassifier, path: Path, target: str | None, format: str | None) -> Table:
+def format_for(path: Path, given: str | None) -> str:
+    """Return the format of a table, or say which option gives it."""
+    if path.is_fifo():
+        raise ValueError(f"{str(path)!r} is a pipe, which can be read only once; write the data to a file first.")
+    try:
+        return format_of(path, given)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"the name of {str(path)!r} does not tell its format; give one of {', '.join(FORMATS)}.",
+            param_hint="'--format'",
+        ) from error
+
+
+def missing_target(question: str, path: Path, format: str) -> Exception:
+    """Return the error that asks for a column of a table, whose names it shows."""
+    names, most = [str(name) for name in read_frame(path, format).columns], 20
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
+
+
+def table_for(model: LinearLinkClassifier, path: Path, target: str | None, format: str) -> Table:
     """Read a table with the features that a model knows, in its order; other columns do not matter."""
     names = getattr(model, "feature_names_in_", None)
-    if format_of(path, format) == "libsvm":
+    if names is not None and target in names:
+        raise typer.BadParameter(
+            f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
+        )
+    if format == "libsvm":
         return read_table(path, target, format=format, n_features=model.n_features_in_)
     if names is not None:
         return read_table(path, target, features=[str(name) for name in names], format=format)
-    table = read_table(path, target, format=format)
-    if table.X.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"the model was fitted on {model.n_features_in_} features without names, but {str(path)!r} has "
-            f"{table.X.shape[1]}: {quoted(table.feature_names)}; leave only the model's, in their order."
-        )
+    try:
+        table = read_table(path, target, format=format)
+    except ValueError:
+        _check_number(model, path, [name for name in read_frame(path, format).columns if name != target])
+        raise
+    _check_number(model, path, table.feature_names or ())
     return table
 
 
+def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str]) -> None:
+    if len(columns) != model.n_features_in_:
+        raise ValueError(
+            f"the model was fitted on {model.n_features_in_} features without names, but {str(path)!r} has "
+            f"{len(columns)}: {quoted(columns)}; leave only the model's, in their order."
+        )
+
+
+@saying_options()
 def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
     named = hasattr(model, "feature_names_in_")

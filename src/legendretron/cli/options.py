@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from legendretron.datasets.table_files import FORMATS
+__all__ = ["DataFile", "Format", "FormatOption", "ModelFile", "wrong_usage_of"]
 
-__all__ = ["DataFile", "Format", "FormatOption", "ModelFile"]
-
-Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
+Format = StrEnum("Format", ["csv", "tsv", "parquet", "libsvm"])
 
 DataFile = Annotated[
     Path,
@@ -33,3 +33,12 @@ FormatOption = Annotated[
         "--format", help="Format of DATA, if its name does not tell.", show_default=False, rich_help_panel="Data"
     ),
 ]
+
+
+@contextmanager
+def wrong_usage_of(option: str) -> Iterator[None]:
+    """Inside, a value that is refused is wrong usage of this option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error

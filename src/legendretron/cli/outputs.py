@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from legendretron.extras import import_extra
-from legendretron.files import write_atomically
+from legendretron.files import atomic_file, write_atomically
 
-__all__ = ["check_suffix", "check_writable", "frame_bytes", "naming", "write_output"]
+__all__ = ["check_outputs", "check_suffix", "check_writable", "frame_bytes", "naming", "write_output"]
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
@@ -24,17 +24,62 @@ def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
         raise typer.BadParameter(f"{str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=f"'{option}'")
 
 
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
+    """Refuse, before anything is read, outputs that would replace an input or each other, or that cannot be written.
+
+    Parameters
+    ----------
+    outputs : mapping
+        Files to write by the option that names each; None if it was not given.
+    inputs : mapping
+        Files to read by the name of the argument.
+    """
+    taken = dict(inputs)
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for name, other in taken.items():
+            if _same_file(path, other):
+                raise typer.BadParameter(
+                    f"{str(path)!r} is the file of {name}, which would be replaced; choose another name.",
+                    param_hint=f"'{option}'",
+                )
+        taken[option] = path
+        check_writable(path)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two names lead to one file: by links, or because the disk does not tell upper case from lower."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them is not there yet
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
 def check_writable(path: Path) -> None:
-    """Refuse, before any work, a file that could not be written after it."""
+    """Refuse, before any work, a file that could not be written after it.
+
+    What is allowed is not asked but tried, with a temporary file in the same folder: permissions say yes to root on a
+    read-only disk too. Nothing is left behind, nor is the file itself touched.
+    """
     if path.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():  # a device or a pipe, which writing would replace by a file
         raise ValueError(f"{str(path)!r} is there and not an ordinary file; write elsewhere.")
-    folder = next(parent for parent in (path, *path.absolute().parents) if parent.exists() and parent != path)
-    if not folder.is_dir():
-        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    new = [folder for folder in Path(os.path.realpath(path)).parents if not os.path.exists(folder)]
+    try:
+        with naming(path), suppress(_TriedError), atomic_file(path):
+            raise _TriedError  # as any error would: the file is left as it was
+    except FileNotFoundError as error:  # the kernel's own folders, such as /proc
+        raise ValueError(f"nothing can be written to {str(path)!r}; write elsewhere.") from error
+    finally:
+        for folder in new:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+class _TriedError(Exception):
+    """Ends the writing of a file that is not to be written yet."""
 
 
 @contextmanager

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from legendretron.cli.models import load_model, log_probabilities, table_for
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
-from legendretron.cli.outputs import check_suffix, check_writable, frame_bytes, write_output
+from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.extras import import_extra
 
@@ -34,12 +32,16 @@ def predict(
 
     The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
     """
+    import numpy as np
+
+    from legendretron.cli.models import format_for, load_model, log_probabilities, table_for
+
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
-        check_writable(out)
+        check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     pandas = import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
-    log_p = log_probabilities(estimator, table_for(estimator, data, None, format))
+    log_p = log_probabilities(estimator, table_for(estimator, data, None, format_for(data, format)))
     columns: dict[str, Any] = {"prediction": estimator.classes_[log_p.argmax(1)]}
     if proba:
         p = np.exp(log_p)

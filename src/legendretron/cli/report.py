@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 
@@ -85,6 +84,8 @@ class Report:
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
+            # numpy's, from deep inside; if it matters, an error or a warning of ours says so too
+            warnings.filterwarnings("ignore", ".* encountered in", RuntimeWarning)
             warnings.showwarning = show
             yield
 
@@ -99,10 +100,10 @@ def _plain(value: Any) -> Any:
     """What JSON knows."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None  # and no minus before a zero
     return os.fspath(value) if isinstance(value, os.PathLike) else value

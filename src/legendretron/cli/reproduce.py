@@ -7,23 +7,23 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from legendretron.cli.errors import one_line
+from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.report import Report, grid
-from legendretron.cli.sweep_progress import SweepProgress
-from legendretron.experiments import EXPERIMENTS, Experiment, Place, Sweep, read_records, sweep
-from legendretron.experiments.backends import BACKENDS
-from legendretron.experiments.runner import code_of
-from legendretron.provenance import provenance
-from legendretron.validation import check_device
+
+if TYPE_CHECKING:
+    from legendretron.experiments import Experiment, Sweep
 
 __all__ = ["reproduce"]
 
-Backend = StrEnum("Backend", list(BACKENDS))  # type: ignore[misc]
+#: What can be reproduced, in the order of the paper; ``legendretron.experiments.EXPERIMENTS``.
+TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
+Backend = StrEnum("Backend", ["loky", "ray", "dask"])
 _Number = TypeVar("_Number")
 _WHAT, _HOW = "What to run", "How to run it"
 
@@ -38,18 +38,18 @@ def _how(help: str, *names: str, **limits: Any) -> Any:
 
 def reproduce(
     report: Report,
-    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(EXPERIMENTS)}; or all.")] = "all",
+    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(TABLES)}; or all.")] = "all",
     data: Annotated[
         Path | None, _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
     ] = None,
     datasets: Annotated[str | None, _what("Only these data sets, with commas between.")] = None,
     models: Annotated[list[str] | None, _what("Only this model; repeat it for several.", "--model")] = None,
-    seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1)] = None,
+    seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1, max=10_000)] = None,
     noise: Annotated[str | None, _what("Shares of training labels to flip, with commas between: 0,0.2,0.5.")] = None,
     sizes: Annotated[str | None, _what("Numbers of training rows, with commas between.")] = None,
     epochs: Annotated[int | None, _what("Train for so long only: a trial, not the paper's recipe.", min=1)] = None,
     device: Annotated[str, _how("Where to train: cpu, cuda, cuda:1, or auto.")] = "cpu",
-    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,  # type: ignore[attr-defined]
+    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,
     jobs: Annotated[int, _how("Batches at once; -1 for one on each processor.", "--jobs", "-j", min=-1)] = 1,
     address: Annotated[
         str | None, _how("Of the cluster; if not given, one is started here.", show_default=False)
@@ -67,15 +67,27 @@ def reproduce(
     Each run's result is kept as soon as it is known: a sweep that was stopped or killed goes on where it was when the same
     command is given again. Tables (Markdown, CSV) and pictures are written beside the results.
     """
+    from legendretron.cli.sweep_progress import SweepProgress
+    from legendretron.experiments import Place, sweep
+    from legendretron.experiments.runner import code_of
+    from legendretron.provenance import provenance
+    from legendretron.validation import check_device
+
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
-    device = str(check_device(device))
+    with wrong_usage_of("--device"):
+        device = str(check_device(device))
+    if data is not None and not data.expanduser().is_dir():
+        raise typer.BadParameter(f"there is no folder {str(data)!r}.", param_hint="'--data'")
+    if address is not None and backend is Backend.loky:
+        raise typer.BadParameter("it is that of a Ray or Dask cluster; give --backend too.", param_hint="'--address'")
     if jobs == 0:
         raise typer.BadParameter("0 is no number of jobs; use 1 or more, or -1.", param_hint="'--jobs'")
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     if epochs is not None:
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
-    with naming(out):
-        check_writable(out / "results")  # before the work
+    for experiment in asked:
+        with naming(out):
+            check_writable(out / experiment.name / "runs" / "results")  # before the work
     place = Place(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
@@ -136,6 +148,8 @@ def _asked(
     sizes: str | None,
     epochs: int | None,
 ) -> list[Experiment]:
+    from legendretron.experiments import EXPERIMENTS
+
     if table != "all" and table not in EXPERIMENTS:
         raise typer.BadParameter(
             f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.", param_hint="'TABLE'"
@@ -146,13 +160,16 @@ def _asked(
         raise typer.BadParameter(f"{', '.join(given)} only go with one TABLE.", param_hint="'TABLE'")
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
-        narrow = experiment.narrowed(
-            datasets=None if datasets is None else _names(datasets, experiment.datasets),
-            models=models,
-            seeds=seeds,
-            noise=None if noise is None else _words(noise, float, "--noise"),
-            sizes=None if sizes is None else _words(sizes, int, "--sizes"),
-        )
+        narrow = experiment.narrowed(seeds=seeds)
+        values: Any
+        for option, values in {
+            "datasets": None if datasets is None else _names(datasets, experiment.datasets),
+            "models": models,
+            "noise": None if noise is None else _words(noise, float, "--noise"),
+            "sizes": None if sizes is None else _words(sizes, int, "--sizes"),
+        }.items():
+            with wrong_usage_of("--model" if option == "models" else f"--{option}"):
+                narrow = narrow.narrowed(**{option: values})
         chosen.append(narrow if epochs is None else narrow.shortened(epochs))
     return chosen
 
@@ -200,6 +217,8 @@ def _command(
 
 def _rendered(experiment: Experiment, state: Sweep, folder: Path) -> list[Path]:
     """Tables and pictures of the runs that were asked for and are done."""
+    from legendretron.experiments import read_records
+
     found = {record["key"]: record for record in read_records(folder / "runs")}
     records = [found[key] for key in state.keys if key in found]
     return experiment.report(records, folder) if records else []

@@ -96,5 +96,6 @@ def open_compressed(path: Path) -> Iterator[BinaryIO]:
         if compression:
             fault = f"is damaged or breaks off: {compression} says {str(error).rstrip('.')!r}. Get it again."
         else:
-            fault = f"cannot be read: {error}."
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
+            fault = f"cannot be read: {reason}."
         raise UnreadableFileError(f"{str(path)!r} {fault}") from error

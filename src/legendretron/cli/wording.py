@@ -1,0 +1,109 @@
+"""From the words of the estimators to those of the command line: options for parameters, values as one types them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["OPTIONS", "in_options", "plain_values", "refused_parameter", "saying_options"]
+
+#: The option of ``fit`` for each parameter of an estimator.
+OPTIONS = {
+    "link": "--link",
+    "hidden": "--hidden",
+    "depth": "--depth",
+    "n_blocks": "--blocks",
+    "n_nests": "--nests",
+    "alpha": "--alpha",
+    "link_alpha": "--link-alpha",
+    "standardize": "--standardize",
+    "class_weight": "--class-weight",
+    "solver": "--solver",
+    "max_epochs": "--epochs",
+    "learning_rate": "--learning-rate",
+    "batch_size": "--batch-size",
+    "early_stopping": "--validation",
+    "validation_fraction": "--validation",
+    "n_iter_no_change": "--patience",
+    "random_state": "--seed",
+    "device": "--device",
+    "dtype": "--dtype",
+    "checkpoint": "--checkpoint",
+}
+_ANY = "|".join(OPTIONS)
+#: Names that are no words of English.
+_UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
+_QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
+
+_TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."
+_WAY_OUT = "the data hold a number that is too large for float32; scale the features, or fit with --dtype float64."
+_REFUSED = re.compile(r"The '(\w+)' parameter of \w+ must be (.+)\. Got (.+) instead\.")
+
+
+def plain_values(text: str) -> str:
+    """Return a message with numbers as everybody writes them.
+
+    Examples
+    --------
+    >>> plain_values("got np.float64(0.5).")
+    'got 0.5.'
+    """
+    return re.sub(r"\bnp\.\w+\(([^()]*)\)", r"\1", text)
+
+
+def in_options(text: str) -> str:
+    """Return a message of an estimator in the words of the command line.
+
+    Examples
+    --------
+    >>> in_options("checkpoint needs solver='adam', got solver='lbfgs'.")
+    '--checkpoint needs --solver adam, got --solver lbfgs.'
+    >>> in_options("raise max_epochs or alpha, or set early_stopping=False; there is no column 'max_epochs'.")
+    "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
+    """
+    text = plain_values(text).replace(_TOO_LARGE, _WAY_OUT)
+    text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
+    text = _outside_quotes(rf"\bset ({_ANY})=False", lambda found: f"leave out {OPTIONS[found[1]]}", text)
+    text = _outside_quotes(
+        rf"\b({_ANY})=(?:'([^']*)'|([-+\w.]*\w))", lambda found: f"{OPTIONS[found[1]]} {found[2] or found[3]}", text
+    )
+    text = re.sub(rf"\A({_ANY})\b", lambda found: OPTIONS[found[1]], text)
+    return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: OPTIONS[found[1]], text)
+
+
+def _outside_quotes(pattern: str, replace: Callable[[re.Match[str]], str], text: str) -> str:
+    return re.sub(f"(?:{pattern})|(?P<quoted>{_QUOTED})", lambda found: found["quoted"] or replace(found), text)
+
+
+def refused_parameter(error: ValueError) -> tuple[str, str]:
+    """Return the option whose value scikit-learn's check of the parameters has refused, and why.
+
+    Examples
+    --------
+    >>> refused_parameter(ValueError("The 'alpha' parameter of A must be a float in the range [0.0, inf). Got inf instead."))
+    ('--alpha', 'it must be a number in the range [0.0, inf), got inf.')
+    """
+    found = _REFUSED.fullmatch(str(error))
+    if found is None or found[1] not in OPTIONS:
+        raise error
+    wanted = found[2].replace("a float", "a number").removesuffix(" or None")
+    return OPTIONS[found[1]], f"it must be {wanted}, got {found[3]}."
+
+
+@contextmanager
+def saying_options() -> Iterator[None]:
+    """Inside, errors and warnings of an estimator speak of options."""
+    show = warnings.showwarning
+
+    def show_in_options(message: Any, *place: Any) -> None:
+        show(in_options(str(message)), *place)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_in_options  # type: ignore[assignment]
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(in_options(str(error))) from error

@@ -1,0 +1,64 @@
+"""Help that comes at once and says what is so."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.cli.defaults import _defaults
+from legendretron.cli.options import Format
+from legendretron.cli.reproduce import TABLES, Backend
+from legendretron.datasets.table_files import FORMATS
+from legendretron.experiments import EXPERIMENTS
+from legendretron.experiments.backends import BACKENDS
+
+PROBE = """
+import sys
+from legendretron.cli import main
+from legendretron.cli.app import app
+assert main(sys.argv[1:]) == 0
+slow = [name for name in ("torch", "sklearn", "scipy", "pandas", "numpy", "matplotlib") if name in sys.modules]
+assert not slow, f"imported {slow}"
+"""
+
+
+@pytest.mark.parametrize("words", [
+    ["--help"], ["--version"], ["fit", "--help"], ["predict", "--help"], ["evaluate", "--help"], ["demo", "--help"],
+    ["reproduce", "--help"], ["datasets", "--help"],
+])  # fmt: skip
+def test_help_does_not_wait_for_large_libraries(words):
+    done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "legendretron" in done.stdout
+
+
+@pytest.mark.parametrize(("file", "estimator"), [
+    ("legendretron.py", LegendreTronClassifier), ("multinomial.py", MultinomialLogisticClassifier)
+])  # fmt: skip
+def test_defaults_are_those_of_the_estimators(file, estimator):
+    signature = inspect.signature(estimator).parameters
+    assert _defaults(file) == {name: parameter.default for name, parameter in signature.items()}
+
+
+def test_defaults_are_shown(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # every help text on one line
+    shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
+    default = inspect.signature(LegendreTronClassifier).parameters
+    logistic = inspect.signature(MultinomialLogisticClassifier).parameters
+    for help, name in {
+        "Units a layer of a composite link.": "hidden",
+        "Penalty on the weights: larger is simpler.": "alpha",
+        "Rows a step of adam.": "batch_size",
+        "First step size of adam.": "learning_rate",
+    }.items():
+        assert f"{help} (default: {default[name].default})" in shown
+    both = f"{default['max_epochs'].default}; {logistic['max_epochs'].default} for logistic"
+    assert f"Most passes over the data. (default: {both})" in shown
+
+
+def test_choices_are_those_of_the_library():
+    assert list(Format) == list(FORMATS)
+    assert list(Backend) == list(BACKENDS)
+    assert list(TABLES) == list(EXPERIMENTS)

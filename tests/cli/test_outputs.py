@@ -1,0 +1,143 @@
+"""Files that are written: never over what is read, and refused before the work if they cannot be."""
+
+import os
+from contextlib import contextmanager
+
+import pytest
+
+from legendretron.cli.outputs import check_writable
+from tests.cli.conftest import make_iris
+
+#: Commands that read MODEL or DATA and write a file, by the option and what it would replace.
+OUTPUTS = {
+    "fit --out DATA": ["fit", "DATA", "-t", "kind", "--out", "OUTPUT"],
+    "fit --checkpoint DATA": ["fit", "DATA", "-t", "kind", "-o", "other", "--seed", 0, "--checkpoint", "OUTPUT"],
+    "predict --out DATA": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
+    "predict --out MODEL": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
+    "evaluate --plot DATA": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
+    "evaluate --plot MODEL": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
+}
+
+
+def another_name(path, how):
+    """Another name of a file, which ends as its own does."""
+    name = path.with_name(f"link{path.suffix}")
+    match how:
+        case "the same":
+            return path
+        case "relative":
+            return os.path.relpath(path)
+        case "with a dot":
+            return f"./{os.path.relpath(path)}"
+        case "symbolic link":
+            name.symlink_to(path)
+        case "hard link":
+            os.link(path, name)
+        case "linked folder":
+            (path.parent / "folder").symlink_to(path.parent)
+            return path.parent / "folder" / path.name
+    return name
+
+
+@pytest.mark.parametrize("which", OUTPUTS)
+@pytest.mark.parametrize("how", ["the same", "relative", "with a dot", "symbolic link", "hard link", "linked folder"])
+def test_an_input_is_never_replaced(run, tables, tmp_path, monkeypatch, which, how):
+    _, option, victim = which.split()
+    monkeypatch.chdir(tmp_path)
+    suffix = ".png" if option == "--plot" else ".csv"
+    files = {"DATA": tmp_path / f"data{suffix}", "MODEL": tmp_path / f"model{suffix}"}
+    files["DATA"].write_bytes((tables / "iris.csv").read_bytes())
+    files["MODEL"].write_bytes((tables / "iris.safetensors").read_bytes())
+    before = {path: path.read_bytes() for path in files.values()}
+    names = {**files, "OUTPUT": another_name(files[victim], how)}
+    words = [names.get(word, word) for word in OUTPUTS[which]]
+    ran = run(*words, "--format", "csv", "--json", code=2)
+    assert option in ran.error
+    assert f"the file of {victim}" in ran.error
+    assert ran.json["error"] == ran.error
+    assert {path: path.read_bytes() for path in files.values()} == before
+    assert not (tmp_path / "other").exists()
+
+
+def test_model_and_checkpoint_are_two_files(run, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "--seed", 0, "-o", tmp_path / "m"]
+    error = run(*words, "--checkpoint", tmp_path / "." / "m", code=2).error
+    assert "'--checkpoint'" in error
+    assert "the file of --out" in error
+
+
+def test_an_output_is_replaced(run, tables, tmp_path):
+    """What is not an input may be, whatever it was."""
+    out = tmp_path / "p.csv"
+    out.write_text("older")
+    run("predict", tables / "iris.safetensors", tables / "iris.csv", "-o", out, "--quiet")
+    assert len(out.read_text().splitlines()) == 1 + len(make_iris())
+
+
+KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that not even root may write to")
+
+
+@pytest.mark.parametrize(("out", "message"), [
+    ("file/m", "a part of it is a file"),
+    ("file/folder/m", "a part of it is a file"),
+    ("n" * 300, "too long"),
+    ("new/" + "n" * 300 + "/m", "too long"),
+    pytest.param("/proc/m", "nothing can be written to '/proc/m", marks=KERNEL),
+    pytest.param("/proc/self/m", "nothing can be written to '/proc/self/m", marks=KERNEL),
+    pytest.param("/proc/new/folder/m", "nothing can be written to '/proc/new/folder", marks=KERNEL),
+])  # fmt: skip
+@pytest.mark.parametrize("words", [
+    ["fit", "none.csv", "-t", "kind", "-o"],
+    ["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"],
+    ["predict", "none", "none.csv", "-o"],
+    ["evaluate", "none", "none.csv", "-t", "kind", "--plot"],
+])  # fmt: skip
+def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message):
+    """Told before any input is looked at: there is none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("content")
+    suffix = {"-o": ".csv", "--plot": ".png", "--checkpoint": ""}[words[-1]]
+    assert message in run(*words, f"{out}{suffix}", code=1).error
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "content"
+
+
+def test_outputs_that_are_no_files(run, tmp_path):
+    words = ["fit", "none.csv", "-t", "kind", "--out"]
+    assert run(*words, tmp_path, code=1).error == f"{str(tmp_path)!r} is a folder, but a file is needed"
+    assert "'/dev/null' is there and not an ordinary file" in run(*words, "/dev/null", code=1).error
+
+
+@KERNEL
+@pytest.mark.parametrize("words", [["demo"], ["reproduce", "table_libsvm"]])
+def test_folders_that_cannot_be(run, words):
+    assert "'/proc/self" in run(*words, "--out", "/proc/self/none", code=1).error
+
+
+@contextmanager
+def as_nobody():
+    """Without the privileges of root, if they are there."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+
+
+def test_a_folder_without_permission(tmp_path):
+    tmp_path.chmod(0o555)
+    with as_nobody(), pytest.raises(PermissionError) as refused:
+        check_writable(tmp_path / "m")
+    tmp_path.chmod(0o755)
+    assert refused.value.filename == str(tmp_path / "m")
+
+
+def test_trying_leaves_no_trace(tmp_path):
+    (tmp_path / "there").write_text("content")
+    check_writable(tmp_path / "there")
+    check_writable(tmp_path / "new" / "folders" / "m")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert (tmp_path / "there").read_text() == "content"

@@ -1,0 +1,180 @@
+"""Messages in the words of the command line, with the way out."""
+
+import inspect
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from legendretron import LegendreTronClassifier
+from legendretron.cli.app import app
+from legendretron.cli.wording import OPTIONS, in_options, refused_parameter
+from legendretron.datasets import read_table
+from tests.cli.conftest import make_iris
+from tests.cli.test_outputs import as_nobody
+
+
+def test_options_exist():
+    known = {name for option in typer.main.get_command(app).commands["fit"].params for name in option.opts}
+    assert set(OPTIONS.values()) <= known
+    assert set(OPTIONS) <= set(inspect.signature(LegendreTronClassifier).parameters)
+
+
+@pytest.mark.parametrize(("said", "meant"), [
+    ("checkpoint needs solver='adam', got solver='lbfgs'.", "--checkpoint needs --solver adam, got --solver lbfgs."),
+    ("lower learning_rate, or scale the features.", "lower --learning-rate, or scale the features."),
+    ("raise link_alpha, not alpha (max_epochs=5).", "raise --link-alpha, not --alpha (--epochs 5)."),
+    ("belongs to other settings or random_state; remove it", "belongs to other settings or --seed; remove it"),
+    ("Raise validation_fraction, or set early_stopping=False.", "Raise --validation, or leave out --validation."),
+    ("the model's column 'max_epochs' of '/alpha/X.csv'", "the model's column 'max_epochs' of '/alpha/X.csv'"),
+    ("the device has a hidden link", "the device has a hidden link"),
+    (f"got {np.float64(0.0)!r} and {np.int64(3)!r}.", "got 0.0 and 3."),
+])  # fmt: skip
+def test_parameters_become_options(said, meant):
+    assert in_options(said) == meant
+
+
+def test_other_errors_are_not_swallowed():
+    with pytest.raises(ValueError, match="something else"):
+        refused_parameter(ValueError("something else"))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "-inf", "x"])
+@pytest.mark.parametrize("option", ["--learning-rate", "--alpha", "--link-alpha", "--validation"])
+def test_bad_numbers_are_wrong_usage(run, tables, tmp_path, option, value):
+    ran = run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", option, value, "--json", code=2)
+    assert f"'{option}'" in ran.error
+    assert ran.json["error"] == ran.error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("option", "value"), [
+    ("--learning-rate", "0"), ("--validation", "0"), ("--validation", "1"), ("--seed", 2**32), ("--seed", -1),
+    ("--hidden", 10**22), ("--hidden", 10**12), ("--depth", 10**9), ("--blocks", 10**9), ("--epochs", 10**30),
+    ("--epochs", 0), ("--batch-size", 10**30), ("--device", "nonsense"), ("--device", "meta"), ("--device", "cuda:-1"),
+    ("--device", ""), ("--dtype", "float16"), ("--solver", "sgd"), ("--class-weight", "heavy"), ("--format", "xls"),
+])  # fmt: skip
+def test_bad_values_are_wrong_usage(run, tables, tmp_path, option, value):
+    error = run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", option, value, code=2).error
+    assert f"'{option}'" in error
+    assert len(error) < 400
+
+
+def test_bad_nests_and_patience(run, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m"]
+    assert "'--nests'" in run(*words, "--link", "canonical", "--nests", 10**14, code=2).error
+    assert "'--patience'" in run(*words, "--validation", 0.2, "--patience", 10**30, code=2).error
+
+
+@pytest.mark.parametrize("words", [["--solver", "lbfgs"], ["--model", "logistic"]])
+def test_checkpoint_needs_adam(run, tables, tmp_path, words):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--checkpoint", "c", *words]
+    assert "'--checkpoint': it needs --solver adam, not lbfgs" in run(*words, code=2).error
+
+
+def test_a_fit_that_diverges_names_the_option(run, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--learning-rate", "1e300"]
+    assert run(*words, code=1).error.endswith("; lower --learning-rate, or scale the features.")
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_a_forgotten_target_is_asked_for(run, tables, tmp_path, end):
+    """Also where the labels are words, which are no features."""
+    table = tmp_path / f"t.{end}"
+    make_iris().to_csv(table, index=False) if end == "csv" else make_iris().to_parquet(table)
+    for words in (["fit", table, "-o", tmp_path / "m"], ["evaluate", tables / "iris.safetensors", table]):
+        error = run(*words, code=2).error
+        assert "'--target': which column" in error
+        assert "There are: sepal length, sepal width, petal length, petal width, kind;" in error
+
+
+def test_many_columns_are_not_all_listed(run, tmp_path):
+    (tmp_path / "wide.csv").write_text(",".join(f"column{i}" for i in range(500)) + "\n" + ",".join(["1"] * 500) + "\n")
+    assert "column19 and 480 more; see" in run("fit", tmp_path / "wide.csv", "-o", tmp_path / "m", code=2).error
+
+
+def test_the_target_is_no_feature(run, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m"]
+    for option in ("--features", "--drop"):
+        assert f"'{option}': 'kind' is the target" in run(*words, option, "kind", code=2).error
+    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "sepal width"]
+    assert "'--target': 'sepal width' is a feature of the model" in run(*words, code=2).error
+
+
+@pytest.mark.parametrize(("share", "rows", "message"), [
+    (0.1, "x y x y x y z", "class 'z' has one row, but needs two"),
+    (0.1, "x y x y x y", "0.1 of 6 rows is 1, but 2 at least are needed"),
+    (0.9, "x y x y x y", "0.9 of 6 rows is 6, but 2 at least are needed"),
+])  # fmt: skip
+def test_shares_that_cannot_be_held_out(run, tmp_path, share, rows, message):
+    lines = [f"{i},{i % 3},{label}" for i, label in enumerate(rows.split())]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]) + "\n")
+    error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--validation", share, code=2).error
+    assert f"'--validation': {message}" in error
+    assert "leave out --validation" in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_numbers_that_are_too_large(run, tmp_path):
+    """One line, without numpy's own warnings, and in words that need no Python."""
+    for size, words, message in (
+        ("e300", [], "the data has features too large to take a variance of"),
+        ("e50", ["--dtype", "float32"], "too large for float32; scale the features, or fit with --dtype float64."),
+    ):
+        rows = "".join(f"{i}{size},{'xy'[i % 2]}\n" for i in range(9))
+        (tmp_path / "t.csv").write_text(f"a,kind\n{rows}")
+        assert message in run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", *words, code=1).error
+
+
+def test_model_and_data_in_the_wrong_order(run, tables):
+    words = [tables / "iris.csv", tables / "iris.safetensors"]
+    for error in (run("predict", *words, code=1).error, run("evaluate", *words, "-t", "kind", code=1).error):
+        assert error.endswith("iris.csv' is a table, not a model; give the model first, then the data.")
+    assert "is a folder, but a file is needed" in run("predict", tables, tables / "iris.csv", code=1).error
+
+
+def test_a_label_among_features_without_names(run, tmp_path):
+    (tmp_path / "t.libsvm").write_text("0 1:1 2:3\n1 1:2\n" * 4)
+    run("fit", tmp_path / "t.libsvm", "-o", tmp_path / "m", "--epochs", 1, "--quiet")
+    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n")
+    error = run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
+    assert "has 3: 'a', 'b', 'kind'; leave only the model's, in their order." in error
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
+    assert "columns that are not numbers" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
+    assert run("predict", tmp_path / "m", tmp_path / "none.csv", code=1).error.endswith("none.csv' does not exist.")
+
+
+def test_formats_that_the_name_does_not_tell(run, tables, tmp_path):
+    for words in (["fit", "t.txt", "-t", "y", "-o", tmp_path / "m"], ["predict", tables / "iris.safetensors", "t.txt"]):
+        error = run(*words, code=2).error
+        assert "'--format': the name of 't.txt' does not tell its format; give one of csv, tsv, parquet," in error
+
+
+def test_a_pipe_is_no_file(run, tmp_path):
+    os.mkfifo(tmp_path / "t.csv")
+    error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error
+    assert error.endswith("is a pipe, which can be read only once; write the data to a file first.")
+
+
+def test_a_file_without_permission(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+    Path("t.csv").write_text("a,kind\n1,x\n")
+    Path("t.csv").chmod(0)
+    with as_nobody(), pytest.raises(ValueError, match="cannot be read") as refused:
+        read_table("t.csv", "kind")
+    assert str(refused.value) == "'t.csv' cannot be read: Permission denied."
+
+
+def test_no_minus_before_a_zero(run, tables, tmp_path):
+    """The baseline of a table with one class is certain, and right."""
+    frame = make_iris()
+    frame[frame["kind"] == "setosa"].to_csv(tmp_path / "one.csv", index=False)
+    words = ["evaluate", tables / "iris.safetensors", tmp_path / "one.csv", "-t", "kind"]
+    printed = run(*words).out
+    assert "0.0000" in printed
+    assert "-0.0000" not in printed
+    assert "-0.0" not in json.dumps(run(*words, "--json").json["baseline"])
