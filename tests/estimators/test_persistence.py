@@ -105,7 +105,7 @@ def test_other_files_are_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-1' is needed"):
+    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-2' is needed"):
         LegendreTronClassifier.load(path)
 
 
