@@ -303,8 +303,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             self._check_weights()
             row = int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
             raise ValueError(
-                f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X as the "
-                "data of the fit were, or fit again with a lower learning_rate if they were as large."
+                f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X as "
+                "the data of the fit were, or fit again with a lower learning_rate if they were as large."
             )
         return _from_internal(log_p)
 
