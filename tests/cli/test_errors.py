@@ -99,6 +99,38 @@ def test_a_link_is_no_model(run, tmp_path):
     assert "'something-else'" in run("predict", tmp_path / "m", "a.csv", code=1).error
 
 
+def test_a_model_that_has_diverged(run, tables, tmp_path):
+    from legendretron.artifacts import read_artifact, write_artifact
+    from legendretron.estimators.persistence import _KIND
+
+    tensors, header = read_artifact(tables / "iris.safetensors", _KIND)
+    tensors["link.blocks.0.bias"][0] = float("nan")
+    write_artifact(tmp_path / "m", _KIND, tensors, header)
+    for words in (["predict"], ["evaluate", "-t", "kind"]):
+        ran = run(*words, tmp_path / "m", tables / "iris.csv", code=1)
+        assert "link.blocks.0.bias holds values that are not finite, so the fit has diverged" in ran.error
+        assert ran.out == ""
+
+
+def test_rows_too_large_for_a_model(run, tables, tmp_path):
+    frame = make_iris().drop(columns="kind")
+    frame.iloc[3] = [1e308, -1e308, 1e308, 1e308]
+    frame.to_csv(tmp_path / "large.csv", index=False)
+    ran = run("predict", tables / "iris.safetensors", tmp_path / "large.csv", "--proba", code=1)
+    assert "row 3 of the data has features so large that its probabilities are not finite" in ran.error
+    assert ran.out == ""
+
+
+def test_a_checkpoint_that_is_somebodys_data(run, tables, tmp_path):
+    data = tmp_path / "iris.csv"
+    data.write_bytes((tables / "iris.csv").read_bytes())
+    for path in (data, tables / "iris.safetensors"):
+        before = path.read_bytes()
+        error = run(*fit_words(tables, tmp_path), "--checkpoint", path, code=1).error
+        assert error.endswith(f"{str(path)!r} is not a checkpoint of legendretron; choose another path.")
+        assert path.read_bytes() == before
+
+
 def test_disk_full(run, tables, tmp_path, monkeypatch):
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device", "/some/.temporary")

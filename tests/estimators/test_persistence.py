@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -105,7 +106,7 @@ def test_other_files_are_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-1' is needed"):
+    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-2' is needed"):
         LegendreTronClassifier.load(path)
 
 
@@ -144,3 +145,55 @@ def test_an_estimator_of_another_version_is_refused(tmp_path):
     clf.save(tmp_path / "m")
     with pytest.raises(ValueError, match="holds a TomorrowsClassifier; known are LegendreTronClassifier, Multinomial"):
         load_any_estimator(tmp_path / "m")
+
+
+def _nan_in(clf, name):
+    if name == "link_":
+        with torch.no_grad():
+            next(clf.link_.parameters()).view(-1)[0] = torch.nan
+    else:
+        getattr(clf, name).flat[0] = np.nan
+
+
+@pytest.mark.parametrize("name", ["coef_", "intercept_", "link_"])
+def test_a_model_that_has_diverged_is_neither_saved_nor_asked(name, tmp_path):
+    clf = FITTED["composite"]()
+    _nan_in(clf, name)
+    with pytest.raises(ValueError, match=r"cannot be saved: .* not finite, so the fit has diverged; fit again"):
+        clf.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    for ask in (clf.predict, clf.predict_proba, clf.predict_log_proba, clf.decision_function):
+        with pytest.raises(
+            ValueError, match=r"not finite, so the fit has diverged; fit again with a lower learning_rate"
+        ):
+            ask(X)
+
+
+def test_weights_that_do_not_show_in_the_probabilities_are_noticed():
+    clf = FITTED["composite"]()
+    with torch.no_grad():
+        clf.link_.blocks[0].raw_gamma.fill_(-torch.inf)  # a weight of zero for the network
+    with pytest.raises(ValueError, match="link_ are not finite"):
+        clf.predict(X)
+    clf = FITTED["logistic"]()
+    clf.coef_[0, 3] = np.nan
+    with pytest.raises(ValueError, match=r"coef_, .* are not finite"):
+        clf.predict(scipy.sparse.csr_array([[1.0, 2.0, 3.0, 0.0]]))
+
+
+@pytest.mark.parametrize("name", ["composite", "cpflow", "canonical", "logistic", "two"])
+def test_features_too_large_for_a_model_are_refused(name):
+    clf = FITTED[name]()
+    features = np.zeros((3, clf.n_features_in_))
+    features[1] = 1e308 * np.sign(clf.coef_[0])
+    clf.coef_ *= 1e3
+    for ask in (clf.predict, clf.predict_proba, clf.predict_log_proba, clf.decision_function):
+        with pytest.raises(ValueError, match=r"row 1 of X has features so large .*; scale X as the data of the fit"):
+            ask(features)
+    assert np.isfinite(clf.predict_proba(features[:1])).all()
+
+
+def test_a_link_for_other_classes_than_the_fit_is_not_saved(tmp_path):
+    clf = FITTED["object"]().set_params(link=CanonicalLink(7))
+    with pytest.raises(ValueError, match="cannot be saved: n_classes of given_link must be 3"):
+        clf.save(tmp_path / "m")

@@ -195,7 +195,7 @@ def test_a_checkpoint_of_something_else_is_refused(problem, tmp_path):
     path = tmp_path / "training.safetensors"
     settings = problem.settings([1], max_epochs=3, checkpoint=path, checkpoint_every=1, fingerprint="mine")
     path.write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path"):
         train(problem.model("softmax", [1]), problem.sample([1]), settings)
     from legendretron.training.checkpoint import save_checkpoint
 

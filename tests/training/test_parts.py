@@ -40,8 +40,30 @@ def test_history_becomes_a_data_frame():
     assert np.array_equal(again["seconds"], history["seconds"])
     assert "2 epochs, 2 runs" in repr(history)
     assert repr(History()) == "History(empty)"
-    with pytest.raises(ValueError, match="columns must be"):
-        History.from_dict({"epoch": []})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda columns: [columns], "columns must be epoch, .*, got list"),
+        (lambda columns: {"epoch": []}, "columns must be epoch, .*, got epoch"),
+        (lambda columns: {**columns, "more": [1, 1]}, "columns must be epoch, "),
+        (lambda columns: {**columns, "run": [0]}, "columns must be of the same length, got 2 of 'epoch', 1 of 'run'"),
+        (lambda columns: {**columns, "accuracy": (0.5, 0.5)}, "'accuracy' must be a list of numbers"),
+        (lambda columns: {**columns, "accuracy": ["0.5", 0.5]}, "'accuracy' must be a list of numbers"),
+        (lambda columns: {**columns, "accuracy": [True, 0.5]}, "'accuracy' must be a list of numbers"),
+        (lambda columns: {**columns, "accuracy": [10**400, 0.5]}, "'accuracy' must be a list of numbers"),
+        (lambda columns: {**columns, "epoch": [1.5, 2]}, "'epoch' must be a list of integers"),
+        (lambda columns: {**columns, "epoch": None}, "'epoch' must be a list of integers"),
+    ],
+)
+def test_a_history_is_rebuilt_from_columns_of_numbers_only(change, message):
+    history = History()
+    for epoch in (1, 2):
+        history.append(epoch, [0.5], [float("nan")], [0.9], [0.1], 1.0)
+    assert len(History.from_dict(history.to_dict())) == 2
+    with pytest.raises(ValueError, match=message):
+        History.from_dict(change(history.to_dict()))
 
 
 class Terminal(io.StringIO):

@@ -309,20 +309,44 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
     def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
         """Log-probabilities of some rows after others, so that what they take on the way does not grow with the data."""
+        # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
+        # rows; all else that is not finite does.
+        self._check_weights(only_link=not scipy.sparse.issparse(X))
         at_once = max(1, _ENTRIES_AT_ONCE // len(self.classes_))
         for start in range(0, X.shape[0], at_once):
             rows = slice(start, start + at_once)
-            with torch.no_grad():
-                log_p = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
+            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
+                log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
+            if not np.isfinite(log_p).all():
+                self._check_weights()
+                row = start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
+                raise ValueError(
+                    f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
+                    "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
+                )
             yield rows, _from_internal(log_p)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
+
+        As all predictions, they are refused with a ``ValueError`` where they would not be finite.
+        """
         X = self._check_features(X)
         log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
         for rows, part in self._log_proba_in_parts(X):
             log_p[rows] = part
         return log_p
+
+    def _check_weights(self, *, only_link: bool = False) -> None:
+        of_link = [p.detach().reshape(-1) for p in self.link_.parameters()]
+        weights = [torch.cat(of_link).numpy()] if of_link else []  # one small look instead of many
+        if not only_link:
+            weights += [self.coef_, self.intercept_]
+        if not all(np.isfinite(values).all() for values in weights):
+            raise ValueError(
+                "coef_, intercept_ or the parameters of link_ are not finite, so the fit has diverged; fit again with a "
+                "lower learning_rate, or with scaled features."
+            )
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
@@ -370,7 +394,10 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     # --- saving ---
 
     def save(self, path: Any) -> None:
-        """Write the fitted estimator to one file, safetensors with a JSON header; whole or not at all."""
+        """Write the fitted estimator to one file, safetensors with a JSON header; whole or not at all.
+
+        A model whose weights are not finite is refused with a ``ValueError``.
+        """
         from legendretron.estimators.persistence import save_estimator
 
         save_estimator(self, path)
@@ -385,11 +412,16 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         from legendretron.estimators.onnx import export_estimator
 
         check_is_fitted(self)
+        self._check_weights()
         export_estimator(self, path)
 
     @classmethod
     def load(cls, path: Any) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, is refused with a ``ValueError``."""
+        """Read what :meth:`save` wrote; anything else, or anything changed since, is refused with a ``ValueError``.
+
+        Files are safe to load wherever they come from: nothing in them is run, and none takes more memory than its own size
+        justifies. A file in the format of another version is refused with the name of the version that wrote it.
+        """
         from legendretron.estimators.persistence import load_estimator
 
         return load_estimator(cls, path)

@@ -10,13 +10,15 @@ import torch
 
 from legendretron.artifacts import read_artifact, write_artifact
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
 from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
 __all__ = ["load_any_estimator", "load_estimator", "save_estimator"]
 
-_KIND = "legendretron-estimator-1"
+#: The number of the format: raise it when what is written, or what it means, changes. A test holds what each number means.
+_KIND = "legendretron-estimator-2"
 Estimator = TypeVar("Estimator", bound=LinearLinkClassifier)
 
 
@@ -35,32 +37,38 @@ def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]
         "standardized.bias": state.bias,
         **{f"link.{name}": tensor for name, tensor in estimator.link_.state_dict().items()},
     }
-    settings = {
+    header = {
         "estimator": type(estimator).__name__,
         "parameters": _encode_parameters(estimator),
         "link": link_config(estimator.link_),
-        "classes": _encode_array(estimator.classes_),
+        "given_link": None,
+        "classes": _encode_classes(estimator.classes_),
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
         "n_iter": estimator.n_iter_,
         "history": estimator.history_.to_dict(),
+        "has_moments": state.moments is not None,
     }
     given = getattr(estimator, "link", None)
     if isinstance(given, Link):  # the link that was handed over is a parameter, and not what it has become
-        settings["given_link"] = {**link_config(given), "dtype": _precision(given)}
+        header["given_link"] = {**link_config(given), "dtype": _precision(given)}
         tensors |= {f"given_link.{name}": tensor for name, tensor in given.state_dict().items()}
     if state.moments is not None:
         tensors |= {f"moments.{i}": moment for i, moment in enumerate(state.moments)}
-    write_artifact(path, _KIND, tensors, settings)
+    try:
+        estimator._validate_params()
+        check_saved_form(header, tensors, type(estimator)._get_param_names())
+    except ValueError as error:  # what would be refused when it is loaded
+        raise ValueError(f"the estimator cannot be saved: {error}") from error
+    write_artifact(path, _KIND, tensors, header)
 
 
 def load_estimator(cls: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """See :meth:`LinearLinkClassifier.load`."""
-    tensors, settings = read_artifact(path, _KIND)
-    name = repr(os.fspath(path))
-    if settings["estimator"] != cls.__name__:
-        raise ValueError(f"{name} holds a {settings['estimator']}, not a {cls.__name__}; use its load.")
-    return _rebuild(cls, settings, tensors)
+    tensors, header = read_artifact(path, _KIND)
+    if (saved := _estimator_name(header)) != cls.__name__:
+        raise ValueError(f"{os.fspath(path)!r} holds a {saved}, not a {cls.__name__}; use its load.")
+    return _rebuild(cls, path, header, tensors)
 
 
 def load_any_estimator(path: str | os.PathLike[str]) -> LinearLinkClassifier:
@@ -68,47 +76,57 @@ def load_any_estimator(path: str | os.PathLike[str]) -> LinearLinkClassifier:
     from legendretron.estimators.legendretron import LegendreTronClassifier
     from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 
-    tensors, settings = read_artifact(path, _KIND)
+    tensors, header = read_artifact(path, _KIND)
     known = {cls.__name__: cls for cls in (LegendreTronClassifier, MultinomialLogisticClassifier)}
-    if settings["estimator"] not in known:
-        raise ValueError(f"{os.fspath(path)!r} holds a {settings['estimator']}; known are {', '.join(known)}.")
-    return _rebuild(known[settings["estimator"]], settings, tensors)
+    if (saved := _estimator_name(header)) not in known:
+        raise ValueError(f"{os.fspath(path)!r} holds a {saved}; known are {', '.join(known)}.")
+    return _rebuild(known[saved], path, header, tensors)
 
 
-def _rebuild(cls: type[Estimator], settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Estimator:
+def _estimator_name(header: dict[str, Any]) -> str:
+    name = header.get("estimator")
+    return name if isinstance(name, str) else "model whose header names no estimator"
+
+
+def _rebuild(
+    cls: type[Estimator], path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, torch.Tensor]
+) -> Estimator:
+    try:
+        check_saved_form(header, tensors, cls._get_param_names())
+        parameters = dict(header["parameters"])
+        parameters["class_weight"] = decode_class_weight(parameters.get("class_weight"))
+        if header["given_link"] is not None:
+            parameters["link"] = _rebuild_link(header["given_link"], tensors, "given_link.")
+        estimator = cls(**parameters)
+        estimator._validate_params()
+    except (ValueError, RecursionError) as error:  # too deeply nested to be shown
+        raise ValueError(f"{os.fspath(path)!r} is not a model that can be loaded: {error}") from error
     weight = tensors["standardized.weight"]
-    link = _rebuild_link(settings["link"], weight.dtype, tensors, "link.")
-    parameters = _decode_parameters(settings["parameters"])
-    if parameters.get("link") == "object":
-        given = dict(settings["given_link"])
-        parameters["link"] = _rebuild_link(given, getattr(torch, given.pop("dtype")), tensors, "given_link.")
-    moments = tuple(tensors[f"moments.{i}"] for i in range(3)) if "moments.0" in tensors else None
-    estimator = cls(**parameters)
-    estimator.classes_ = _decode_array(settings["classes"])
+    estimator.classes_ = decode_classes(header["classes"])
     estimator.coef_ = tensors["coef"].numpy()
     estimator.intercept_ = tensors["intercept"].numpy()
+    precision = str(weight.dtype).removeprefix("torch.")
+    link = _rebuild_link({**header["link"], "dtype": precision}, tensors, "link.")
     estimator.link_ = link.eval().requires_grad_(False)
     estimator._standardized = Standardized(
         tensors["standardized.mean"].numpy(),
         tensors["standardized.scale"].numpy(),
         weight,
         tensors["standardized.bias"],
-        moments,
+        tuple(tensors[f"moments.{i}"] for i in range(3)) if header["has_moments"] else None,
     )
-    estimator.history_ = History.from_dict(settings["history"])
-    estimator.n_iter_ = settings["n_iter"]
-    estimator.n_features_in_ = settings["n_features_in"]
-    if settings["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.asarray(settings["feature_names_in"], dtype=object)
-    k, d = len(estimator.classes_) - 1, estimator.n_features_in_
-    if estimator.coef_.shape != (k, d) or estimator.intercept_.shape != (k,) or weight.shape != (d, k):
-        raise ValueError(f"coefficients have shape {estimator.coef_.shape}, but {k + 1} classes and {d} features.")
+    estimator.history_ = History.from_dict(header["history"])
+    estimator.n_iter_ = header["n_iter"]
+    estimator.n_features_in_ = header["n_features_in"]
+    if header["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     return estimator
 
 
-def _rebuild_link(config: dict[str, Any], dtype: torch.dtype, tensors: dict[str, torch.Tensor], prefix: str) -> Link:
-    config = dict(config)
-    link = make_link(config.pop("kind"), config.pop("n_classes"), dtype=dtype, **config)
+def _rebuild_link(config: dict[str, Any], tensors: dict[str, torch.Tensor], prefix: str) -> Link:
+    settings = {**config, "dtype": getattr(torch, config["dtype"])}
+    # a generator of its own: the start is overwritten, and loading must not use up anybody's random numbers
+    link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
     link.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
     return link
 
@@ -133,23 +151,11 @@ def _encode_parameters(estimator: LinearLinkClassifier) -> dict[str, Any]:
     return encoded
 
 
-def _decode_parameters(encoded: dict[str, Any]) -> dict[str, Any]:
-    weights = encoded.get("class_weight")
-    if isinstance(weights, list):
-        return {**encoded, "class_weight": dict(map(tuple, weights))}
-    return dict(encoded)
-
-
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _encode_array(labels: np.ndarray) -> dict[str, Any]:
-    kind = "object" if labels.dtype.kind == "O" else labels.dtype.str
+def _encode_classes(labels: np.ndarray) -> dict[str, Any]:
     if labels.dtype.kind not in "iufbUO" or any(not isinstance(_plain(v), str | int | float | bool) for v in labels):
         raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
-    return {"dtype": kind, "values": labels.tolist()}
-
-
-def _decode_array(encoded: dict[str, Any]) -> np.ndarray:
-    return np.asarray(encoded["values"], dtype=np.dtype(encoded["dtype"]))
+    return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": [*map(_plain, labels)]}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from legendretron.artifacts import read_artifact, write_artifact
+from legendretron.artifacts import is_artifact, read_artifact, write_artifact
+from legendretron.training.history import History
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
-_KIND = "legendretron-checkpoint-1"
+_NAME = "legendretron-checkpoint"
+#: The number of the format: raise it when what is written changes. A test holds what each number means.
+_KIND = f"{_NAME}-2"
+_NOTES = {"fingerprint", "epoch", "seconds", "history"}
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -19,15 +25,60 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any
     write_artifact(path, _KIND, tensors, notes)
 
 
-def load_checkpoint(path: Path, fingerprint: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_checkpoint` wrote, and refuse anything else."""
+def load_checkpoint(
+    path: Path, fingerprint: str, expected: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_checkpoint` wrote, and refuse anything else.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    fingerprint : str
+        What identifies the fit to go on with.
+    expected : dict of str to Tensor
+        Tensors of the names, shapes and dtypes that the checkpoint must have.
+    """
+    if not is_artifact(path, _NAME):  # it may be dear to somebody, so nothing is said of removing it
+        raise ValueError(
+            f"checkpoint must be the path of a checkpoint, or of a file that is not there yet, but {str(path)!r} is not a "
+            "checkpoint of legendretron; choose another path."
+        )
     try:
         tensors, notes = read_artifact(path, _KIND)
-    except ValueError as error:
-        raise ValueError(f"checkpoint cannot be read: {error} Remove the file to start anew.") from error
-    if notes["fingerprint"] != fingerprint:
+        if notes.get("fingerprint") == fingerprint:
+            _check(tensors, notes, expected)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"checkpoint cannot be read: {error} Remove the file to start anew, or choose another path."
+        ) from error
+    if notes.get("fingerprint") != fingerprint:
         raise ValueError(
             f"checkpoint {str(path)!r} belongs to other data, settings or random_state; remove it to start anew, or "
             "choose another path."
         )
     return tensors, notes
+
+
+def _check(tensors: dict[str, Tensor], notes: dict[str, Any], expected: dict[str, Tensor]) -> None:
+    if set(notes) != _NOTES:
+        raise ValueError(f"its notes must be {sorted(_NOTES)}, got {sorted(notes)}.")
+    epoch, seconds = notes["epoch"], notes["seconds"]
+    if type(epoch) is not int or epoch < 1:
+        raise ValueError(f"epoch must be an integer of at least 1, got {epoch!r}.")
+    if type(seconds) is not float or not 0.0 <= seconds < math.inf:
+        raise ValueError(f"seconds must be a finite number that is not negative, got {seconds!r}.")
+    History.from_dict(notes["history"])
+    if set(tensors) != set(expected):
+        raise ValueError(f"its tensors must be {sorted(expected)}, got {sorted(tensors)}.")
+    for name, like in expected.items():
+        found = tensors[name]
+        if found.shape != like.shape or found.dtype != like.dtype:
+            raise ValueError(
+                f"{name} must be of shape {tuple(like.shape)} and {like.dtype}, got {tuple(found.shape)} and {found.dtype}."
+            )
+        if name.startswith("generator."):
+            try:
+                torch.Generator().set_state(found)
+            except RuntimeError as error:
+                raise ValueError(f"{name} is not the state of a generator: {error}.") from error

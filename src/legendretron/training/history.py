@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,18 @@ class History:
 
     @classmethod
     def from_dict(cls, columns: dict[str, list[float]]) -> History:
-        """Rebuild from :meth:`to_dict`."""
-        if set(columns) != set(COLUMNS):
-            raise ValueError(f"columns must be {', '.join(COLUMNS)}, got {', '.join(columns)}.")
+        """Rebuild from :meth:`to_dict`: lists of numbers, all of the same length, by the names of the columns."""
+        if not isinstance(columns, dict) or set(columns) != set(COLUMNS):
+            got = ", ".join(map(str, columns)) if isinstance(columns, dict) else type(columns).__name__
+            raise ValueError(f"columns must be {', '.join(COLUMNS)}, got {got}.")
+        for name, values in columns.items():
+            counted = name in ("epoch", "run")  # the others may be NaN, where there is nothing to tell
+            if not isinstance(values, list) or not all(_is_number(value, counted) for value in values):
+                kind = "integers" if counted else "numbers"
+                raise ValueError(f"column {name!r} must be a list of {kind}, got {reprlib.repr(values)}.")
+        if len({len(values) for values in columns.values()}) > 1:
+            lengths = ", ".join(f"{len(columns[name])} of {name!r}" for name in COLUMNS)
+            raise ValueError(f"columns must be of the same length, got {lengths}.")
         history = cls()
         history._columns = {name: list(columns[name]) for name in COLUMNS}
         return history
@@ -89,3 +99,9 @@ class History:
         runs = int(max(self._columns["run"])) + 1
         epochs = int(max(self._columns["epoch"]))
         return f"History({epochs} epochs, {runs} runs, train_loss={np.mean(self['train_loss'][-runs:]):.4f})"
+
+
+def _is_number(value: object, counted: bool) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63  # what an array can hold
+    return isinstance(value, float) and not counted

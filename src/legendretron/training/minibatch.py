@@ -111,11 +111,12 @@ class _State:
         saved = self.model.link.state_dict()
         return {name: buffer for name, buffer in self.model.link.named_buffers() if name in saved}
 
+    def _generator_states(self) -> dict[str, Tensor]:
+        return {f"generator.{run}": generator.get_state() for run, generator in enumerate(self.batches.generators)}
+
     def save(self, settings: TrainingSettings) -> None:
         assert settings.checkpoint is not None
-        tensors = self._tensors()
-        for run, generator in enumerate(self.batches.generators):
-            tensors[f"generator.{run}"] = generator.get_state()
+        tensors = self._tensors() | self._generator_states()
         notes = {
             "fingerprint": settings.fingerprint,
             "epoch": self.epoch,
@@ -126,7 +127,8 @@ class _State:
 
     def load(self, settings: TrainingSettings) -> None:
         assert settings.checkpoint is not None
-        tensors, notes = load_checkpoint(settings.checkpoint, settings.fingerprint)
+        expected = self._tensors() | self._generator_states()
+        tensors, notes = load_checkpoint(settings.checkpoint, settings.fingerprint, expected)
         for name, tensor in self._tensors().items():
             tensor.copy_(tensors[name])
         self.optimiser.refresh()

@@ -1,0 +1,216 @@
+"""What the file of a fitted estimator must hold: the fields of its header, and the tensors that they ask for.
+
+Whatever is written and whatever is read is held against this, field by field and tensor by tensor, before anything is built
+from it: a file that asks for more than it brings costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.links.config import Entry, state_layout
+from legendretron.training import History
+
+__all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]
+
+_PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64)}
+#: A link that was handed over may have any; the fitted one has that of the coefficients.
+_GIVEN_PRECISIONS = {**_PRECISIONS, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+#: Names of the dtypes that classes can have, and the type of their values in JSON.
+_CLASS_DTYPES: dict[str, type] = {
+    "bool": bool,
+    "str": str,
+    **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": float for bits in (16, 32, 64)},
+}
+
+
+def _is_integer(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value < 2**63
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_weight_of_label(value: Any) -> bool:
+    pair = isinstance(value, list) and len(value) == 2
+    return pair and _is_label(value[0]) and type(value[1]) in (int, float) and 0.0 <= value[1] <= sys.float_info.max
+
+
+def _is_feature_names(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
+
+
+class _Field(NamedTuple):
+    wanted: str
+    accepts: Callable[[Any], bool]
+
+
+_HEADER = {
+    "estimator": _Field("the name of an estimator", lambda value: isinstance(value, str)),
+    "parameters": _Field("an object of the estimator's parameters", lambda value: isinstance(value, dict)),
+    "link": _Field("an object of a link's settings", lambda value: isinstance(value, dict)),
+    "given_link": _Field(
+        "an object of a link's settings, or null", lambda value: value is None or isinstance(value, dict)
+    ),
+    "classes": _Field("an object of dtype and values", lambda value: isinstance(value, dict)),
+    "n_features_in": _Field("an integer of at least 1", lambda value: _is_integer(value, 1)),
+    "feature_names_in": _Field("a list of strings, or null", _is_feature_names),
+    "n_iter": _Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
+    "history": _Field("an object of columns", lambda value: isinstance(value, dict)),
+    "has_moments": _Field("true or false", lambda value: isinstance(value, bool)),
+}
+_CLASSES = {
+    "dtype": _Field(
+        f"one of {', '.join(_CLASS_DTYPES)}, object", lambda value: value == "object" or value in [*_CLASS_DTYPES]
+    ),
+    "values": _Field(
+        "a list of at least two numbers, strings or truth values",
+        lambda value: isinstance(value, list) and len(value) >= 2 and all(map(_is_label, value)),
+    ),
+}
+
+
+def _check_fields(where: str, values: dict[str, Any], fields: dict[str, _Field]) -> None:
+    if set(values) != set(fields):
+        raise ValueError(f"{where} must have the fields {', '.join(fields)}, got {', '.join(map(str, values))}.")
+    for name, field in fields.items():
+        if not field.accepts(values[name]):
+            raise ValueError(f"{name} must be {field.wanted}, got {reprlib.repr(values[name])}.")
+
+
+def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], parameter_names: list[str]) -> None:
+    """Raise a ``ValueError`` that names the field or the tensor, if these are not what a fitted estimator is saved as.
+
+    The values of the estimator's parameters are left to its own validation. Time and memory are of the size of what is
+    given, whatever numbers are in it.
+
+    Parameters
+    ----------
+    header : dict
+        What is in JSON.
+    tensors : dict of str to Tensor
+        What is not.
+    parameter_names : list of str
+        The estimator's parameters.
+    """
+    _check_fields("the header", header, _HEADER)
+    n_classes = len(decode_classes(header["classes"]))
+    names = header["feature_names_in"]
+    if names is not None and len(names) != header["n_features_in"]:
+        raise ValueError(f"feature_names_in must be {header['n_features_in']} names, got {len(names)}.")
+    History.from_dict(header["history"])
+    if unknown := set(header["parameters"]) - set(parameter_names):  # one that is missing is newer, and has its default
+        raise ValueError(
+            f"parameters must be those of {header['estimator']}; unknown are {', '.join(sorted(unknown))}."
+        )
+    for name, value in header["parameters"].items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name} must be a number of at most 64 bits, got {reprlib.repr(value)}.")
+    decode_class_weight(header["parameters"].get("class_weight"))
+    if "link" not in parameter_names and header["link"].get("kind") != "softmax":
+        raise ValueError(f"link must be of kind 'softmax' in a {header['estimator']}.")
+    _check_tensors(tensors, _layout(header, n_classes, tensors))
+    _check_values(tensors)
+
+
+def decode_classes(encoded: dict[str, Any]) -> np.ndarray:
+    """Return ``classes_`` from its form in JSON, or raise a ``ValueError`` if it is not that of sorted labels."""
+    _check_fields("classes", encoded, _CLASSES)
+    dtype, values = encoded["dtype"], encoded["values"]
+    kinds = {type(value) for value in values}
+    of_dtype = str not in kinds or len(kinds) == 1 if dtype == "object" else kinds == {_CLASS_DTYPES[dtype]}
+    if not of_dtype:
+        raise ValueError(f"values must be labels of dtype {dtype}, got {reprlib.repr(values)}.")
+    if dtype[:3] in ("int", "uin") and not all(np.iinfo(dtype).min <= v <= np.iinfo(dtype).max for v in values):
+        raise ValueError(f"values must be integers that {dtype} can hold, got {reprlib.repr(values)}.")
+    with np.errstate(over="ignore"):
+        classes = np.asarray(values, dtype=dtype)
+    held = classes.tolist()  # as the array holds them: two labels may have become the same, or infinite
+    if held != values or any(not first < second for first, second in pairwise(held)):
+        raise ValueError(f"values must be sorted and different labels of dtype {dtype}, got {reprlib.repr(values)}.")
+    return classes
+
+
+def decode_class_weight(encoded: Any) -> Any:
+    """Return ``class_weight`` from its form in JSON, where a dict is a list of pairs."""
+    if isinstance(encoded, dict) or (isinstance(encoded, list) and not all(map(_is_weight_of_label, encoded))):
+        raise ValueError(f"class_weight must be a list of pairs of label and weight, got {reprlib.repr(encoded)}.")
+    if not isinstance(encoded, list):
+        return encoded
+    weights = dict(map(tuple, encoded))
+    if len(weights) != len(encoded):
+        raise ValueError(f"class_weight must name every label once, got {reprlib.repr(encoded)}.")
+    return weights
+
+
+def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) -> Iterator[Entry]:
+    """Yield name, shape and dtype of every tensor that the header asks for."""
+    if header["link"].get("n_classes") != n_classes:
+        raise ValueError(f"n_classes of link must be {n_classes}, the number of classes.")
+    k, d = n_classes - 1, header["n_features_in"]
+    if "coef" not in tensors or (dtype := tensors["coef"].dtype) not in _PRECISIONS.values():
+        raise ValueError(f"coef must be there, in {' or '.join(_PRECISIONS)}.")
+    yield "coef", (k, d), dtype
+    yield "intercept", (k,), dtype
+    yield "standardized.mean", (d,), torch.float64
+    yield "standardized.scale", (d,), torch.float64
+    yield "standardized.weight", (d, k), dtype
+    yield "standardized.bias", (k,), dtype
+    trained = d * k + k
+    for name, shape, own in state_layout(header["link"], dtype):
+        trained += math.prod(shape) if own == dtype else 0
+        yield f"link.{name}", shape, own
+    if header["has_moments"]:
+        yield "moments.0", (1, trained), dtype
+        yield "moments.1", (1, trained), dtype
+        yield "moments.2", (), torch.float64
+    given = header["given_link"]
+    if (given is None) == (header["parameters"].get("link") == "object"):
+        raise ValueError("given_link must be there if, and only if, the parameter link is 'object'.")
+    if given is not None:
+        settings = {name: value for name, value in given.items() if name != "dtype"}
+        if settings.get("n_classes") != n_classes:
+            raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
+        if (precision := given.get("dtype")) not in [*_GIVEN_PRECISIONS]:
+            raise ValueError(f"dtype of given_link must be one of {', '.join(_GIVEN_PRECISIONS)}, got {precision!r}.")
+        for name, shape, own in state_layout(settings, _GIVEN_PRECISIONS[precision]):
+            yield f"given_link.{name}", shape, own
+
+
+def _check_tensors(tensors: dict[str, Tensor], layout: Iterator[Entry]) -> None:
+    left = dict(tensors)
+    for name, shape, dtype in layout:
+        if (tensor := left.pop(name, None)) is None:
+            raise ValueError(f"the header asks for a tensor {name!r}, which is missing.")
+        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+            raise ValueError(
+                f"{name} must be of shape {shape} and {dtype} by the header, got {tuple(tensor.shape)} and {tensor.dtype}."
+            )
+    if left:
+        raise ValueError(f"the header does not ask for the tensors {reprlib.repr(sorted(left))}.")
+
+
+def _check_values(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(
+                f"{name} holds values that are not finite, so the fit has diverged; fit again with a lower learning_rate, or "
+                "with scaled features."
+            )
+    if not bool((tensors["standardized.scale"] > 0.0).all()):
+        raise ValueError("standardized.scale must be positive.")
+    for name in ("moments.1", "moments.2"):
+        if name in tensors and not bool((tensors[name] >= 0.0).all()):
+            raise ValueError(f"{name} must not be negative.")

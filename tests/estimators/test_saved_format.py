@@ -1,0 +1,217 @@
+"""What each number of the format of saved estimators means: files must outlive the code that wrote them.
+
+When a test here fails because what is written has changed, or what the numbers in a file mean, raise the number in
+``legendretron/estimators/persistence.py`` and describe the new one here. The description of a number is never changed once
+files of it are in the world.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+import legendretron
+from legendretron import LegendreTronClassifier
+from legendretron.estimators.persistence import _KIND, load_any_estimator
+from tests.estimators.tiny_models import FITTED, X, contents, sign
+
+HEADER = {
+    "estimator": "str",
+    "parameters": "dict",
+    "link": "dict",
+    "given_link": "dict or null",
+    "classes": {"dtype": "str", "values": "list"},
+    "n_features_in": "int",
+    "feature_names_in": "null",
+    "n_iter": "int",
+    "history": dict.fromkeys(
+        ("epoch", "run", "train_loss", "validation_loss", "accuracy", "learning_rate", "seconds"), "list"
+    ),
+    "has_moments": "bool",
+}
+SHARED_PARAMETERS = {
+    *("alpha", "solver", "learning_rate", "schedule", "decay", "decay_every", "max_epochs", "batch_size", "tol"),
+    *("early_stopping", "validation_fraction", "n_iter_no_change", "class_weight", "warm_start", "standardize", "init"),
+    *("penalize_intercept", "device", "dtype", "random_state", "verbose", "checkpoint", "checkpoint_every"),
+}
+LINK_PARAMETERS = {"link", "n_blocks", "hidden", "depth", "network", "n_nests", "link_alpha"}
+PARAMETERS = {
+    "LegendreTronClassifier": SHARED_PARAMETERS | LINK_PARAMETERS,
+    "MultinomialLogisticClassifier": SHARED_PARAMETERS | {"penalty"},
+}
+SOFTMAX = {"kind": "softmax", "n_classes": 3}
+CANONICAL = {"kind": "canonical", "n_classes": 3, "n_nests": 2}
+FICNN = {"kind": "composite", "n_classes": 3, "n_blocks": 2, "hidden": 2, "depth": 2, "network": "ficnn"}
+CPFLOW = {**FICNN, "network": "cpflow"}
+CPFLOW_OF_TWO = {**CPFLOW, "n_classes": 2, "depth": 4}
+
+
+def linear(k):
+    return {
+        "coef": (k, 2),
+        "intercept": (k,),
+        "standardized.mean": (2,),
+        "standardized.scale": (2,),
+        "standardized.weight": (2, k),
+        "standardized.bias": (k,),
+    }
+
+
+def nests(prefix):
+    shapes = {"log_mu": (2,), "log_beta": (1,), "offsets": (2, 2), "reference_offset": (2,), "gate_bias": (2,)}
+    return {f"{prefix}.nests.{name}": shape for name, shape in shapes.items()}
+
+
+def blocks(prefix, **shapes):
+    shapes |= {"raw_alpha": (1,), "raw_gamma": (1,)}
+    return {f"{prefix}.blocks.{i}.{name}": shape for i in range(2) for name, shape in shapes.items()}
+
+
+FICNN_BLOCKS = {"weight": (5, 2), "bias": (5,), "raw_mixing": (3, 2)}
+CPFLOW_BLOCKS = {
+    "weight": (5, 2),
+    "bias": (5,),
+    "raw_mixing": (2, 2),
+    "shift": (1,),
+    "log_scale": (2,),
+    "mixing_bias": (1,),
+    "initialized": (),
+}
+DEEP_BLOCKS = {
+    "weight": (9, 1),
+    "bias": (9,),
+    "raw_mixing": (4, 2),
+    "shift": (3,),
+    "log_scale": (4,),
+    "mixing_bias": (3,),
+    "initialized": (),
+}
+#: By number of the format and by model: the estimator, the link, the link that was handed over, and the shapes of tensors.
+FORMATS = {
+    "legendretron-estimator-2": {
+        "logistic": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
+        "softmax": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
+        "ficnn": ("LegendreTronClassifier", FICNN, None, linear(2) | blocks("link", **FICNN_BLOCKS)),
+        "cpflow": ("LegendreTronClassifier", CPFLOW, None, linear(2) | blocks("link", **CPFLOW_BLOCKS)),
+        "canonical": ("LegendreTronClassifier", CANONICAL, None, linear(2) | nests("link")),
+        "given softmax": ("LegendreTronClassifier", SOFTMAX, {**SOFTMAX, "dtype": "float32"}, linear(2)),
+        "given canonical": (
+            *("LegendreTronClassifier", CANONICAL, {**CANONICAL, "dtype": "float32"}),
+            linear(2) | nests("link") | nests("given_link"),
+        ),
+        "given composite": (
+            *("LegendreTronClassifier", CPFLOW_OF_TWO, {**CPFLOW_OF_TWO, "dtype": "float16"}),
+            linear(1) | blocks("link", **DEEP_BLOCKS) | blocks("given_link", **DEEP_BLOCKS),
+        ),
+        "online": (
+            *("LegendreTronClassifier", FICNN, None),
+            linear(2) | blocks("link", **FICNN_BLOCKS) | {"moments.0": (1, 52), "moments.1": (1, 52), "moments.2": ()},
+        ),
+    }
+}
+DESCRIBED = FORMATS[_KIND]
+
+
+def dtype_of(name, given, model):
+    """The dtype of a tensor, in all formats until now."""
+    if name.endswith("initialized"):
+        return torch.bool
+    if name.startswith("given_link."):
+        return getattr(torch, given["dtype"])
+    if name.startswith("standardized.") and name.endswith((".mean", ".scale")):
+        return torch.float64
+    return torch.float32 if model == "canonical" and name != "moments.2" else torch.float64
+
+
+def kinds_of(header):
+    """Names of the types of a header's fields."""
+    kinds = {name: type(value).__name__ for name, value in header.items()}
+    kinds |= {
+        name: {part: type(value).__name__ for part, value in header[name].items()} for name in ("classes", "history")
+    }
+    return {**kinds, "feature_names_in": "null", "given_link": "dict or null"}
+
+
+def test_all_models_are_described():
+    assert set(DESCRIBED) == set(FITTED)
+
+
+@pytest.mark.parametrize("model", FITTED)
+def test_what_is_written_is_what_the_number_says(model, tmp_path):
+    FITTED[model]().save(tmp_path / "m")
+    tensors, header = contents(tmp_path / "m")
+    estimator, link, given, shapes = DESCRIBED[model]
+    assert kinds_of(header) == HEADER
+    assert (header["estimator"], header["link"], header["given_link"]) == (estimator, link, given)
+    # one more has a default, so that files without it can be read; one less, or another name, needs a new number
+    assert set(header["parameters"]) >= PARAMETERS[estimator]
+    assert {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()} == {
+        name: (shape, dtype_of(name, given, model)) for name, shape in shapes.items()
+    }
+
+
+def test_names_of_features_are_a_list(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["one", "two"])
+    clf = LegendreTronClassifier("softmax", max_epochs=1, random_state=0).fit(frame, np.arange(12) % 3)
+    clf.save(tmp_path / "m")
+    assert contents(tmp_path / "m")[1]["feature_names_in"] == ["one", "two"]
+    assert list(LegendreTronClassifier.load(tmp_path / "m").feature_names_in_) == ["one", "two"]
+
+
+#: Probabilities by a file whose tensors hold sines; see the test.
+PROBABILITIES = {
+    "softmax": [0.136162, 0.656452, 0.207386],
+    "ficnn": [0.069601, 0.85048, 0.079919],
+    "cpflow": [0.21314, 0.46068, 0.32618],
+    "canonical": [0.27265, 0.515312, 0.212038],
+    "given canonical": [0.27265, 0.515312, 0.212038],
+    "given composite": [0.278795, 0.721205],
+    "given softmax": [0.136162, 0.656452, 0.207386],
+    "online": [0.069601, 0.85048, 0.079919],
+    "logistic": [0.136162, 0.656452, 0.207386],
+}
+
+
+@pytest.mark.parametrize("model", FITTED)
+def test_what_the_numbers_in_a_file_mean(model, tmp_path):
+    estimator, link, given, shapes = DESCRIBED[model]
+    tensors = {}
+    for i, (name, shape) in enumerate(shapes.items()):
+        values = torch.sin(i + torch.arange(float(np.prod(shape)), dtype=torch.float64)).reshape(shape)
+        positive = name.startswith("moments.") or name == "standardized.scale"
+        tensors[name] = (values.abs() + 1.0 if positive else values).to(dtype_of(name, given, model))
+    header = {
+        "estimator": estimator,
+        "parameters": {"alpha": 0.5} if given is None else {"link": "object"},
+        "link": link,
+        "given_link": given,
+        "classes": {"dtype": "int64", "values": list(range(link["n_classes"]))},
+        "n_features_in": 2,
+        "feature_names_in": None,
+        "n_iter": 1,
+        "history": {name: [] for name in HEADER["history"]},
+        "has_moments": model == "online",
+    }
+    sign(tmp_path / "m", tensors, header)
+    p = load_any_estimator(tmp_path / "m").predict_proba([[0.5, -1.5]])
+    np.testing.assert_allclose(p[0], PROBABILITIES[model], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "writer"),
+    [
+        ({"format": "legendretron-estimator-1", "notes": "{}", "sha256": "0"}, "an early version of legendretron"),
+        ({"format": "legendretron-estimator-99", "library": "7.8.9", "more": ""}, "legendretron 7.8.9"),
+    ],
+)
+def test_a_file_in_another_format_tells_who_can_read_it(metadata, writer, tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"coef": torch.zeros(2)}, tmp_path / "m", metadata)
+    number, readable = metadata["format"].rpartition("-")[2], _KIND.rpartition("-")[2]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - all of the message matters
+        LegendreTronClassifier.load(tmp_path / "m")
+    assert str(caught.value) == (
+        f"{str(tmp_path / 'm')!r} was written by {writer} in format {number} of legendretron-estimator, but this version, "
+        f"{legendretron.__version__}, reads format {readable}. Use it with the version that wrote it, or fit again."
+    )

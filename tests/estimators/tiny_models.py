@@ -1,0 +1,46 @@
+"""Tiny fitted estimators of every kind, and files of them that are changed and signed again."""
+
+import numpy as np
+
+from legendretron import (
+    CanonicalLink,
+    CompositeLink,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    SoftmaxLink,
+)
+from legendretron.artifacts import read_artifact, write_artifact
+from legendretron.estimators.persistence import _KIND
+
+X = np.random.default_rng(0).normal(size=(12, 2))
+y = np.arange(12) % 3
+_FAST = {"max_epochs": 1, "random_state": 0, "n_blocks": 2, "hidden": 2, "depth": 2, "n_nests": 2}
+
+
+def _online():
+    return LegendreTronClassifier(**_FAST).partial_fit(X, y, classes=[0, 1, 2])
+
+
+FITTED = {
+    "softmax": lambda: LegendreTronClassifier("softmax", **_FAST).fit(X, y),
+    "ficnn": lambda: LegendreTronClassifier(**_FAST).fit(X, y),
+    "cpflow": lambda: LegendreTronClassifier(network="cpflow", class_weight={0: 2.0, 1: 1, 2: 1}, **_FAST).fit(X, y),
+    "canonical": lambda: LegendreTronClassifier("canonical", **_FAST).fit(
+        X.astype(np.float32), np.array(["a", "b", "c"])[y]
+    ),
+    "given canonical": lambda: LegendreTronClassifier(CanonicalLink(3, n_nests=2), **_FAST).fit(X, y),
+    "given composite": lambda: LegendreTronClassifier(CompositeLink(2, network="cpflow").half(), **_FAST).fit(X, y > 0),
+    "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), **_FAST).fit(X, y.astype(float)),
+    "online": _online,
+    "logistic": lambda: MultinomialLogisticClassifier(tol=0.1).fit(X, y),
+}
+
+
+def contents(path):
+    """The tensors and the header of a file."""
+    return read_artifact(path, _KIND)
+
+
+def sign(path, tensors, header):
+    """Write a file whose checksum is right, whatever is in it."""
+    write_artifact(path, _KIND, tensors, header)
