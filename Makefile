@@ -3,50 +3,77 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+OLDEST := .venv-oldest
+PIP := -m pip install --quiet --disable-pip-version-check
+TESTED := .[test,cli,plots,export,examples,distributed]
 
 # tiny tensors: a second thread inside a process only costs
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types unit coverage resuming theory clean
+.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory clean
 
 help:
-	@echo "make demo    install into .venv and show the library at work"
-	@echo "make test    install into .venv, then lint, types and tests"
-	@echo "make coverage  the tests again, with the lines they do not reach"
-	@echo "make resuming  kill a sweep ten times with each of two backends, and see it end as if nothing had been"
-	@echo "make theory  check every number of docs/theory.md and draw its figure"
-	@echo "make clean   remove .venv and caches"
+	@echo "make demo        install into .venv and show the library at work"
+	@echo "make test        install into .venv, then lint, types and tests, in five minutes on two cores"
+	@echo "make test-all    the same with all combinations and sizes, in a quarter of an hour"
+	@echo "make portable    the tests under other arithmetic, as a stand-in for another processor"
+	@echo "make oldest      the tests against the oldest versions that are admitted, in .venv-oldest"
+	@echo "make coverage    the tests again, with the lines they do not reach"
+	@echo "make resuming    kill a sweep ten times with each of two backends, and see it end as if nothing had been"
+	@echo "make theory      check every number of docs/theory.md and draw its figure"
+	@echo "make clean       remove the virtual environments and caches"
 
-$(STAMP): pyproject.toml constraints.txt
+# what the demo needs comes first and alone; Ray, Transformers and others when tests ask for them
+$(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,cli,plots,export,examples,distributed]'
+	$(BIN)/python $(PIP) --constraint constraints.txt torch
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[cli,plots]'
 	@touch $@
 
-demo: $(STAMP)
+$(VENV)/.tested: $(VENV)/.demo
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable '$(TESTED)'
+	@touch $@
+
+$(OLDEST)/.tested: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt torch
+	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt --editable '$(TESTED)'
+	@touch $@
+
+demo: $(VENV)/.demo
 	$(BIN)/legendretron demo
 
 test: lint types unit
 
-lint: $(STAMP)
+test-all: lint types unit exhaustive
+
+lint: $(VENV)/.tested
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(STAMP)
+types: $(VENV)/.tested
 	$(BIN)/mypy
 
-unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+unit: $(VENV)/.tested
+	$(BIN)/python -m pytest -n auto -m "not exhaustive"
 
-coverage: $(STAMP)
+exhaustive: $(VENV)/.tested
+	$(BIN)/python -m pytest -n auto -m exhaustive
+
+portable: $(VENV)/.tested
+	$(BIN)/python -m tests.other_arithmetic -n auto -m "not exhaustive"
+
+oldest: $(OLDEST)/.tested
+	$(OLDEST)/bin/python -m pytest -n auto -m "not exhaustive"
+
+coverage: $(VENV)/.tested
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
 
-resuming: $(STAMP)
+resuming: $(VENV)/.tested
 	LEGENDRETRON_KILLS=10 $(BIN)/python -m pytest tests/experiments/test_resuming.py
 
-theory: $(STAMP)
+theory: $(VENV)/.tested
 	$(BIN)/python examples/theory.py --out docs
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* demo_output
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* demo_output

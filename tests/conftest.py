@@ -1,3 +1,5 @@
+import os
+
 import torch
 from hypothesis import settings
 
@@ -5,4 +7,4 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.load_profile("repeatable")
 
 # a second thread on tiny tensors costs more than it brings
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("LEGENDRETRON_TEST_THREADS", "1")))

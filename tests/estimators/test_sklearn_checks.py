@@ -11,7 +11,7 @@ ESTIMATORS = [
     LegendreTronClassifier(solver="lbfgs", max_epochs=3000, alpha=0.1, tol=1e-12, random_state=0),
     LegendreTronClassifier(link="canonical", max_epochs=60, random_state=0),
     LegendreTronClassifier(network="cpflow", init="paper", max_epochs=60, random_state=0),
-    MultinomialLogisticClassifier(alpha=0.1, tol=1e-12),
+    MultinomialLogisticClassifier(),
     MultinomialLogisticClassifier(solver="adam", max_epochs=60, random_state=0),
 ]
 

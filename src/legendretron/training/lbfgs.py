@@ -21,6 +21,9 @@ from legendretron.training.step import objective_gradient
 __all__ = ["train_lbfgs"]
 
 _POLISHING_STEPS = 4
+#: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
+#: 1e-8 leaves errors of 1e-4: polishing goes on by this factor, which costs less than iterations of L-BFGS would.
+_EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
 
 
 class _Run:
@@ -189,7 +192,8 @@ def train_lbfgs(
                 tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
                 polished, gradient = found.x, float(np.abs(found.jac).max())
                 if found.status != 1:  # status 1: a limit on iterations or evaluations was met
-                    polished, gradient = _polish(run.objective, found.x, tol)
+                    target = tol * (_EXACT_FACTOR if tol <= _EXACT_TOL else 1.0)
+                    polished, gradient = _polish(run.objective, found.x, target)
                 run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
                 converged[number] = gradient <= 10 * tol
             model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
