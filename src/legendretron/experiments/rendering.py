@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 from legendretron.files import write_atomically
 
@@ -43,12 +44,12 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows with the same names as CSV; missing values are empty."""
+    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`rounded`."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(rounded(dict(row)) for row in rows)
     return write_text(path, buffer.getvalue())
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from legendretron.experiments.experiment import Batch, Outcome, Record
+from legendretron.experiments.rounding import rounded
 from legendretron.files import write_atomically
 
 __all__ = ["Store", "read_records"]
@@ -43,7 +44,7 @@ class Store:
             How to do it again.
         """
         runs = [
-            {"key": key, **run.varying, **measured}
+            {"key": key, **run.varying, **rounded(measured)}
             for key, run, measured in zip(batch.run_keys(), batch.runs, outcome.runs, strict=True)
         ]
         content = {
@@ -52,7 +53,7 @@ class Store:
             "model": batch.model,
             "command": command,
             "settings": dict(batch.settings),
-            "data": {"source": batch.source, **outcome.data},
+            "data": {"source": batch.source, **rounded(outcome.data)},
             "seconds": round(seconds, 3),
             **place,
         }
