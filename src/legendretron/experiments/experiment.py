@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from legendretron.experiments.estimators import identifying_settings
+
 __all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
@@ -71,7 +73,8 @@ class Batch:
 
     def run_keys(self) -> list[str]:
         """A name for each run that depends on all that should change its result: never on device, time or version."""
-        shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
+        settings = identifying_settings(self.settings)
+        shared = [self.experiment, self.dataset, self.model, settings, self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
 
     @property
