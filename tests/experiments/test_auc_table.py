@@ -121,7 +121,10 @@ def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(place):
 def test_the_published_step_is_one_in_the_unit_ball(place):
     data = problem(place)
     estimator, about = fit_method(METHODS["SlIsotron, published step"], data, seed=0)
-    assert about["learning_rate"] == estimator.learning_rate == 1 / max(x @ x for x in data.X)
+    assert about["learning_rate"] == estimator.learning_rate
+    # sums of 784 squares, which may be added up in any order
+    rounding = data.X.shape[1] * np.finfo(float).eps
+    assert estimator.learning_rate == pytest.approx(1 / max(x @ x for x in data.X), rel=rounding)
 
 
 def test_a_subset_is_refused_in_one_line(tmp_path):
@@ -144,6 +147,7 @@ def record_of(model, auc, seed=0, dataset="MNIST, class 0"):
     measured = {"auc": auc, "brier": 0.01, "log_loss": 0.05, "cpu_seconds": 2.0, "n_iter": 9}
     about = {
         "command": "",
+        "trial": False,
         "seconds": 1.0,
         "batch_runs": 1,
         "device": "cpu",

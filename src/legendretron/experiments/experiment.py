@@ -62,6 +62,8 @@ class Batch:
         Whether the data are ``"complete"`` or a ``"subset"``, so that results of one never stand for the other.
     runs : tuple of Run
         At least one.
+    trial : bool
+        Whether settings are not those of the recipe; of the record, not of the key, which has the settings themselves.
     """
 
     experiment: str
@@ -70,6 +72,7 @@ class Batch:
     settings: Mapping[str, Any]
     source: str
     runs: tuple[Run, ...]
+    trial: bool = False
 
     def run_keys(self) -> list[str]:
         """A name for each run that depends on all that should change its result: never on device, time or version."""
@@ -150,6 +153,9 @@ class Experiment:
     available_rows : callable, optional
         ``available_rows(dataset, place)``: training rows that are there. Larger sizes are then left out and reported, never
         made smaller.
+    trial : bool
+        Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. To be set
+        together with other ``settings`` in ``dataclasses.replace``.
     """
 
     name: str
@@ -168,6 +174,7 @@ class Experiment:
     synthetic: bool = False
     source_of: Callable[[str], str] = field(default=str)
     available_rows: Callable[[str, Place], int] | None = None
+    trial: bool = False
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "noise", "sizes"):
@@ -222,7 +229,7 @@ class Experiment:
             asked = self.settings(model, dataset)
             return asked | {name: epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
 
-        return replace(self, settings=settings)
+        return replace(self, settings=settings, trial=True)
 
     def runs(self) -> list[Run]:
         """All runs, in order."""

@@ -65,8 +65,8 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs were shortened or lengthened by ``--epochs``."""
-    return any("--epochs" in record["command"] for record in records)
+    """Whether some runs are by other settings than the recipe's, such as by ``--epochs``."""
+    return any(record["trial"] for record in records)
 
 
 def described(records: Sequence[Record]) -> str:
@@ -80,7 +80,9 @@ def described(records: Sequence[Record]) -> str:
     )
     commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
     seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
-    trial = "**A trial with another number of epochs, not the paper's recipe.** " if is_trial(records) else ""
+    trial = (
+        "**A trial with other settings, such as fewer epochs, not the paper's recipe.** " if is_trial(records) else ""
+    )
     return trial + (
         f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
         f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."

@@ -52,6 +52,7 @@ class Store:
             "dataset": batch.dataset,
             "model": batch.model,
             "command": command,
+            "trial": batch.trial,
             "settings": dict(batch.settings),
             "data": {"source": batch.source, **rounded(outcome.data)},
             "seconds": round(seconds, 3),
@@ -80,6 +81,8 @@ def read_records(folder: Path) -> list[Record]:
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}
+            if "trial" not in shared:  # records of before told by their command
+                shared["trial"] = "--epochs" in shared["command"]
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
