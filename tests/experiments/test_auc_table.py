@@ -54,13 +54,14 @@ def test_training_that_was_interrupted_is_no_result(place, tmp_path):
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
-def test_all_methods_on_all_problems(place, tmp_path):
-    state = sweep(TRIAL, tmp_path, place, command="trial")
-    assert (state.now, state.failed, state.skipped) == (33, [], {})
+def test_all_methods_and_all_problems(place, tmp_path):
+    for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
+        state = sweep(part, tmp_path, place, command="trial")
+        assert (state.failed, state.skipped) == ([], {})
+    assert (state.before, state.now) == (1, 2)
     records = read_records(tmp_path / "runs")
-    assert {(record["dataset"], record["model"]) for record in records} == {(p, m) for p in PROBLEMS for m in METHODS}
-    again = sweep(TRIAL, tmp_path, place)
-    assert (again.before, again.now) == (33, 0)
+    pairs = [(p, m) for p in PROBLEMS for m in METHODS if p == "MNIST, class 0" or m == "GLMTron"]
+    assert {(record["dataset"], record["model"]) for record in records} == set(pairs)
 
     files = TABLE.report(records, tmp_path)
     assert [file.name for file in files] == ["table_auc.md", "table_auc.csv", "table_auc.png"]
@@ -68,7 +69,7 @@ def test_all_methods_on_all_problems(place, tmp_path):
     with files[1].open() as file:
         rows = list(csv.DictReader(file))
     # in the order of the experiment, whatever that of the files
-    assert [(row["problem"], row["method"]) for row in rows] == [(p, m) for p in PROBLEMS for m in METHODS]
+    assert [(row["problem"], row["method"]) for row in rows] == pairs
     found = {(record["dataset"], record["model"]): record for record in records}
     for row in rows:
         record = found[row["problem"], row["method"]]
