@@ -24,6 +24,7 @@ from sklearn.model_selection import train_test_split
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import fit_splits
+from legendretron.experiments.rounding import rounded
 from legendretron.files import write_atomically
 from legendretron.provenance import provenance
 
@@ -139,7 +140,7 @@ def main() -> None:
         "command": "python benchmarks/compare_logistic.py --data DIR",
         "settings": {**SETTINGS, "strengths": STRENGTHS},
         "n_seeds": options.seeds,
-        "rows": rows,
+        "rows": rounded(rows),
         **provenance(options.device),
     }
     if options.out:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 from scipy.special import expit
 
+from legendretron.experiments.rounding import rounded
 from legendretron.files import write_atomically
 from legendretron.provenance import provenance
 from legendretron.trons import BregmanGenerator, bregman_projection, lipschitz_isotonic
@@ -80,7 +81,7 @@ def main() -> None:
             "command": "OMP_NUM_THREADS=1 python benchmarks/slope_bounds.py",
             "bounds of the Bregman projection": BOUNDS,
             "seed": 0,
-            "rows": rows,
+            "rows": rounded(rows),
             **provenance(),
         }
         write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())

@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink, Link, canonicality
+from legendretron.experiments.rounding import rounded
 from legendretron.provenance import provenance
 
 DATASETS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
@@ -144,7 +145,7 @@ def main() -> None:
         "links": rows,
         **provenance(),
     }
-    (results / "theory.json").write_text(json.dumps(record, indent=2) + "\n")
+    (results / "theory.json").write_text(json.dumps(rounded(record), indent=2) + "\n")
     figure(out / "figures" / "theory.png")
     print(f"\nwrote {results / 'theory.json'} and {out / 'figures' / 'theory.png'}")
 

@@ -1,13 +1,16 @@
 """Numbers in the documents are those of the recorded results."""
 
+import csv
 import importlib.util
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 from legendretron.experiments import EXPERIMENTS, read_records
+from legendretron.experiments.rounding import rounded
 
 ROOT = Path(__file__).resolve().parent.parent
 _spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
@@ -37,12 +40,51 @@ def test_reports_are_those_of_the_records(folder, tmp_path):
     """What `legendretron reproduce` has written follows from the runs that lie beside it."""
     records = {record["key"]: record for record in read_records(folder)}
     name = next(iter(records.values()))["experiment"]
-    written = (folder.parent / f"{name}.csv").read_text()
     again = EXPERIMENTS[name].report(in_order(EXPERIMENTS[name], records), tmp_path)
-    assert (tmp_path / f"{name}.csv").read_text() == written
+    written, made = (cells(place / f"{name}.csv") for place in (folder.parent, tmp_path))
+    assert [len(row) for row in made] == [len(row) for row in written]
+    assert [pair for rows in zip(made, written, strict=True) for pair in zip(*rows, strict=True) if differ(*pair)] == []
     text = (tmp_path / f"{name}.md").read_text()
     assert text == (folder.parent / f"{name}.md").read_text()
     assert len(again) >= 2
+
+
+def cells(path):
+    with path.open() as file:
+        return list(csv.reader(file))
+
+
+def differ(a, b):
+    """Whether two cells are different texts, or numbers that differ by more than their last written digit."""
+    try:
+        x, y = float(a), float(b)
+    except ValueError:
+        return a != b
+    if math.isnan(x):
+        return not math.isnan(y)
+    # ten digits; of differences, which end at the twelfth decimal place, as many as that leaves
+    return not math.isclose(x, y, rel_tol=1e-9, abs_tol=1e-12 if round(y, 12) == y else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("90.123456", "90.123457"), ("1.2345678e-26", "1.2345679e-26"), ("0.0", "2e-12"), ("nan", "1.0"), ("", "0.0")],
+)
+def test_a_changed_cell_is_seen(a, b):
+    assert differ(a, b)
+    assert differ(b, a)
+    assert not differ(a, a)
+    assert not differ(b, b)
+
+
+def test_numbers_in_tables_and_records_are_rounded():
+    """So that files are the same on every machine; what a sweep records is kept as it was measured."""
+    for path in (ROOT / "docs/results").glob("*.json"):
+        content = json.loads(path.read_text())
+        assert rounded(content) == content, path.name
+    for path in (ROOT / "docs/results").rglob("*.csv"):
+        for text in (text for row in cells(path) for text in row if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", text)):
+            assert text == str(rounded(float(text))), path.name
 
 
 def in_order(experiment, records):

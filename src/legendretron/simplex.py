@@ -123,8 +123,8 @@ def softmax_plus_inverse(p_tilde: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> softmax_plus_inverse(torch.tensor([0.5, 0.25]))
-    tensor([0.6931, 0.0000])
+    >>> softmax_plus_inverse(torch.tensor([0.5, 0.2]))
+    tensor([ 0.5108, -0.4055])
     """
     _check_axis("p_tilde", p_tilde, 1, "K")
     return torch.log(p_tilde) - torch.log1p(-p_tilde.sum(-1, keepdim=True))

@@ -54,13 +54,14 @@ def test_training_that_was_interrupted_is_no_result(place, tmp_path):
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
-def test_all_methods_on_all_problems(place, tmp_path):
-    state = sweep(TRIAL, tmp_path, place, command="trial")
-    assert (state.now, state.failed, state.skipped) == (33, [], {})
+def test_all_methods_and_all_problems(place, tmp_path):
+    for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
+        state = sweep(part, tmp_path, place, command="trial")
+        assert (state.failed, state.skipped) == ([], {})
+    assert (state.before, state.now) == (1, 2)
     records = read_records(tmp_path / "runs")
-    assert {(record["dataset"], record["model"]) for record in records} == {(p, m) for p in PROBLEMS for m in METHODS}
-    again = sweep(TRIAL, tmp_path, place)
-    assert (again.before, again.now) == (33, 0)
+    pairs = [(p, m) for p in PROBLEMS for m in METHODS if p == "MNIST, class 0" or m == "GLMTron"]
+    assert {(record["dataset"], record["model"]) for record in records} == set(pairs)
 
     files = TABLE.report(records, tmp_path)
     assert [file.name for file in files] == ["table_auc.md", "table_auc.csv", "table_auc.png"]
@@ -68,7 +69,7 @@ def test_all_methods_on_all_problems(place, tmp_path):
     with files[1].open() as file:
         rows = list(csv.DictReader(file))
     # in the order of the experiment, whatever that of the files
-    assert [(row["problem"], row["method"]) for row in rows] == [(p, m) for p in PROBLEMS for m in METHODS]
+    assert [(row["problem"], row["method"]) for row in rows] == pairs
     found = {(record["dataset"], record["model"]): record for record in records}
     for row in rows:
         record = found[row["problem"], row["method"]]
@@ -121,7 +122,10 @@ def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(place):
 def test_the_published_step_is_one_in_the_unit_ball(place):
     data = problem(place)
     estimator, about = fit_method(METHODS["SlIsotron, published step"], data, seed=0)
-    assert about["learning_rate"] == estimator.learning_rate == 1 / max(x @ x for x in data.X)
+    assert about["learning_rate"] == estimator.learning_rate
+    # sums of 784 squares, which may be added up in any order
+    rounding = data.X.shape[1] * np.finfo(float).eps
+    assert estimator.learning_rate == pytest.approx(1 / max(x @ x for x in data.X), rel=rounding)
 
 
 def test_a_subset_is_refused_in_one_line(tmp_path):
@@ -144,6 +148,7 @@ def record_of(model, auc, seed=0, dataset="MNIST, class 0"):
     measured = {"auc": auc, "brier": 0.01, "log_loss": 0.05, "cpu_seconds": 2.0, "n_iter": 9}
     about = {
         "command": "",
+        "trial": False,
         "seconds": 1.0,
         "batch_runs": 1,
         "device": "cpu",

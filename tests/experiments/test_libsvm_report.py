@@ -11,7 +11,7 @@ from legendretron.experiments.libsvm_report import comparison, markdown
 
 PLACE = {
     "command": "legendretron reproduce table_libsvm", "device": "cpu", "threads": 1, "commit": "abc", "seconds": 60.0,
-    "batch_runs": 60, "versions": {"torch": "2"}, "settings": {},
+    "trial": False, "batch_runs": 60, "versions": {"torch": "2"}, "settings": {},
 }  # fmt: skip
 
 

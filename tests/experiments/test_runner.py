@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-import legendretron.experiments.runner as runner_module
 from legendretron.experiments import EXPERIMENTS, Experiment, Place, Store, read_records, sweep
 from legendretron.experiments.experiment import Batch, Outcome, Run
 
@@ -130,9 +129,9 @@ def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
 
 def test_tuned_models_choose_on_the_training_part(data_folder, tmp_path):
     models = ("logistic regression, tuned", "LegendreTron, tuned")
-    sweep(small(models=models, seeds=2, noise=(0.0,), epochs=150), tmp_path, Place(data_folder))
+    sweep(small(models=models, seeds=1, noise=(0.0,), epochs=60), tmp_path, Place(data_folder))
     records = read_records(tmp_path / "runs")
-    assert len(records) == 4
+    assert len(records) == 2
     for record in records:
         assert record["alpha"] in record["settings"]["tuning"]["strengths"]
         assert record["accuracy"] > 85
@@ -208,9 +207,26 @@ def test_parts_do_not_depend_on_what_is_missing(data_folder, tmp_path):
 
 def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkeypatch):
     experiment = replace(small(models=PAPERS[:1], seeds=4, noise=(0.0,)), bytes_per_run=lambda model, dataset: 1.0)
-    monkeypatch.setattr(runner_module.os, "sysconf", lambda name: 2)  # 4 bytes in all, of which models may take 2
+    monkeypatch.setattr(os, "sysconf", lambda name: 2)  # 4 bytes in all, of which models may take 2
     sweep(experiment, tmp_path, Place(data_folder))
     assert [record["batch_runs"] for record in read_records(tmp_path / "runs")] == [2] * 4
+
+
+def test_memory_where_the_system_does_not_say(data_folder, tmp_path, monkeypatch):
+    """Windows has no ``sysconf``, and elsewhere it may not know the name: 8 GB, of which models may take 4."""
+    experiment = replace(small(models=PAPERS[:1], seeds=4, noise=(0.0,)), bytes_per_run=lambda model, dataset: 2e9)
+
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    for folder, change in (
+        ("no_name", lambda patched: patched.setattr(os, "sysconf", unknown)),
+        ("no_function", lambda patched: patched.delattr(os, "sysconf")),
+    ):
+        with monkeypatch.context() as patched:
+            change(patched)
+            sweep(experiment, tmp_path / folder, Place(data_folder))
+        assert [record["batch_runs"] for record in read_records(tmp_path / folder / "runs")] == [2] * 4
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
@@ -262,10 +278,36 @@ def test_files_that_are_not_results_are_named(data_folder, tmp_path):
 
 
 def test_trials_say_so(data_folder, tmp_path):
-    sweep(small(), tmp_path, Place(data_folder), command="legendretron reproduce table_libsvm --epochs 2")
-    text = small().report(read_records(tmp_path / "runs"), tmp_path)[0].read_text()
-    assert "**A trial with another number of epochs, not the paper's recipe.**" in text
+    """Those that are started from Python as well, where there is no command."""
+    one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
+    sweep(one, tmp_path, Place(data_folder))
+    records = read_records(tmp_path / "runs")
+    assert [record["trial"] for record in records] == [True]
+    text = one.report(records, tmp_path)[0].read_text()
+    assert "**A trial with other settings, such as fewer epochs, not the paper's recipe.**" in text
     assert "cells" not in text.split("| data set |")[1]
+
+
+def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
+    recipe = replace(small(models=PAPERS[1:], seeds=1, noise=(0.0,)), trial=False)
+    sweep(recipe, tmp_path, Place(data_folder))
+    records = read_records(tmp_path / "runs")
+    assert [record["trial"] for record in records] == [False]
+    assert "trial" not in recipe.report(records, tmp_path)[0].read_text()
+    assert not TABLE.trial
+    assert not TABLE.narrowed(datasets=["iris"], seeds=1).trial
+
+
+@pytest.mark.parametrize(("command", "trial"), [("legendretron reproduce table_libsvm --epochs 2", True), ("", False)])
+def test_records_of_before_tell_by_their_command(data_folder, tmp_path, command, trial):
+    one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
+    sweep(one, tmp_path, Place(data_folder), command=command)
+    (path,) = (tmp_path / "runs").iterdir()
+    content = json.loads(path.read_text())
+    del content["trial"]
+    path.write_text(json.dumps(content))
+    assert [record["trial"] for record in read_records(tmp_path / "runs")] == [trial]
+    assert sweep(one, tmp_path, Place(data_folder)).before == 1
 
 
 def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):

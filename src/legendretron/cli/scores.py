@@ -45,7 +45,7 @@ def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
 
     Examples
     --------
-    >>> scores_of(np.array([0, 1]), np.log([[0.75, 0.25], [0.25, 0.75]])).brier
+    >>> round(scores_of(np.array([0, 1]), np.log([[0.75, 0.25], [0.25, 0.75]])).brier, 6)
     0.125
     """
     losses, squares, confidence = (np.empty(len(y)) for _ in range(3))

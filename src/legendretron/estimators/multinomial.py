@@ -107,7 +107,7 @@ verbose, checkpoint, checkpoint_every, keep_interrupted
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
         """Return an estimator with the settings of the paper's tables: ``"libsvm"``, ``"mnist"`` or ``"aloi"``."""
-        return cls(**{**paper_settings(group, with_link=False), "penalty": "reference", **parameters})
+        return cls(**{**paper_settings(group, with_link=False), **parameters})
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
         if self.init == "paper":

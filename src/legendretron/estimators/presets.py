@@ -38,5 +38,5 @@ def paper_settings(group: str, *, with_link: bool) -> dict[str, Any]:
         "dtype": "float64",
     }
     if with_link:
-        settings |= {**_LINK[group], "link": "composite", "network": "cpflow", "link_alpha": None}
-    return settings
+        return {**settings, **_LINK[group], "link": "composite", "network": "cpflow", "link_alpha": None}
+    return {**settings, "penalty": "reference"}

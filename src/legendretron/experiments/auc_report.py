@@ -19,6 +19,7 @@ from legendretron.experiments.rendering import (
     write_csv,
     write_text,
 )
+from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import Mean, mean_of
 from legendretron.plots.axes import COLOURS
 
@@ -50,7 +51,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             "auc": auc.value,
             "auc: standard error": auc.error,
             "paper": published,
-            "difference": auc.value - published,
+            "difference": rounded_difference(auc.value - published),
         }
         for name in MEASURED:
             mean = mean_of([run[name] for run in runs])

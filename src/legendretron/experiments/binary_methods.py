@@ -12,8 +12,9 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.binary_images import PROBLEMS, BinaryImages
-from legendretron.experiments.estimators import estimator_of, settings_of
+from legendretron.experiments.estimators import estimator_of, recorded_settings
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.interruption import whole_training
 from legendretron.trons import (
@@ -31,18 +32,18 @@ _BAYES: dict[str, Any] = {"standardize": False, "alpha": 1e-3, "max_iter": 20}
 
 #: Settings by name; first the paper's nine, in its order.
 METHODS: dict[str, dict[str, Any]] = {
-    "LegendreTron": settings_of(LegendreTronClassifier.from_paper("mnist")),
-    "ISGP-Linkgistic": settings_of(ISGPLinkgisticClassifier(**_BAYES)),
-    "GP-Linkgistic": settings_of(GPLinkgisticClassifier(**_BAYES)),
-    "logistic regression": settings_of(MultinomialLogisticClassifier.from_paper("mnist")),
-    "GLMTron": settings_of(GLMTronClassifier(max_iter=200, **_AS_THEY_ARE)),
-    "BregmanTron": settings_of(BregmanTronClassifier(max_iter=100, **_AS_THEY_ARE)),
-    "BregmanTron_label": settings_of(BregmanTronClassifier("label", max_iter=100, **_AS_THEY_ARE)),
-    "BregmanTron_approx": settings_of(BregmanTronClassifier("approx", max_iter=100, **_AS_THEY_ARE)),
-    "SlIsotron": settings_of(SlIsotronClassifier(max_iter=100, **_AS_THEY_ARE)),
+    "LegendreTron": recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)),
+    "ISGP-Linkgistic": recorded_settings(ISGPLinkgisticClassifier, **_BAYES),
+    "GP-Linkgistic": recorded_settings(GPLinkgisticClassifier, **_BAYES),
+    "logistic regression": recorded_settings(MultinomialLogisticClassifier, **paper_settings("mnist", with_link=False)),
+    "GLMTron": recorded_settings(GLMTronClassifier, max_iter=200, **_AS_THEY_ARE),
+    "BregmanTron": recorded_settings(BregmanTronClassifier, max_iter=100, **_AS_THEY_ARE),
+    "BregmanTron_label": recorded_settings(BregmanTronClassifier, variant="label", max_iter=100, **_AS_THEY_ARE),
+    "BregmanTron_approx": recorded_settings(BregmanTronClassifier, variant="approx", max_iter=100, **_AS_THEY_ARE),
+    "SlIsotron": recorded_settings(SlIsotronClassifier, max_iter=100, **_AS_THEY_ARE),
     # as published: steps of one for features in the unit ball, and only a few of them
     "SlIsotron, published step": {
-        **settings_of(SlIsotronClassifier(max_iter=5, **_AS_THEY_ARE)),
+        **recorded_settings(SlIsotronClassifier, max_iter=5, **_AS_THEY_ARE),
         "learning_rate": "1 / largest squared norm",
     },
     # scikit-learn's; only what is not its default, since the list of its parameters changes with versions

@@ -1,4 +1,12 @@
-"""Estimators from the settings in a record, and settings from estimators."""
+"""Estimators from the settings in a record, settings from estimators, and what of them names a run.
+
+Records hold all parameters of their time. A parameter that comes later must neither rename the runs that were done before
+nor change what their settings stand for, and no more must a new default of an old parameter. Three rules see to it:
+
+- what settings do not say is filled in from :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS`;
+- recipes start from there, too, and not from the constructors' defaults;
+- a parameter that is not listed there is part of a key only if it differs from its own default.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.experiments.recorded_defaults import LATER_DEFAULTS, RECORDED_DEFAULTS
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -17,7 +26,7 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 
-__all__ = ["estimator_of", "settings_of"]
+__all__ = ["estimator_of", "identifying_settings", "recorded_settings", "settings_of"]
 
 _CLASSES: dict[str, type[BaseEstimator]] = {
     kind.__name__: kind
@@ -48,11 +57,42 @@ def settings_of(estimator: BaseEstimator) -> dict[str, Any]:
     return {"estimator": type(estimator).__name__, **parameters}
 
 
+def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
+    """:func:`settings_of` an estimator with some parameters, and the others as by default when results were recorded.
+
+    Examples
+    --------
+    >>> recorded_settings(GLMTronClassifier, standardize=False)["max_iter"]
+    200
+    """
+    return settings_of(estimator_of({"estimator": kind.__name__}).set_params(**parameters))
+
+
+def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the settings makes results differ: the same for a record and for a recipe of later code.
+
+    Examples
+    --------
+    >>> identifying_settings({"estimator": "GLMTronClassifier"}) == settings_of(GLMTronClassifier())
+    True
+    """
+    recorded = RECORDED_DEFAULTS.get(settings.get("estimator", ""))
+    if recorded is None:
+        return dict(settings)
+    neutral = {**_CLASSES[settings["estimator"]]().get_params(), **LATER_DEFAULTS}
+    return {
+        name: value
+        for name, value in {**recorded, **settings}.items()
+        if name in recorded or name not in neutral or value != neutral[name]
+    }
+
+
 def estimator_of(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
     """The estimator of :func:`settings_of`, with a seed and, if it knows devices, on a device."""
     kind = _CLASSES[settings["estimator"]]
     known = kind().get_params()
-    parameters = {name: value for name, value in settings.items() if name in known}
+    unsaid = {**LATER_DEFAULTS, **RECORDED_DEFAULTS.get(settings["estimator"], {})}
+    parameters = {name: value for name, value in {**unsaid, **settings}.items() if name in known}
     if "device" in known:
         parameters["device"] = device
     if "random_state" in known:

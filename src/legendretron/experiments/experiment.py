@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from legendretron.experiments.estimators import identifying_settings
+
 __all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
@@ -60,6 +62,8 @@ class Batch:
         Whether the data are ``"complete"`` or a ``"subset"``, so that results of one never stand for the other.
     runs : tuple of Run
         At least one.
+    trial : bool
+        Whether settings are not those of the recipe; of the record, not of the key, which has the settings themselves.
     """
 
     experiment: str
@@ -68,10 +72,12 @@ class Batch:
     settings: Mapping[str, Any]
     source: str
     runs: tuple[Run, ...]
+    trial: bool = False
 
     def run_keys(self) -> list[str]:
         """A name for each run that depends on all that should change its result: never on device, time or version."""
-        shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
+        settings = identifying_settings(self.settings)
+        shared = [self.experiment, self.dataset, self.model, settings, self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
 
     @property
@@ -147,6 +153,9 @@ class Experiment:
     available_rows : callable, optional
         ``available_rows(dataset, place)``: training rows that are there. Larger sizes are then left out and reported, never
         made smaller.
+    trial : bool
+        Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. To be set
+        together with other ``settings`` in ``dataclasses.replace``.
     """
 
     name: str
@@ -165,6 +174,7 @@ class Experiment:
     synthetic: bool = False
     source_of: Callable[[str], str] = field(default=str)
     available_rows: Callable[[str, Place], int] | None = None
+    trial: bool = False
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "noise", "sizes"):
@@ -219,7 +229,7 @@ class Experiment:
             asked = self.settings(model, dataset)
             return asked | {name: epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
 
-        return replace(self, settings=settings)
+        return replace(self, settings=settings, trial=True)
 
     def runs(self) -> list[Run]:
         """All runs, in order."""

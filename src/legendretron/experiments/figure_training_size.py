@@ -12,7 +12,8 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.experiments.estimators import estimator_of, settings_of
+from legendretron.estimators.presets import paper_settings
+from legendretron.experiments.estimators import estimator_of, recorded_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
 from legendretron.experiments.images import facts_of, pixel_features, training_images
 from legendretron.experiments.training_size_report import ISGP, LEARNED, PLAIN, TUNED, report
@@ -33,18 +34,21 @@ SHARED = {
 def recipe(model: str, dataset: str) -> dict[str, Any]:
     """Settings of a model: the paper's, or ours for the one-against-rest and the tuned one."""
     if model == LEARNED:
-        return {**settings_of(LegendreTronClassifier.from_paper("mnist")), **SHARED}
+        return {**recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)), **SHARED}
     if model == PLAIN:
-        return {**settings_of(MultinomialLogisticClassifier.from_paper("mnist")), **SHARED}
+        return {
+            **recorded_settings(MultinomialLogisticClassifier, **paper_settings("mnist", with_link=False)),
+            **SHARED,
+        }
     if model == ISGP:
-        binary = ISGPLinkgisticClassifier(alpha=1e-3, max_iter=20, standardize=False)
-        return {**settings_of(binary), "multiclass": "one against rest", **SHARED}
+        binary = recorded_settings(ISGPLinkgisticClassifier, alpha=1e-3, max_iter=20, standardize=False)
+        return {**binary, "multiclass": "one against rest", **SHARED}
     # a rate that falls to zero ends near the minimum, and the whole grid is one training
-    logistic = MultinomialLogisticClassifier(
-        solver="adam", learning_rate=0.005, schedule="cosine", max_epochs=100, batch_size=128, standardize=False,
-        dtype="float64",
+    logistic = recorded_settings(
+        MultinomialLogisticClassifier, solver="adam", learning_rate=0.005, schedule="cosine", max_epochs=100,
+        batch_size=128, standardize=False, dtype="float64",
     )  # fmt: skip
-    return {**settings_of(logistic), "tuning": TUNING, **SHARED}
+    return {**logistic, "tuning": TUNING, **SHARED}
 
 
 def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:

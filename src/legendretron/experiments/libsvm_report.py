@@ -20,7 +20,7 @@ from legendretron.experiments.rendering import (
     write_csv,
     write_text,
 )
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
@@ -76,7 +76,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
                 learned, plain = paired_values(models[first], models[second], "accuracy")
                 if len(learned) > 1:
                     row[name] = test(learned, plain)
-                row[f"{name}: advantage"] = float(np.mean(learned) - np.mean(plain)) if learned else float("nan")
+                row[f"{name}: advantage"] = mean_difference(learned, plain).value if learned else float("nan")
         rows.append(row)
     for name in TESTS:
         for row, adjusted in zip(rows, holm([row[name] for row in rows]), strict=True):

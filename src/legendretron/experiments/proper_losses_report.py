@@ -12,6 +12,7 @@ from legendretron.experiments.grouping import by_seed
 from legendretron.experiments.loss_curves import NAMED, Curve, learned_losses, named_losses
 from legendretron.experiments.proper_losses_picture import picture
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import mean_of
 
 __all__ = ["report"]
@@ -91,8 +92,9 @@ def _csv_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
             "seed": "" if curve.seed is None else curve.seed,
             "factor": curve.factor,
             "probability": float(p),
-            "loss_1": float(loss_1),
-            "loss_0": float(loss_0),
+            # less what a sure and right prediction costs
+            "loss_1": rounded_difference(loss_1),
+            "loss_0": rounded_difference(loss_0),
         }
         for curve in curves
         for p, loss_1, loss_0 in zip(curve.probability, curve.loss_1, curve.loss_0, strict=True)

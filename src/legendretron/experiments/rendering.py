@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.experiment import Record
+from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 from legendretron.files import write_atomically
 
@@ -43,12 +44,12 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows with the same names as CSV; missing values are empty."""
+    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`rounded`."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(rounded(dict(row)) for row in rows)
     return write_text(path, buffer.getvalue())
 
 
@@ -64,8 +65,8 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs were shortened or lengthened by ``--epochs``."""
-    return any("--epochs" in record["command"] for record in records)
+    """Whether some runs are by other settings than the recipe's, such as by ``--epochs``."""
+    return any(record["trial"] for record in records)
 
 
 def described(records: Sequence[Record]) -> str:
@@ -79,7 +80,9 @@ def described(records: Sequence[Record]) -> str:
     )
     commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
     seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
-    trial = "**A trial with another number of epochs, not the paper's recipe.** " if is_trial(records) else ""
+    trial = (
+        "**A trial with other settings, such as fewer epochs, not the paper's recipe.** " if is_trial(records) else ""
+    )
     return trial + (
         f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
         f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."

@@ -23,6 +23,8 @@ __all__ = ["Sweep", "code_of", "sweep"]
 
 #: Share of the free memory that models may take; the rest is for data and what a step needs for itself.
 _SHARE = 0.5
+#: Memory that is taken for granted where the system does not say, as Windows: 8 GB.
+_USUAL_MEMORY = 8 * 10**9
 
 
 @dataclass
@@ -211,7 +213,15 @@ def _whole_batches(
     """All runs on data that are there, by data set, model and size: those side by side have as many rows."""
     runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
     return [
-        Batch(experiment.name, dataset, model, experiment.settings(model, dataset), sources[dataset], tuple(group))
+        Batch(
+            experiment.name,
+            dataset,
+            model,
+            experiment.settings(model, dataset),
+            sources[dataset],
+            tuple(group),
+            experiment.trial,
+        )
         for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size))
     ]
 
@@ -243,5 +253,13 @@ def _fitting(experiment: Experiment, model: str, dataset: str, device: str) -> i
     if device.startswith("cuda"):
         free = torch.cuda.mem_get_info(device)[1]  # all of it: what this process holds is free for the next batch
     else:
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = _memory()
     return max(1, int(_SHARE * free / experiment.bytes_per_run(model, dataset)))
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or what is usual where that cannot be asked."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # no such function, no such name, or no answer
+        return _USUAL_MEMORY

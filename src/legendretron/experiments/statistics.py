@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-__all__ = ["Mean", "holm", "mean_of", "paired_test", "welch_from_means", "welch_test"]
+from legendretron.experiments.rounding import rounded_difference
+
+__all__ = ["Mean", "holm", "mean_difference", "mean_of", "paired_test", "welch_from_means", "welch_test"]
 
 
 @dataclass(frozen=True)
@@ -21,18 +25,17 @@ class Mean:
 
     def minus(self, other: Mean) -> float:
         r"""Difference in combined standard errors, :math:`(a - b) / \sqrt{s_a^2 + s_b^2}`; 0 for equal means."""
-        if self.value == other.value:
+        gap = rounded_difference(self.value - other.value)
+        if gap == 0.0:
             return 0.0
-        combined = float(np.hypot(self.error, other.error))
-        return (
-            float(np.inf * np.sign(self.value - other.value))
-            if combined == 0.0
-            else ((self.value - other.value) / combined)
-        )
+        combined = math.hypot(self.error, other.error)
+        return math.copysign(math.inf, gap) if combined == 0.0 else gap / combined
 
 
 def mean_of(values: ArrayLike) -> Mean:
     r"""Mean and standard error :math:`s / \sqrt n`, with ``n - 1`` in the deviation.
+
+    Sums are exact and rounded once, so that both are the same on every machine, and equal values have no error.
 
     Examples
     --------
@@ -42,8 +45,21 @@ def mean_of(values: ArrayLike) -> Mean:
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
         raise ValueError(f"values must be a vector of finite numbers, not empty, got {array!r}.")
-    error = float(array.std(ddof=1) / np.sqrt(array.size)) if array.size > 1 else float("nan")
-    return Mean(float(array.mean()), error, int(array.size))
+    numbers = array.tolist()
+    error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
+    return Mean(statistics.mean(numbers), error, len(numbers))
+
+
+def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
+    """Mean and standard error of ``a - b``, of measurements that belong together and are of order 1 to 100.
+
+    Examples
+    --------
+    >>> mean_difference([90.3, 80.1], [90.1, 80.3])
+    Mean(value=0.0, error=0.2, n=2)
+    """
+    gap = mean_of(np.subtract(a, b))
+    return Mean(rounded_difference(gap.value), rounded_difference(gap.error), gap.n)
 
 
 def welch_test(a: ArrayLike, b: ArrayLike) -> float:
@@ -86,7 +102,8 @@ def paired_test(a: ArrayLike, b: ArrayLike) -> float:
     # rounding of sums that are equal leaves differences that are not quite zero
     if np.ptp(gaps) <= 1e-12 * max(np.abs(first).max(), np.abs(second).max()):
         return float(abs(gaps[0]) <= 1e-12 * np.abs(first).max())
-    return float(stats.ttest_rel(first, second).pvalue)
+    gap = mean_of(gaps)
+    return float(2.0 * stats.t.sf(abs(gap.value / gap.error), gap.n - 1))
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from legendretron.experiments.experiment import Batch, Outcome, Record
+from legendretron.experiments.rounding import rounded
 from legendretron.files import write_atomically
 
 __all__ = ["Store", "read_records"]
@@ -43,7 +44,7 @@ class Store:
             How to do it again.
         """
         runs = [
-            {"key": key, **run.varying, **measured}
+            {"key": key, **run.varying, **rounded(measured)}
             for key, run, measured in zip(batch.run_keys(), batch.runs, outcome.runs, strict=True)
         ]
         content = {
@@ -51,8 +52,9 @@ class Store:
             "dataset": batch.dataset,
             "model": batch.model,
             "command": command,
+            "trial": batch.trial,
             "settings": dict(batch.settings),
-            "data": {"source": batch.source, **outcome.data},
+            "data": {"source": batch.source, **rounded(outcome.data)},
             "seconds": round(seconds, 3),
             **place,
         }
@@ -79,6 +81,8 @@ def read_records(folder: Path) -> list[Record]:
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}
+            if "trial" not in shared:  # records of before told by their command
+                shared["trial"] = "--epochs" in shared["command"]
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -8,7 +8,8 @@ import numpy as np
 
 from legendretron.datasets import DATASETS, load_dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.experiments.estimators import estimator_of, settings_of
+from legendretron.estimators.presets import paper_settings
+from legendretron.experiments.estimators import estimator_of, recorded_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
 from legendretron.experiments.libsvm_report import report
 from legendretron.experiments.published_draws import noisy_labels, split_rows
@@ -24,27 +25,25 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     """Settings of a model: the paper's, or ours with a penalty that is tuned."""
     group = "aloi" if dataset == "aloi" else "libsvm"
     if model == "LegendreTron":
-        return settings_of(LegendreTronClassifier.from_paper(group))
+        return recorded_settings(LegendreTronClassifier, **paper_settings(group, with_link=True))
     if model == "logistic regression":
-        return settings_of(MultinomialLogisticClassifier.from_paper(group))
+        return recorded_settings(MultinomialLogisticClassifier, **paper_settings(group, with_link=False))
     if model == "logistic regression, tuned":
-        logistic = MultinomialLogisticClassifier(standardize=False, dtype="float64", max_epochs=1000, tol=1e-5)
+        logistic = {"standardize": False, "dtype": "float64", "max_epochs": 1000, "tol": 1e-5}
         if DATASETS[dataset].sparse:  # a million weights: minutes for each fit, where minibatches train all at once
-            batches = {
+            logistic |= {
+                "solver": "adam",
                 "learning_rate": 0.05,
                 "schedule": "cosine",
                 "max_epochs": 60,
                 "batch_size": 64,
                 "dtype": "float32",
             }
-            logistic.set_params(solver="adam", **batches)
-        return {**settings_of(logistic), "tuning": TUNING}
+        return {**recorded_settings(MultinomialLogisticClassifier, **logistic), "tuning": TUNING}
     # as many steps on small data as on large, within reason
     epochs = int(np.clip(8000 * 64 / (0.8 * DATASETS[dataset].rows), 60, 400))
-    learned = LegendreTronClassifier(
-        standardize=False, hidden=8, learning_rate=0.02, batch_size=64, max_epochs=epochs, dtype="float32"
-    )
-    return {**settings_of(learned), "tuning": TUNING}
+    learned = {"hidden": 8, "learning_rate": 0.02, "batch_size": 64, "max_epochs": epochs, "dtype": "float32"}
+    return {**recorded_settings(LegendreTronClassifier, standardize=False, **learned), "tuning": TUNING}
 
 
 def execute_splits(batch: Batch, place: Place) -> Outcome:

@@ -11,7 +11,7 @@ from scipy import stats
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
 from legendretron.experiments.training_size_picture import picture
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
@@ -56,7 +56,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             if (dataset, size, a) in cells and (dataset, size, b) in cells:
                 first, second = paired_values(cells[dataset, size, a], cells[dataset, size, b], "accuracy")
                 if first:
-                    gap = mean_of([x - y for x, y in zip(first, second, strict=True)])
+                    gap = mean_difference(first, second)
                     row |= {f"{a} minus {b}": gap.value, f"{a} minus {b}: error": gap.error}
                     row |= {f"{a} minus {b}: seeds": gap.n, f"{a} minus {b}: p": paired_test(first, second)}
                     row[f"{a} minus {b}: Welch"] = welch_test(first, second)

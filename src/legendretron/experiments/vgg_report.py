@@ -13,7 +13,8 @@ from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.published import published_vgg
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_test
+from legendretron.experiments.rounding import rounded_difference
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
@@ -51,13 +52,13 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             for name in MEASURES:
                 ours, theirs = paired_values(own, plain, name)
                 if ours:
-                    gap = mean_of(np.subtract(ours, theirs))
+                    gap = mean_difference(ours, theirs)
                     row |= {f"{name} minus VGG": gap.value, f"{name} minus VGG: error": gap.error}
             ours, theirs = paired_values(own, plain, "accuracy")
             if len(ours) > 1:
                 row |= {"paired": paired_test(ours, theirs), "welch": welch_test(ours, theirs)}
             if row["paper"] is not None:
-                row["paper minus VGG"] = row["paper"] - paper[dataset, PLAIN]
+                row["paper minus VGG"] = rounded_difference(row["paper"] - paper[dataset, PLAIN])
         rows.append(row)
     for test in ("paired", "welch"):
         for row, adjusted in zip(rows, holm([row[test] for row in rows]), strict=True):

@@ -24,8 +24,8 @@ class SoftmaxLink(Link):
     --------
     >>> import torch
     >>> link = SoftmaxLink(n_classes=3)
-    >>> link.link(link.inverse(torch.tensor([2.0, -1.0])))
-    tensor([ 2., -1.])
+    >>> link.link(link.inverse(torch.tensor([2.5, -1.0])))
+    tensor([ 2.5000, -1.0000])
     """
 
     @property

@@ -34,8 +34,8 @@ class QuadraticPotential(Potential):
     Examples
     --------
     >>> g = QuadraticPotential(dim=2, alpha=2.0)
-    >>> g.gradient(torch.tensor([1.0, -3.0])).tolist()
-    [2.0, -6.0]
+    >>> g.gradient(torch.tensor([1.25, -3.0])).detach()
+    tensor([ 2.5000, -6.0000])
     """
 
     def __init__(
