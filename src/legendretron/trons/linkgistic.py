@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
     posterior_: Posterior
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{k: SHARED[k] for k in ("max_iter", "tol", "standardize", "random_state", "verbose")},
+        **{k: v for k, v in SHARED.items() if k not in ("early_stopping", "validation_fraction", "n_iter_no_change")},
         "n_basis": [Interval(Integral, 1, 200, closed="both")],
         "amplitude": [Interval(Real, 0, None, closed="neither")],
         "length_scale": [Interval(Real, 0, None, closed="neither")],
@@ -54,7 +55,15 @@ class LinkgisticClassifier(BinaryLinkLearner):
     def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
         """Set what depends on the final posterior."""
 
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _learn(
+        self,
+        design: Design,
+        y: np.ndarray,
+        weight: np.ndarray,
+        held_out: Any,
+        seed: int,
+        stop_requested: Callable[[], bool],
+    ) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
         prior = self._make_prior(_interval(design.predictor(w), weight))
@@ -76,7 +85,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
             self.history_.append(n_iter, [log_loss], [np.nan], [accuracy], [np.nan], time.monotonic() - began)
             progress.update(n_iter, log_loss, None)
             quiet = quiet + 1 if n_iter > 1 and bounds[-1] - bounds[-2] <= self.tol * self._total_weight else 0
-            if quiet == 2:
+            if quiet == 2 or stop_requested():
                 break
         progress.close()
         self.n_iter_ = n_iter
