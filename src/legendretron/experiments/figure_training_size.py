@@ -37,7 +37,9 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     if model == PLAIN:
         return {**settings_of(MultinomialLogisticClassifier.from_paper("mnist")), **SHARED}
     if model == ISGP:
-        binary = ISGPLinkgisticClassifier(alpha=1e-3, max_iter=20, standardize=False)
+        binary = ISGPLinkgisticClassifier(
+            n_basis=16, amplitude=1.0, length_scale=0.1, alpha=1e-3, max_iter=20, standardize=False
+        )
         return {**settings_of(binary), "multiclass": "one against rest", **SHARED}
     # a rate that falls to zero ends near the minimum, and the whole grid is one training
     logistic = MultinomialLogisticClassifier(

@@ -78,6 +78,10 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _probability(self, z: np.ndarray) -> np.ndarray:
         """Learned inverse link, as it is."""
 
+    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Rows in the order to learn from."""
+        return X, y, weight
+
     # --- fitting ---
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -112,6 +116,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 X, y, weight = X[rows], y[rows], weight[rows]
                 if len(np.unique(y)) < 2:
                     raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
+            X, y, weight = self._arranged(X, y, weight)
             self._total_weight = float(weight.sum())
             weight = weight / weight.max()
             self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())

@@ -52,7 +52,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = GPLinkgisticClassifier(alpha=1e-3, random_state=0).fit(X, y)
+    >>> clf = GPLinkgisticClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.97
     True
     """
@@ -63,7 +63,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         n_basis: int = 16,
         amplitude: float = 2.0,
         length_scale: float = 0.1,
-        alpha: float = 1e-4,
+        alpha: float | str = "auto",
         max_iter: int = 30,
         m_steps: int = 10,
         n_samples: int = 16,

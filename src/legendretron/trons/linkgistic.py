@@ -12,7 +12,7 @@ import numpy as np
 import scipy.optimize
 from scipy.special import expit
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron.training import History
@@ -21,6 +21,7 @@ from legendretron.trons.base import SHARED, BinaryLinkLearner
 from legendretron.trons.design import Design
 from legendretron.trons.laplace import Posterior, laplace, log_likelihood
 from legendretron.trons.link_prior import LinkPrior
+from legendretron.trons.row_order import in_one_order
 from legendretron.validation import check_integer
 
 __all__ = ["LinkgisticClassifier"]
@@ -43,7 +44,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
         "n_basis": [Interval(Integral, 1, 200, closed="both")],
         "amplitude": [Interval(Real, 0, None, closed="neither")],
         "length_scale": [Interval(Real, 0, None, closed="neither")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "m_steps": [Interval(Integral, 1, None, closed="left")],
     }
@@ -54,6 +55,9 @@ class LinkgisticClassifier(BinaryLinkLearner):
     @abstractmethod
     def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
         """Set what depends on the final posterior."""
+
+    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        return in_one_order(X, y, weight)
 
     def _learn(
         self,
@@ -148,7 +152,9 @@ class _EM:
     def __init__(self, owner: Any, design: Design, y: np.ndarray, counts: np.ndarray, seed: int) -> None:
         self.design, self.y, self.counts = design, y, counts
         self.total = float(counts.sum())
-        self.alpha, self.m_steps = float(owner.alpha), int(owner.m_steps)
+        # one over the total is a standard normal prior of the weights, since the penalty is multiplied by it
+        self.alpha = 1.0 / self.total if owner.alpha == "auto" else float(owner.alpha)
+        self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
 
     def noise(self, size: int) -> np.ndarray:
