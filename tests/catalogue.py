@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
+import numpy as np
 import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
@@ -30,6 +31,8 @@ from legendretron.potentials import (
     Potential,
     QuadraticPotential,
 )
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
+from legendretron.trons.link_prior import IntegratedSquare
 
 CLASSES = (2, 3, 10, 100)
 LEADING = ((), (5,), (2, 3))
@@ -46,6 +49,20 @@ def normal(*shape: int, key: object, scale: float = 1.0, dtype: torch.dtype = to
 
 def proba(*shape: int, key: object, spread: float = 2.0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.softmax(normal(*shape, key=key, scale=spread), -1).to(dtype)
+
+
+def derivatives(f: Callable[[torch.Tensor], torch.Tensor], orders: int) -> list[tuple[float, float]]:
+    """Derivatives at 0 of a function of one number, by autograd and by differences of the order before."""
+    step, found = 1e-5, []
+    for _ in range(orders):
+        up, down, zero = (torch.tensor(s, dtype=torch.float64, requires_grad=True) for s in (step, -step, 0.0))
+        difference = (f(up) - f(down)).item() / (2 * step)
+
+        def f(s: torch.Tensor, before: Callable[[torch.Tensor], torch.Tensor] = f) -> torch.Tensor:
+            return torch.autograd.grad(before(s), s, create_graph=True)[0]
+
+        found.append((f(zero).item(), difference))
+    return found
 
 
 def _cpflow(dim: int, **kw: object) -> CPFlowNetwork:
@@ -83,6 +100,23 @@ def _with_first_batch(link: Link) -> Link:
     link.initialize(normal(*link.run_shape, 50, link.n_classes - 1, key="first batch", scale=2.0, dtype=dtype))
     return link
 
+
+KNOTS = np.sort(np.random.default_rng(0).normal(size=30)) * 2
+
+
+def _sines() -> TrigonometricLink:
+    prior = IntegratedSquare((-3.0, 4.0), n_basis=8, amplitude=0.7, length_scale=0.1)
+    xi = np.random.default_rng(1).normal(size=prior.n_latent)
+    return TrigonometricLink(prior.interval, prior.coefficients(xi), prior.kind)
+
+
+#: links of two classes without parameters, which the trons learn
+FIXED_LINKS: dict[str, Callable[[], Link]] = {
+    "table": lambda: PiecewiseLinearLink(KNOTS, np.sort(np.random.default_rng(2).uniform(0.02, 0.9, 30))),
+    "one_knot": lambda: PiecewiseLinearLink([0.3], [0.7]),
+    "sines": _sines,
+    "cosines": lambda: TrigonometricLink((-2.0, 2.0), [0.5, 1.5, 0.2, -0.1], "cosine"),
+}
 
 #: losses as functions of the number of classes; None where the loss does not exist for it
 LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {

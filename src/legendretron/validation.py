@@ -7,7 +7,9 @@ users: inside modules NaN travels on as it does in torch, and a look at the valu
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,6 +90,11 @@ def at_least_single(tensor: Tensor) -> Tensor:
 def in_autocast(tensor: Tensor) -> bool:
     """Whether automatic mixed precision is on where the tensor lives."""
     return not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type)
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[Any]:
+    """Leave automatic mixed precision, which would take products in half precision, where the tensor lives."""
+    return torch.autocast(like.device.type, enabled=False) if in_autocast(like) else nullcontext()
 
 
 def check_precision(name: str, value: Tensor, parameter: Tensor | None) -> Tensor:

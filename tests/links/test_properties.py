@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from legendretron.links import CanonicalLink, CompositeLink, NotCanonicalError
+from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
 from legendretron.simplex import append_reference
-from tests.catalogue import CLASSES, LEADING, LINKS, RUNS, make_link, normal, proba
+from tests.catalogue import CLASSES, LEADING, LINKS, RUNS, derivatives, make_link, normal, proba
 
 every_link = pytest.mark.parametrize("name", LINKS)
 every_c = pytest.mark.parametrize("c", CLASSES)
@@ -116,6 +116,29 @@ def test_the_potential_is_there_exactly_when_the_link_is_canonical(name, c):
     assert (gap >= -1e-10).all()
 
 
+def test_each_link_is_refused_for_its_own_reason():
+    class Permuted(SoftmaxLink):
+        """A link of which nothing is known but that it is none of the canonical ones."""
+
+        is_canonical = False
+        _potential = Link._potential
+
+    z, p = torch.zeros(1, 2), torch.full((1, 3), 1 / 3)
+    for call in (lambda: Permuted(3).potential(z), lambda: Permuted(3).conjugate(p)):
+        with pytest.raises(
+            NotCanonicalError, match=r"^Permuted with n_classes=3 is not the gradient of a potential\. Its"
+        ):
+            call()
+    with pytest.raises(NotCanonicalError, match=r"potential: its Jacobian is a product of symmetric matrices"):
+        CompositeLink(3).potential(z)
+
+    class Unfinished(Permuted):
+        is_canonical = True
+
+    with pytest.raises(NotImplementedError, match="Unfinished says that it is canonical, but has no _potential"):
+        Unfinished(3).potential(z)
+
+
 @every_link
 def test_potential_with_run_axes(name):
     if not make_link(name, 2).is_canonical:
@@ -144,6 +167,16 @@ def test_gradcheck(name, c):
     if link.is_canonical:
         assert torch.autograd.gradcheck(link.potential, z)
         assert torch.autograd.gradcheck(lambda t: link.conjugate(torch.softmax(t, -1)), p.log().requires_grad_())
+
+
+@every_link
+@pytest.mark.parametrize("c", [2, 4])
+def test_derivatives_of_the_link_to_third_order(name, c):
+    link = make_link(name, c)
+    at, along, out = normal(3, c, key="at"), normal(3, c, key="along"), normal(3, c - 1, key="out")
+    line = derivatives(lambda s: (out * link.link(torch.softmax(at + s * along, -1))).sum(), orders=3)
+    for found, expected in line:
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
 @every_link

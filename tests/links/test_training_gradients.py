@@ -5,7 +5,8 @@ import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, stack_runs, take_run
 from legendretron.links.base import Link
-from tests.catalogue import CLASSES, LINKS, generator, make_link, normal
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
+from tests.catalogue import CLASSES, FIXED_LINKS, LINKS, generator, make_link, normal
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -72,11 +73,61 @@ def test_stack_and_take_are_inverse(name):
     assert torch.allclose(singles[1](z[1]), stacked(z)[1], rtol=1e-13, atol=1e-15)
 
 
-def test_stack_refuses_what_is_not_alike():
-    with pytest.raises(ValueError, match="links must be alike"):
-        stack_runs([SoftmaxLink(3), CanonicalLink(3)])
-    with pytest.raises(ValueError, match="links must be alike"):
-        stack_runs([SoftmaxLink(3), SoftmaxLink(4)])
+DIFFERENT = {
+    "kind": (SoftmaxLink(3), CanonicalLink(3)),
+    "classes": (SoftmaxLink(3), SoftmaxLink(4)),
+    "network": (CompositeLink(3), CompositeLink(3, network="cpflow")),
+    # one unit a layer: all tensors of the two networks that both have are of the same shape
+    "network of one unit": (CompositeLink(3, hidden=1), CompositeLink(3, hidden=1, network="cpflow")),
+    "width": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=2, depth=1)),
+    "depth": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=1, depth=2)),
+    "blocks": (CompositeLink(3, n_blocks=1), CompositeLink(3, n_blocks=2)),
+    "blocks, the longer first": (CompositeLink(3, n_blocks=2), CompositeLink(3, n_blocks=1)),
+    "nests": (CanonicalLink(3, n_nests=1), CanonicalLink(3, n_nests=2)),
+    "precision": (CanonicalLink(3), CanonicalLink(3, dtype=torch.float64)),
+    "series": (
+        TrigonometricLink((-2.0, 2.0), [0.0, 1.0], "sine"),
+        TrigonometricLink((-2.0, 2.0), [0.0, 1.0], "cosine"),
+    ),
+}
+
+
+@pytest.mark.parametrize("links", DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_stack_refuses_what_is_not_alike(links):
+    with pytest.raises(ValueError, match=r"links must be alike, but links\[1\] has .* where links\[0\] has"):
+        stack_runs(links)
+
+
+def test_stack_refuses_buffers_that_differ():
+    tables = [PiecewiseLinearLink([-1.0, 1.0], [0.2, high]) for high in (0.8, 0.9)]
+    with pytest.raises(
+        ValueError, match="links must have equal buffers, but differ in 'values', which has no run axis"
+    ):
+        stack_runs(tables)
+    series = [TrigonometricLink((-2.0, 2.0), [c, 1.0], "sine") for c in (0.0, 1.0)]
+    with pytest.raises(ValueError, match=r"differ in 'coefficients'.*keep them in a list"):
+        stack_runs(series)
+    started = CompositeLink(3, network="cpflow")
+    started.initialize(torch.randn(8, 2, generator=generator("first")))
+    for links in ((started, CompositeLink(3, network="cpflow")), (CompositeLink(3, network="cpflow"), started)):
+        with pytest.raises(ValueError, match=r"differ in 'blocks.0.initialized'.*link.initialize\(z\)"):
+            stack_runs(links)
+
+
+@pytest.mark.parametrize("name", FIXED_LINKS)
+def test_equal_buffers_are_those_of_all_runs(name):
+    single = FIXED_LINKS[name]()
+    stacked = stack_runs([single, FIXED_LINKS[name]()])
+    z = normal(2, 6, 1, key="z", scale=3.0)
+    for link in (stacked, stack_runs([take_run(stacked, 0), take_run(stacked, 1)])):
+        assert torch.allclose(link(z), single(z), rtol=1e-13)
+        assert torch.allclose(link.link(link.inverse(z)), z, rtol=1e-7, atol=1e-7)
+        assert torch.allclose(link.potential(z), single.potential(z), rtol=1e-12)
+
+
+def test_stack_and_take_need_runs():
+    with pytest.raises(ValueError, match=r"links must be without run axes, got run_shape=\(2,\)"):
+        stack_runs([SoftmaxLink(3, run_shape=(2,))])
     with pytest.raises(ValueError, match="at least one link"):
         stack_runs([])
     with pytest.raises(ValueError, match="run must be one of the runs"):

@@ -11,24 +11,9 @@ from scipy.special import expit
 from legendretron import CanonicalLoss, canonicality, properness
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
-from tests.catalogue import normal
+from tests.catalogue import FIXED_LINKS as LINKS
+from tests.catalogue import KNOTS, derivatives, normal
 
-RNG = np.random.default_rng(0)
-KNOTS = np.sort(RNG.normal(size=30)) * 2
-
-
-def trigonometric():
-    prior = IntegratedSquare((-3.0, 4.0), n_basis=8, amplitude=0.7, length_scale=0.1)
-    xi = np.random.default_rng(1).normal(size=prior.n_latent)
-    return TrigonometricLink(prior.interval, prior.coefficients(xi), prior.kind)
-
-
-LINKS = {
-    "table": lambda: PiecewiseLinearLink(KNOTS, np.sort(np.random.default_rng(2).uniform(0.02, 0.9, 30))),
-    "one_knot": lambda: PiecewiseLinearLink([0.3], [0.7]),
-    "sines": trigonometric,
-    "cosines": lambda: TrigonometricLink((-2.0, 2.0), [0.5, 1.5, 0.2, -0.1], "cosine"),
-}
 every_link = pytest.mark.parametrize("name", LINKS)
 
 
@@ -74,6 +59,66 @@ def test_derivative_of_the_link(name):
 
 
 @every_link
+def test_higher_derivatives(name):
+    link = LINKS[name]()
+    at = torch.tensor([-4.0, -0.7, 0.2, 2.1, 6.0], dtype=torch.float64)  # in both tails and between
+    log_p = torch.nn.functional.logsigmoid
+
+    def inverse_of(s):
+        return link.link_from_log(torch.stack([log_p(at + s), log_p(-at - s)], -1)).sum()
+
+    for f, orders in ((inverse_of, 4), (lambda s: link.potential((at + s)[:, None]).sum(), 2)):
+        for found, expected in derivatives(f, orders):
+            assert found == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+def test_function_transforms_of_a_trigonometric_link():
+    link = LINKS["sines"]()
+    t = normal(6, 1, key="t", scale=2.0)
+
+    def invert(t):
+        return link._from_log_odds(t).sum()
+
+    z = link._from_log_odds(t)
+    slope = torch.func.vmap(torch.func.grad(invert))(t.unsqueeze(1)).squeeze(1)
+    assert torch.allclose(slope[:, 0], 1 / link._odds_slope(z[:, 0]))
+    _, tangent = torch.func.jvp(link._from_log_odds, (t,), (torch.ones_like(t),))
+    assert torch.allclose(tangent, slope)
+
+
+def test_the_potential_follows_the_state():
+    first = TrigonometricLink((-2.0, 2.0), [0.0, 1.0, 0.1, -0.2], "sine")
+    second = TrigonometricLink((-3.0, 1.0), [0.5, 2.0, 0.3, 0.1], "sine")
+    z = normal(5, 1, key="z")
+    before, expected = first.potential(z), second.potential(z)
+    assert not torch.allclose(before, expected, rtol=1e-2)
+    first.load_state_dict(second.state_dict())
+    assert torch.allclose(first.potential(z), expected, rtol=1e-12)
+    single = first.float().potential(z.float())
+    assert single.dtype == torch.float32
+    assert torch.allclose(single.double(), expected, rtol=1e-5)
+    # assigned tensors, of which nothing counts the changes, may take the place in memory of those before
+    for scale in (1.0, 2.0, 3.0):
+        state = {"interval": second.interval.clone(), "coefficients": second.coefficients * scale}
+        first.load_state_dict(state, assign=True)
+        again = TrigonometricLink((-3.0, 1.0), second.coefficients.numpy() * scale, "sine")
+        assert torch.allclose(first.potential(z), again.potential(z), rtol=1e-12)
+        del state
+    table = first._kept._table
+    first.potential(2 * z)
+    assert first._kept._table is table
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs two devices")
+def test_the_potential_follows_the_device():
+    link = LINKS["sines"]()
+    z = normal(5, 1, key="z")
+    expected = link.potential(z)
+    assert torch.allclose(link.cuda().potential(z.cuda()).cpu(), expected, rtol=1e-10)
+    assert torch.allclose(link.cpu().potential(z), expected, rtol=1e-12)
+
+
+@every_link
 def test_diagnostics_and_loss_work_on_it(name):
     link = LINKS[name]()
     report = canonicality(link, normal(60, 1, key="z", scale=3.0))
@@ -94,7 +139,7 @@ def test_state_copy_and_pickle(name):
 
 
 def test_table_is_reproduced():
-    values = np.sort(RNG.uniform(0.02, 0.9, 30))
+    values = np.sort(np.random.default_rng(3).uniform(0.02, 0.9, 30))
     link = PiecewiseLinearLink(KNOTS, values)
     assert np.allclose(link.inverse(torch.as_tensor(KNOTS)[:, None])[:, 0], values, rtol=1e-14)
     few = PiecewiseLinearLink.from_points(KNOTS[::-1], values[::-1], max_knots=5)

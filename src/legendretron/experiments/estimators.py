@@ -42,7 +42,7 @@ _CLASSES: dict[str, type[BaseEstimator]] = {
     )
 }
 #: Parameters that belong to a run or its place, not to the recipe.
-_ELSEWHERE = ("random_state", "device", "verbose", "checkpoint", "checkpoint_every", "n_jobs")
+_ELSEWHERE = ("random_state", "device", "verbose", "checkpoint", "checkpoint_every", "n_jobs", "keep_interrupted")
 
 
 def settings_of(estimator: BaseEstimator) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -13,12 +12,13 @@ from torch import Tensor, nn
 from legendretron.distributed import n_ranks
 from legendretron.simplex import append_reference, log_softmax_plus_inverse, predicted_class
 from legendretron.validation import (
+    at_least_single,
     check_integer,
     check_last_axis,
     check_precision,
     check_proba,
     check_run_shape,
-    in_autocast,
+    full_precision,
 )
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError"]
@@ -45,6 +45,7 @@ class Link(nn.Module, ABC):
         ``C``, at least 2.
     run_shape : tuple of int
         Run axes: with ``(R,)`` one module holds ``R`` independent links, and inputs have shape ``(R, ..., K)``.
+        Parameters have them in front; buffers do not, and are the same for all runs.
     """
 
     def __init__(self, n_classes: int, run_shape: tuple[int, ...] = ()) -> None:
@@ -69,17 +70,23 @@ class Link(nn.Module, ABC):
     def _jacobian(self, z: Tensor) -> Tensor: ...
 
     def _potential(self, z: Tensor) -> Tensor:
+        if self.is_canonical:
+            raise NotImplementedError(f"{type(self).__name__} says that it is canonical, but has no _potential.")
         self._refuse_potential()
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; better without a subtraction where possible."""
         return self._potential(z).unsqueeze(-1) - append_reference(z)
 
+    def _why_no_potential(self) -> str:
+        """Reason of the refusal, to go on with after "is not the gradient of a potential"."""
+        return ""
+
     def _refuse_potential(self) -> NoReturn:
         raise NotCanonicalError(
-            f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential: its Jacobian "
-            "is a product of symmetric matrices and need not be symmetric when n_classes > 2. Its log-loss is strictly "
-            "proper and can be used as it is; for a canonical loss to export or transfer, use CanonicalLink."
+            f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential"
+            f"{self._why_no_potential()}. Its log-loss is strictly proper and can be used as it is; for a canonical loss "
+            "to export or transfer, use CanonicalLink."
         )
 
     def _nll_step(self, like: Tensor) -> NLLStep:
@@ -120,6 +127,12 @@ class Link(nn.Module, ABC):
         value = check_precision(name, value, next(self.parameters(), None))
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
+    def _losses_at(self, z: Tensor) -> Tensor:
+        """As ``_canonical_losses``, on any leading axes: ``(..., C - 1) -> (..., C)``."""
+        rows = self._rows("z", z, self.n_classes - 1)
+        with full_precision(rows):
+            return self._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
+
     def forward(self, z: Tensor) -> Tensor:
         """Log-probabilities: ``(..., C - 1) -> (..., C)``.
 
@@ -129,7 +142,7 @@ class Link(nn.Module, ABC):
         ``torch.distributed`` running, that is the batch of all its processes together, so all of them must take part.
         """
         rows = self._rows("z", z, self.n_classes - 1)
-        with _full_precision(rows):
+        with full_precision(rows):
             self._initialize_once(rows)
             log_proba = self._log_proba(rows)
         return self._shaped(log_proba, z)
@@ -154,26 +167,27 @@ class Link(nn.Module, ABC):
     def inverse(self, z: Tensor) -> Tensor:
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
         rows = self._rows("z", z, self.n_classes - 1)
-        with _full_precision(rows):
+        with full_precision(rows):
             return self._log_proba(rows).exp().reshape(*z.shape[:-1], self.n_classes)
 
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""
         check_proba("p", p, self.n_classes, interior=True, run_shape=self.run_shape)
-        return self.link_from_log(torch.log(p))
+        return self.link_from_log(torch.log(at_least_single(p)))
 
     def link_from_log(self, log_p: Tensor) -> Tensor:
         """As :meth:`link`, from log-probabilities: exact also where probabilities underflow. Values are not checked."""
         rows = self._rows("log_p", log_p, self.n_classes)
-        with _full_precision(rows):
+        with full_precision(rows):
             z = self._from_log_odds(log_softmax_plus_inverse(rows))
         return z.reshape(*log_p.shape[:-1], self.n_classes - 1)
 
     def jacobian(self, z: Tensor) -> Tensor:
         r"""Jacobian :math:`\partial \tilde p_i / \partial z_j`: ``(..., K) -> (..., K, K)``."""
         k = self.n_classes - 1
-        with _full_precision(z):
-            return self._jacobian(self._rows("z", z, k)).reshape(*z.shape, k)
+        rows = self._rows("z", z, k)
+        with full_precision(rows):
+            return self._jacobian(rows).reshape(*z.shape, k)
 
     def potential(self, z: Tensor) -> Tensor:
         r"""Return the convex function whose gradient is the inverse link: ``(..., C - 1) -> (...)``.
@@ -184,7 +198,7 @@ class Link(nn.Module, ABC):
             If there is none.
         """
         rows = self._rows("z", z, self.n_classes - 1)
-        with _full_precision(rows):
+        with full_precision(rows):
             return self._potential(rows).reshape(z.shape[:-1])
 
     def conjugate(self, p: Tensor) -> Tensor:
@@ -196,10 +210,11 @@ class Link(nn.Module, ABC):
         if not self.is_canonical:
             self._refuse_potential()
         check_proba("p", p, self.n_classes, run_shape=self.run_shape)
+        p = at_least_single(p)
         p = p.clamp(min=torch.finfo(p.dtype).tiny)
         z = self.link_from_log(torch.log(p))
-        losses = self._canonical_losses(self._rows("z", z, self.n_classes - 1)).reshape(p.shape)
-        return -(p * losses).sum(-1)  # as sum_k p_k (z_k - F(z)), which does not subtract large numbers
+        # as sum_k p_k (z_k - F(z)), which does not subtract large numbers
+        return -(p * self._losses_at(z)).sum(-1)
 
     @property
     def needs_batch(self) -> bool:
@@ -232,8 +247,3 @@ class Link(nn.Module, ABC):
         """Text between the brackets of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"
-
-
-def _full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Leave automatic mixed precision, which would take the products of a link in half precision."""
-    return torch.autocast(like.device.type, enabled=False) if in_autocast(like) else nullcontext()

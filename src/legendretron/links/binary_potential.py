@@ -9,13 +9,13 @@ There is no closed form when ``T`` is a network, but it is one integral of a smo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BinaryPotential"]
+__all__ = ["BinaryPotential", "KeptPotential"]
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -42,15 +42,17 @@ class BinaryPotential:
     ----------
     odds : callable
         ``T`` on rows, ``(*runs, n, 1) -> (*runs, n, 1)``, increasing.
+    slope : callable
+        Its derivative, on rows too. It only decides where panels are halved, and is never differentiated.
     from_odds : callable
         Its inverse.
     like : Tensor of shape (*runs, n)
         To take run axes, dtype and device from.
     """
 
-    def __init__(self, odds: Rows, from_odds: Rows, like: Tensor) -> None:
+    def __init__(self, odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> None:
         self.odds = odds
-        self.edges = _edges(odds, from_odds, like.detach())
+        self.edges = _edges(odds, slope, from_odds, like)
         self.before = self._cumulative()
 
     def _cumulative(self) -> Tensor:
@@ -67,6 +69,38 @@ class BinaryPotential:
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
 
 
+class KeptPotential:
+    """The table of a link whose tensors are frozen, kept as long as they stay the same.
+
+    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quickly made again.
+    """
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._held: list[Tensor] = []
+        self._table: BinaryPotential | None = None
+
+    def table(
+        self, make: Callable[[Tensor], BinaryPotential], like: Tensor, tensors: Sequence[Tensor]
+    ) -> BinaryPotential:
+        """Return the table that was kept, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
+
+        It is made outside inference mode, so that it serves within and outside, also where gradients are recorded.
+        """
+        if any(t.is_inference() for t in tensors):  # these do not tell when they are written to
+            return make(like)
+        key = (like.dtype, like.device, *((t.data_ptr(), t._version) for t in tensors))
+        if self._table is None or self._key != key:
+            with torch.inference_mode(False), torch.no_grad():
+                self._table = make(like)
+            # holding the memory keeps its address from being given to other tensors
+            self._key, self._held = key, [t.detach() for t in tensors]
+        return self._table
+
+    def __reduce__(self) -> tuple[type[KeptPotential], tuple[()]]:
+        return KeptPotential, ()
+
+
 def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
     """Gauss-Legendre on each panel: (*runs, m), (*runs, m) -> (*runs, m)."""
     nodes, weights = (
@@ -78,16 +112,8 @@ def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
     return (half * p * weights).sum(-1)
 
 
-def _slopes(odds: Rows, at: Tensor) -> Tensor:
-    """``T'`` at points (*runs, m)."""
-    with torch.enable_grad():
-        leaf = at.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(odds(leaf.unsqueeze(-1)).sum(), leaf)
-    return slope
-
-
 @torch.no_grad()
-def _edges(odds: Rows, from_odds: Rows, like: Tensor) -> Tensor:
+def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
     """Edges of the panels, (*runs, m + 1)."""
     runs = like.shape[:-1]
     grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
@@ -97,8 +123,8 @@ def _edges(odds: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         width = grid[1:] - grid[:-1]
         middle = (grid[:-1] + grid[1:]) / 2
         probes = (grid[:-1, None] + width[:, None] * inner).reshape(-1)
-        at = from_odds(probes.expand(*runs, -1).unsqueeze(-1)).squeeze(-1)
-        slopes = _slopes(odds, at).reshape(*runs, width.shape[0], -1)
+        at = from_odds(probes.expand(*runs, -1).unsqueeze(-1))
+        slopes = slope(at).reshape(*runs, width.shape[0], -1)
         at = at.reshape(slopes.shape)
         left, centre, right = at[..., 0], at[..., at.shape[-1] // 2], at[..., -1]
         whole = _integrate(odds, left, right)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from legendretron.links.base import Link, NLLStep
-from legendretron.links.binary_potential import BinaryPotential
+from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
 from legendretron.triton_support import has_triton
-from legendretron.validation import check_choice, check_integer
+from legendretron.validation import check_choice, check_integer, full_precision
 
 __all__ = ["CompositeLink"]
 
@@ -83,7 +83,7 @@ class CompositeLink(Link):
         super().__init__(n_classes, run_shape)
         check_integer("n_blocks", n_blocks, 1)
         self.network = check_choice("network", network, tuple(_NETWORKS))
-        self._table: tuple[tuple[object, ...], BinaryPotential] | None = None
+        self._kept = KeptPotential()
         self.blocks = nn.ModuleList(
             _NETWORKS[network](
                 self.n_classes - 1,
@@ -169,24 +169,30 @@ class CompositeLink(Link):
         assert jacobian is not None
         return softmax_plus_jacobian(log_softmax_plus(z).exp()) @ jacobian
 
+    def _why_no_potential(self) -> str:
+        return (
+            ": its Jacobian is a product of symmetric matrices, one for each block, and such a product need not be "
+            "symmetric when n_classes > 2"
+        )
+
     def _potential(self, z: Tensor) -> Tensor:
         if not self.is_canonical:
             self._refuse_potential()
-        return self._binary_potential(z.squeeze(-1))(z.squeeze(-1))
-
-    def _binary_potential(self, z: Tensor) -> BinaryPotential:
-        """The table of the potential; kept while the parameters are frozen and unchanged, as inside a CanonicalLoss."""
         parameters = list(self.parameters())
         if any(p.requires_grad for p in parameters):
-            return BinaryPotential(self._log_odds, self._from_log_odds, z)
-        key = (z.dtype, z.device, *((p.data_ptr(), p._version) for p in parameters))
-        if self._table is None or self._table[0] != key:
-            self._table = (key, BinaryPotential(self._log_odds, self._from_log_odds, z))
-        return self._table[1]
+            return self._new_table(z.squeeze(-1))(z.squeeze(-1))
+        return self._kept.table(self._new_table, z.squeeze(-1), parameters)(z.squeeze(-1))
 
-    def __getstate__(self) -> dict[str, object]:
-        # the table holds bound methods of this very object, and is quickly made again
-        return {**self.__dict__, "_table": None}
+    def _new_table(self, like: Tensor) -> BinaryPotential:
+        return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
+
+    def _log_odds_slope(self, z: Tensor) -> Tensor:
+        """Slope of the log-odds of two classes, on rows."""
+        slope = torch.ones_like(z)
+        for block in self._chain():
+            slope = slope * block._hessian(z).squeeze(-1)
+            z = block._gradient(z)
+        return slope
 
     @property
     def needs_batch(self) -> bool:
@@ -197,9 +203,10 @@ class CompositeLink(Link):
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""
         rows = self._rows("z", z, self.n_classes - 1)
-        for block in self._chain():
-            block.initialize(rows, weight, across_ranks=across_ranks)
-            rows = block._gradient(rows)
+        with full_precision(rows):
+            for block in self._chain():
+                block.initialize(rows, weight, across_ranks=across_ranks)
+                rows = block._gradient(rows)
 
     def keep_start(self) -> None:
         """Take the normalisation as it is for set."""

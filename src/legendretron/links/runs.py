@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,6 +19,14 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     """Return one link with ``run_shape = (R,)`` from ``R`` links of the same kind and settings.
 
+    Run axes are those of the parameters. Buffers have none and are the same for all runs, so the links must have equal
+    ones: links given by different tables, as two of :class:`~legendretron.trons.PiecewiseLinearLink`, cannot be stacked.
+
+    Raises
+    ------
+    ValueError
+        If the links differ in anything but the values of their parameters.
+
     Examples
     --------
     >>> from legendretron.links import CanonicalLink
@@ -26,18 +35,42 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     """
     if not links:
         raise ValueError("links must hold at least one link, got none.")
-    first = links[0]
-    for link in links:
-        if type(link) is not type(first) or link.n_classes != first.n_classes or link.run_shape:
-            raise ValueError(f"links must be alike and without run axes, got {first!r} and {link!r}.")
+    first, settings = links[0], _settings(links[0])
+    if first.run_shape:
+        raise ValueError(f"links must be without run axes, got run_shape={first.run_shape}.")
+    for i, link in enumerate(links):
+        for one, other in zip_longest(settings, _settings(link)):
+            if one != other:
+                raise ValueError(f"links must be alike, but links[{i}] has {other} where links[0] has {one}.")
+    for name, buffer in first.named_buffers():
+        values = torch.stack([link.get_buffer(name) for link in links])
+        if not bool((values == buffer).all()):
+            raise ValueError(
+                f"links must have equal buffers, but differ in {name!r}, which has no run axis. Links that wait for a first "
+                "batch cannot be stacked with others that have had one: call link.initialize(z) on them first. Links given "
+                "by different tables cannot be stacked at all: keep them in a list."
+            )
     stacked = _with_run_shape(first, (len(links),))
     for name, parameter in stacked.named_parameters():
         parameter.data = torch.stack([link.get_parameter(name).detach() for link in links])
     return stacked
 
 
+def _settings(link: Link) -> list[tuple[object, ...]]:
+    """All that makes two links alike: their modules with the plain settings, and what their tensors look like."""
+    modules = [(name, type(module), _plain(vars(module))) for name, module in link.named_modules()]
+    tensors = [(name, t.shape, t.dtype, t.device) for name, t in (*link.named_parameters(), *link.named_buffers())]
+    return [*modules, *tensors]
+
+
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    # how a module was started and whether it is training are no properties of the map
+    named = {k: v for k, v in attributes.items() if k not in ("init", "training") and not k.startswith("_")}
+    return {k: v for k, v in named.items() if isinstance(v, bool | int | float | str | tuple)}
+
+
 def take_run(link: AnyLink, run: int) -> AnyLink:
-    """Return run ``run`` of a link with ``run_shape = (R,)`` as a link of its own.
+    """Return run ``run`` of a link with ``run_shape = (R,)`` as a link of its own; buffers are those of all runs.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from legendretron.validation import check_float_tensor, check_labels, check_proba
+from legendretron.validation import check_float_tensor, check_labels, check_proba, full_precision
 
 __all__ = ["ProperLoss"]
 
@@ -54,7 +54,9 @@ class ProperLoss(nn.Module, ABC):
 
     def partial_losses(self, p: Tensor) -> Tensor:
         """Loss of predicting ``p`` for each label: ``(..., C) -> (..., C)``."""
-        return self._partial_losses(self._check("p", p))
+        self._check("p", p)
+        with full_precision(p):
+            return self._partial_losses(p)
 
     def expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
         """Expected loss of predicting ``q`` when labels follow ``p``: ``(..., C), (..., C) -> (...)``.
@@ -62,20 +64,26 @@ class ProperLoss(nn.Module, ABC):
         A label of probability zero does not count, however large its loss.
         """
         self._check_pair(p, q)
-        return self._expected_loss(p, q)
+        with full_precision(p):
+            return self._expected_loss(p, q)
 
     def bayes_risk(self, p: Tensor) -> Tensor:
         """Least expected loss when labels follow ``p``: ``(..., C) -> (...)``."""
-        return self._bayes_risk(self._check("p", p))
+        self._check("p", p)
+        with full_precision(p):
+            return self._bayes_risk(p)
 
     def regret(self, p: Tensor, q: Tensor) -> Tensor:
         """Excess of the expected loss of ``q`` over the Bayes risk: ``(..., C), (..., C) -> (...)``."""
         self._check_pair(p, q)
-        return self._regret(p, q)
+        with full_precision(p):
+            return self._regret(p, q)
 
     def link(self, p: Tensor) -> Tensor:
         """Canonical link, ``l_C(p) - l_i(p)``: ``(..., C) -> (..., C - 1)``."""
-        losses = self._partial_losses(check_proba("p", p, self.n_classes, interior=True))
+        check_proba("p", p, self.n_classes, interior=True)
+        with full_precision(p):
+            losses = self._partial_losses(p)
         return losses[..., -1:] - losses[..., :-1]
 
     def mean_loss(self, p: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.losses.base import ProperLoss
-from legendretron.validation import check_choice, check_labels, check_last_axis, check_proba
+from legendretron.validation import at_least_single, check_choice, check_labels, check_last_axis, check_proba
 
 __all__ = ["CanonicalLoss"]
 
@@ -63,7 +63,8 @@ class CanonicalLoss(ProperLoss):
                 f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
             )
         self.n_classes: int = link.n_classes
-        self.canonical_link = copy.deepcopy(link).requires_grad_(False).eval()
+        with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
+            self.canonical_link = copy.deepcopy(link).requires_grad_(False).eval()
         self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
         if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
             raise ValueError(f"ignore_index must be an integer, got {ignore_index!r}.")
@@ -72,7 +73,8 @@ class CanonicalLoss(ProperLoss):
             check_last_axis("weight", weight, self.n_classes)
             if weight.dim() != 1 or not bool(((weight >= 0) & torch.isfinite(weight)).all()):
                 raise ValueError(f"weight must hold {self.n_classes} finite non-negative numbers, got {weight}.")
-        self.register_buffer("weight", None if weight is None else weight.detach().clone())
+        with torch.inference_mode(False):
+            self.register_buffer("weight", None if weight is None else weight.detach().clone())
 
     def train(self, mode: bool = True) -> CanonicalLoss:
         """Set the mode; the frozen link stays as it is."""
@@ -84,8 +86,7 @@ class CanonicalLoss(ProperLoss):
 
     def losses_at(self, z: Tensor) -> Tensor:
         """Loss of predictor ``z`` for each label, ``F(z) - z_y``: ``(..., C - 1) -> (..., C)``."""
-        rows = self.canonical_link._rows("z", z, self.n_classes - 1)
-        return self.canonical_link._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
+        return self.canonical_link._losses_at(z)
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """Loss of predictors ``(..., C - 1)`` on labels.
@@ -116,7 +117,8 @@ class CanonicalLoss(ProperLoss):
         counted = labels != self.ignore_index
         safe = torch.where(counted, labels, 0)
         losses = torch.gather(self.losses_at(z), -1, safe.unsqueeze(-1)).squeeze(-1)
-        weights = counted.to(z.dtype) if self.weight is None else self.weight.to(z)[safe] * counted
+        # in the precision of the losses: a count of rows in half precision would be a rounded one
+        weights = counted.to(losses) if self.weight is None else self.weight.to(losses)[safe] * counted
         # where, not a product: an ignored row may hold anything
         losses = torch.where(counted, losses * weights, torch.zeros_like(losses))
         if self.reduction == "none":
@@ -127,6 +129,7 @@ class CanonicalLoss(ProperLoss):
         check_proba("y", y, self.n_classes)
         if y.shape[:-1] != z.shape[:-1]:
             raise ValueError(f"y must have shape {(*z.shape[:-1], self.n_classes)}, got {tuple(y.shape)}.")
+        y = at_least_single(y)
         shares = y if self.weight is None else y * self.weight.to(y)
         losses = (shares * self.losses_at(z)).sum(-1)
         if self.reduction == "none":
@@ -136,6 +139,7 @@ class CanonicalLoss(ProperLoss):
     # --- on probabilities ---
 
     def _predictor(self, p: Tensor) -> Tensor:
+        p = at_least_single(p)
         # at the boundary the predictor is infinite: take it at the smallest positive number instead of zero
         return self.canonical_link.link_from_log(torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -22,6 +25,7 @@ from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.training import History
+from legendretron.training.interrupt import stop_requests
 from legendretron.trons.design import Design
 
 __all__ = ["BinaryLinkLearner"]
@@ -37,6 +41,7 @@ SHARED: dict[str, list[Any]] = {
     "standardize": ["boolean"],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
+    "keep_interrupted": ["boolean"],
 }
 
 
@@ -54,15 +59,28 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     # --- what subclasses say ---
 
     @abstractmethod
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _learn(
+        self,
+        design: Design,
+        y: np.ndarray,
+        weight: np.ndarray,
+        held_out: Any,
+        seed: int,
+        stop_requested: Callable[[], bool],
+    ) -> np.ndarray:
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
-        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None.
+        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None. After
+        each iteration ``stop_requested`` says whether it shall be the last.
         """
 
     @abstractmethod
     def _probability(self, z: np.ndarray) -> np.ndarray:
         """Learned inverse link, as it is."""
+
+    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Rows in the order to learn from."""
+        return X, y, weight
 
     # --- fitting ---
 
@@ -96,6 +114,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 X, y, weight = X[rows], y[rows], weight[rows]
                 if len(np.unique(y)) < 2:
                     raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
+            X, y, weight = self._arranged(X, y, weight)
             self._total_weight = float(weight.sum())
             weight = weight / weight.max()
             self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())
@@ -126,7 +145,11 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         design = Design(X, weight, bool(self.standardize))
         if held is not None:
             held = (design.transform(held[0]) if self.standardize else held[0], *held[1:])
-        w = self._learn(design, y, weight, held, seed)
+        with stop_requests() if self.keep_interrupted else nullcontext(_never) as stop_requested:
+            w = self._learn(design, y, weight, held, seed, stop_requested)
+            if stop_requested():
+                # from here out of fit, through scikit-learn's wrapper, to whoever called it
+                warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
         coef, intercept = design.folded(w)
         self.coef_, self.intercept_ = coef.astype(dtype), intercept.astype(dtype)
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
@@ -222,6 +245,10 @@ class WithLink(BinaryLinkLearner):
         log_p = self.predict_log_proba(X)
         log_odds: np.ndarray = log_p[:, 1] - log_p[:, 0]
         return log_odds
+
+
+def _never() -> bool:
+    return False
 
 
 def mean_log_loss(y: np.ndarray, p: np.ndarray, weight: np.ndarray) -> float:

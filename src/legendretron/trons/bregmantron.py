@@ -60,7 +60,9 @@ class BregmanTronClassifier(WithLink, TronDescent):
     learning_rate : float or "auto", default="auto"
         As in :class:`~legendretron.trons.GLMTronClassifier`; the slope is the largest of the current inverse link, anew in
         every iteration, or for ``"label"``, whose slopes come and go, ``max_slope``.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, class_weight, standardize, random_state, verbose
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    class_weight, standardize, random_state, verbose, keep_interrupted
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -115,6 +117,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
+        keep_interrupted: bool = False,
     ) -> None:
         self.variant = variant
         self.min_slope = min_slope
@@ -131,6 +134,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.keep_interrupted = keep_interrupted
 
     def _learn(self, *data: Any) -> np.ndarray:
         if self.min_slope > self.max_slope:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,15 @@ class TronDescent(BinaryLinkLearner):
     def _keep(self, link: Any) -> None:
         """Take the link as the learned one."""
 
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _learn(
+        self,
+        design: Design,
+        y: np.ndarray,
+        weight: np.ndarray,
+        held_out: Any,
+        seed: int,
+        stop_requested: Callable[[], bool],
+    ) -> np.ndarray:
         automatic = isinstance(self.learning_rate, str)
         eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
         w = np.zeros(design.X.shape[1] + 1)
@@ -86,7 +95,7 @@ class TronDescent(BinaryLinkLearner):
             since = 0 if error < best_error - self.tol else since + 1
             if error < best_error:
                 best_error, best, best_link = error, w, link
-            if since >= self.n_iter_no_change:
+            if since >= self.n_iter_no_change or stop_requested():
                 break
         progress.close()
         self.n_iter_ = n_iter

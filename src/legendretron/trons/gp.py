@@ -34,7 +34,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         Prior standard deviation of ``g``, in log-odds.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
-    alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose
+    alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose, keep_interrupted
         See :class:`~legendretron.trons.ISGPLinkgisticClassifier`.
 
     Attributes
@@ -52,7 +52,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = GPLinkgisticClassifier(alpha=1e-3, random_state=0).fit(X, y)
+    >>> clf = GPLinkgisticClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.97
     True
     """
@@ -63,7 +63,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         n_basis: int = 16,
         amplitude: float = 2.0,
         length_scale: float = 0.1,
-        alpha: float = 1e-4,
+        alpha: float | str = "auto",
         max_iter: int = 30,
         m_steps: int = 10,
         n_samples: int = 16,
@@ -72,6 +72,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
+        keep_interrupted: bool = False,
     ) -> None:
         self.n_basis = n_basis
         self.amplitude = amplitude
@@ -85,6 +86,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.keep_interrupted = keep_interrupted
 
     def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
         return GaussianLogOdds(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))

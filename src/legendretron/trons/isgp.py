@@ -34,12 +34,15 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     ----------
     n_basis : int, default=16
         Cosines in the basis of ``f``.
-    amplitude : float, default=1.0
-        Prior standard deviation of ``f`` around its mean of one.
+    amplitude : float, default=0.5
+        Prior standard deviation of ``f`` around its mean of one. With one half, ``f`` is two deviations away from zero, where
+        the log-odds are flat and beyond which they rise again; larger values follow the training data more closely.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
-    alpha : float, default=1e-4
-        Penalty on ``w``, beside a mean loss.
+    alpha : float or "auto", default="auto"
+        Penalty :math:`\alpha |w|^2 / 2` beside a mean loss. ``"auto"``: one over the number of samples, or the sum of their
+        weights, which is a standard normal prior of the coefficients (those of the standardised features), and
+        ``C=1`` of scikit-learn's logistic regression.
     max_iter : int, default=30
         Iterations of EM.
     m_steps : int, default=10
@@ -56,6 +59,9 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         Of the links drawn.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line an iteration.
+    keep_interrupted : bool, default=False
+        Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning; by default it raises
+        KeyboardInterrupt and leaves the estimator as it was.
 
     Attributes
     ----------
@@ -84,7 +90,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = ISGPLinkgisticClassifier(alpha=1e-3, random_state=0).fit(X, y)
+    >>> clf = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.97
     True
     >>> len(clf.sample_link(3, random_state=0))
@@ -97,9 +103,9 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         self,
         *,
         n_basis: int = 16,
-        amplitude: float = 1.0,
+        amplitude: float = 0.5,
         length_scale: float = 0.1,
-        alpha: float = 1e-4,
+        alpha: float | str = "auto",
         max_iter: int = 30,
         m_steps: int = 10,
         n_samples: int = 16,
@@ -108,6 +114,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
+        keep_interrupted: bool = False,
     ) -> None:
         self.n_basis = n_basis
         self.amplitude = amplitude
@@ -121,6 +128,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.keep_interrupted = keep_interrupted
 
     def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
         return IntegratedSquare(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -13,13 +14,14 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.sklearn_compat import Interval
+from legendretron.sklearn_compat import Interval, StrOptions
 from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner
 from legendretron.trons.design import Design
 from legendretron.trons.laplace import Posterior, laplace, log_likelihood
 from legendretron.trons.link_prior import LinkPrior
+from legendretron.trons.row_order import in_one_order
 from legendretron.validation import check_integer
 
 __all__ = ["LinkgisticClassifier"]
@@ -38,11 +40,11 @@ class LinkgisticClassifier(BinaryLinkLearner):
     posterior_: Posterior
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{k: SHARED[k] for k in ("max_iter", "tol", "standardize", "random_state", "verbose")},
+        **{k: v for k, v in SHARED.items() if k not in ("early_stopping", "validation_fraction", "n_iter_no_change")},
         "n_basis": [Interval(Integral, 1, 200, closed="both")],
         "amplitude": [Interval(Real, 0, None, closed="neither")],
         "length_scale": [Interval(Real, 0, None, closed="neither")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "m_steps": [Interval(Integral, 1, None, closed="left")],
     }
@@ -54,7 +56,18 @@ class LinkgisticClassifier(BinaryLinkLearner):
     def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
         """Set what depends on the final posterior."""
 
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        return in_one_order(X, y, weight)
+
+    def _learn(
+        self,
+        design: Design,
+        y: np.ndarray,
+        weight: np.ndarray,
+        held_out: Any,
+        seed: int,
+        stop_requested: Callable[[], bool],
+    ) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
         prior = self._make_prior(_interval(design.predictor(w), weight))
@@ -76,7 +89,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
             self.history_.append(n_iter, [log_loss], [np.nan], [accuracy], [np.nan], time.monotonic() - began)
             progress.update(n_iter, log_loss, None)
             quiet = quiet + 1 if n_iter > 1 and bounds[-1] - bounds[-2] <= self.tol * self._total_weight else 0
-            if quiet == 2:
+            if quiet == 2 or stop_requested():
                 break
         progress.close()
         self.n_iter_ = n_iter
@@ -139,7 +152,9 @@ class _EM:
     def __init__(self, owner: Any, design: Design, y: np.ndarray, counts: np.ndarray, seed: int) -> None:
         self.design, self.y, self.counts = design, y, counts
         self.total = float(counts.sum())
-        self.alpha, self.m_steps = float(owner.alpha), int(owner.m_steps)
+        # one over the total is a standard normal prior of the weights, since the penalty is multiplied by it
+        self.alpha = 1.0 / self.total if owner.alpha == "auto" else float(owner.alpha)
+        self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
 
     def noise(self, size: int) -> np.ndarray:

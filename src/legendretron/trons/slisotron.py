@@ -38,7 +38,9 @@ class SlIsotronClassifier(TronDescent):
         Largest slope of ``u``. Together with ``learning_rate="auto"`` it only sets the unit of the predictor.
     learning_rate : float or "auto", default="auto"
         :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, class_weight, standardize, random_state, verbose
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    class_weight, standardize, random_state, verbose, keep_interrupted
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -88,6 +90,7 @@ class SlIsotronClassifier(TronDescent):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
+        keep_interrupted: bool = False,
     ) -> None:
         self.lipschitz = lipschitz
         self.learning_rate = learning_rate
@@ -100,6 +103,7 @@ class SlIsotronClassifier(TronDescent):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.keep_interrupted = keep_interrupted
 
     def _first_link(self) -> None:
         return None

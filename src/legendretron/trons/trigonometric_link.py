@@ -2,13 +2,16 @@ r"""A two-class link whose log-odds are a line and a trigonometric series: what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from legendretron.links import Link
-from legendretron.links.binary_potential import BinaryPotential
+from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.simplex import log_softmax_plus
 from legendretron.validation import check_choice, check_precision
 
@@ -55,7 +58,7 @@ class TrigonometricLink(Link):
         self.kind = check_choice("kind", kind, ("sine", "cosine"))
         self.register_buffer("interval", torch.as_tensor(ends))
         self.register_buffer("coefficients", torch.as_tensor(c.copy()))
-        self._table: BinaryPotential | None = None
+        self._kept = KeptPotential()
         grid = torch.linspace(float(ends[0]), float(ends[1]), _GRID, dtype=torch.float64)
         t = self._odds(grid)
         # a flat spot is a rounding away from falling, so falls below rounding count as flat
@@ -94,20 +97,19 @@ class TrigonometricLink(Link):
         return log_softmax_plus(self._odds(z.squeeze(-1)).unsqueeze(-1))
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
-        t = log_odds.squeeze(-1)
-        with torch.no_grad():
-            low, high = self.interval[0].expand(t.shape), self.interval[1].expand(t.shape)
-            for _ in range(_BISECTIONS):
-                middle = (low + high) / 2
-                below = self._odds(middle) < t
-                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-            z = (low + high) / 2
-            slope = self._odds_slope(z).clamp(min=torch.finfo(t.dtype).tiny)
-        # inside, a correction that is zero in value carries the derivative; outside, it is the straight line itself
-        outside = (t < self._odds(self.interval[:1])) | (t > self._odds(self.interval[1:]))
-        off = t - self._odds(z)
-        off = torch.where(outside, off / self.coefficients[1], (off - off.detach()) / slope)
-        return (z + off).unsqueeze(-1)
+        z: Tensor = _Root.apply(log_odds.squeeze(-1), self)  # type: ignore[no-untyped-call]
+        return z.unsqueeze(-1)
+
+    def _root(self, t: Tensor) -> Tensor:
+        """Predictors with log-odds ``t``, by bisection inside the interval and along the straight lines beyond it."""
+        low, high = self.interval[0].expand(t.shape), self.interval[1].expand(t.shape)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            below = self._odds(middle) < t
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        z = (low + high) / 2
+        outside = (t < self._odds(self.interval[:1])) | (t > self._odds(self.interval[1:])) | (t != t)
+        return torch.where(outside, z + (t - self._odds(z)) / self.coefficients[1], z)
 
     def _jacobian(self, z: Tensor) -> Tensor:
         p = self._log_proba(z).exp()
@@ -115,12 +117,45 @@ class TrigonometricLink(Link):
         return (p[..., 0] * p[..., 1] * slope)[..., None, None]
 
     def _potential(self, z: Tensor) -> Tensor:
-        # no parameters, so one table serves as long as the precision stays
-        if self._table is None or self._table.edges.dtype != z.dtype:
-            self._table = BinaryPotential(
-                lambda rows: self._odds(rows.squeeze(-1)).unsqueeze(-1), self._from_log_odds, z.squeeze(-1)
-            )
-        return self._table(z.squeeze(-1))
+        return self._kept.table(self._new_table, z.squeeze(-1), [self.interval, self.coefficients])(z.squeeze(-1))
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_table": None}
+    def _new_table(self, like: Tensor) -> BinaryPotential:
+        return BinaryPotential(_on_rows(self._odds), _on_rows(self._odds_slope), self._from_log_odds, like)
+
+
+def _on_rows(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda rows: function(rows.squeeze(-1)).unsqueeze(-1)
+
+
+class _Root(torch.autograd.Function):
+    r"""The solution ``z`` of :math:`T(z) = t`, with the derivative :math:`1 / T'(z)`.
+
+    The derivative is written in terms of the solution itself, whose own derivative is this one again: so it can be taken
+    to any order, though the solution comes from a search that leaves no graph.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(t: Tensor, link: TrigonometricLink) -> Tensor:
+        return link._root(t)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, TrigonometricLink], output: Tensor) -> None:
+        ctx.link = inputs[1]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient / _positive_slope(ctx), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return tangent / _positive_slope(ctx)
+
+
+def _positive_slope(ctx: Any) -> Tensor:
+    (z,) = ctx.saved_tensors
+    link: TrigonometricLink = ctx.link
+    return link._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)

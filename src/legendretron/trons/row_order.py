@@ -1,0 +1,54 @@
+"""Weights and repetitions as one and the same sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+__all__ = ["in_one_order"]
+
+
+def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the sample with equal rows merged into one that has their weight, sorted by digests of the rows.
+
+    Sums depend on the order of their terms, by a rounding, and a method that takes hundreds of steps without converging
+    makes much of it: weights and repetitions would give different models. So they are made the same numbers in the same
+    order. A sample whose rows all differ and count the same has nothing to merge, and stays in its order.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        Features.
+    y, weight : ndarray of shape (n,)
+        Labels, and what each row counts.
+
+    Examples
+    --------
+    >>> X, y, weight = in_one_order(np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 0]), np.ones(3))
+    >>> sorted(zip(X.ravel().tolist(), y.tolist(), weight.tolist()))
+    [(1.0, 0, 2.0), (2.0, 1, 1.0)]
+    """
+    labels = np.unique(y, return_inverse=True)[1].astype(np.int64)
+    digests = [
+        blake2b(row + label.tobytes(), digest_size=16).digest() for row, label in zip(_rows(X), labels, strict=True)
+    ]
+    keys = np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(-1, 2)
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    merged = np.bincount(group.ravel(), weight)
+    if len(first) == len(y) and (merged == merged[0]).all():
+        return X, y, weight
+    return X[first], y[first], merged
+
+
+def _rows(X: Any) -> Iterator[bytes]:
+    if not scipy.sparse.issparse(X):
+        yield from (row.tobytes() for row in X)
+        return
+    X = X.copy()
+    X.sum_duplicates()  # sorts the columns of each row, too
+    for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        yield X.indices[start:stop].astype(np.int64).tobytes() + X.data[start:stop].tobytes()

@@ -1,0 +1,72 @@
+"""Losses within torch's modes: the same values in autocast and in inference mode as without, and after them."""
+
+import pytest
+import torch
+
+from legendretron import CanonicalLoss
+from tests.catalogue import EXISTING_LOSSES, FIXED_LINKS, LOSSES, make_link, normal, proba
+
+CASES = {
+    **{f"{name}-{c}": (lambda name=name, c=c: (LOSSES[name](c).float(), c)) for name, c in EXISTING_LOSSES if c < 10},
+    "canonical_table": lambda: (CanonicalLoss(FIXED_LINKS["table"]()).float(), 2),
+    "canonical_cosines": lambda: (CanonicalLoss(FIXED_LINKS["cosines"]()).float(), 2),
+}
+every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
+half = torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def values(loss, c):
+    """What every public method gives."""
+    p, q = (proba(7, c, key=key, dtype=torch.float32) for key in "pq")
+    y = torch.arange(7) % c
+    found = [loss.partial_losses(p), loss.expected_loss(p, q), loss.bayes_risk(p), loss.regret(p, q), loss.link(p)]
+    found.append(loss.mean_loss(p, y))
+    if isinstance(loss, CanonicalLoss):
+        z = normal(7, c - 1, key="z", dtype=torch.float32)
+        found += [loss(z, y), loss(z, q), loss.losses_at(z)]
+    return found
+
+
+def same(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+@every_case
+@pytest.mark.parametrize("mode", [half, torch.inference_mode()], ids=["autocast", "inference"])
+def test_nothing_changes(make, mode):
+    loss, c = make()
+    with mode:
+        cold = values(loss, c)
+    same(values(loss, c), cold)
+    other, _ = make()
+    expected = values(other, c)
+    same(cold, expected)
+    with mode:
+        same(values(other, c), expected)
+
+
+@pytest.mark.parametrize(
+    "link", [make_link("composite_ficnn", 2), FIXED_LINKS["cosines"]()], ids=["composite", "cosines"]
+)
+def test_made_and_used_in_inference_mode_then_trained_with(link):
+    z, y = normal(7, 1, key="z"), torch.arange(7) % 2
+    with torch.inference_mode():
+        criterion = CanonicalLoss(link, weight=torch.tensor([1.0, 2.0], dtype=torch.float64), reduction="sum")
+        criterion(z, y)
+    z.requires_grad_()
+    (gradient,) = torch.autograd.grad(criterion(z, y), z)
+    residual = link.inverse(z).detach()[:, :1] - (y == 0).double()[:, None]
+    torch.testing.assert_close(gradient, residual * (1.0 + y.double()[:, None]), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rows_are_counted_exactly_in_half_precision(dtype):
+    criterion = CanonicalLoss(make_link("canonical", 3, dtype=torch.float32), weight=torch.tensor([0.1, 1.0, 3.0]))
+    z, y = (
+        normal(4099, 2, key="z", dtype=torch.float32).to(dtype),
+        torch.arange(4099) % 3,
+    )  # 8 or 11 bits do not hold it
+    torch.testing.assert_close(criterion(z, y), criterion(z.float(), y))
+    soft = torch.nn.functional.one_hot(y, 3)
+    torch.testing.assert_close(criterion(z, soft.to(dtype)), criterion(z.float(), soft.float()))
