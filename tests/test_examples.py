@@ -13,9 +13,10 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 @pytest.mark.parametrize(("script", "arguments", "least"), [
     ("train_loop.py", ["--epochs", "5"], 0.9),
-    ("lightning_module.py", ["--epochs", "5"], 0.9),
-    ("huggingface_trainer.py", ["--epochs", "3", "--rows", "1000"], 0.5),
-    ("skorch_net.py", ["--epochs", "10"], 0.9),
+    # most of their time goes into importing those libraries
+    pytest.param("lightning_module.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
+    pytest.param("huggingface_trainer.py", ["--epochs", "3", "--rows", "1000"], 0.5, marks=pytest.mark.exhaustive),
+    pytest.param("skorch_net.py", ["--epochs", "10"], 0.9, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_networks(tmp_path, script, arguments, least):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}

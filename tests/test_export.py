@@ -1,5 +1,6 @@
 """Files of ONNX, run by onnxruntime on inputs that the export has not seen."""
 
+import itertools
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.export import export_onnx
 from legendretron.nn import LegendreHead, LegendreLink, VGGTron
 
+DTYPES = [torch.float32, torch.float64]
 LINKS = [{"link": "softmax"}, {"init": "paper"}, {"network": "cpflow", "init": "paper"}, {"link": "canonical"}]
 
 
@@ -21,8 +23,12 @@ def session(path):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize("settings", LINKS, ids=lambda settings: "-".join(settings.values()))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("settings", "dtype"), [
+    pytest.param(settings, dtype, marks=marks, id="-".join([*settings.values(), str(dtype)]))
+    for number, settings in enumerate(LINKS)
+    # each link in one precision, and in the other too in an exhaustive run
+    for dtype, marks in zip(DTYPES if number % 2 else DTYPES[::-1], ((), pytest.mark.exhaustive), strict=True)
+])  # fmt: skip
 def test_heads(tmp_path, settings, dtype):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 6, dtype=dtype), nn.ReLU(), LegendreHead(6, 5, dtype=dtype, **settings))
@@ -46,12 +52,16 @@ def test_tokens(tmp_path):
     np.testing.assert_allclose(log_proba, net(ids).detach().numpy(), atol=1e-5)
 
 
-def test_images_and_logits(tmp_path):
+def test_logits(tmp_path):
     net = nn.Sequential(nn.Conv2d(1, 3, 3), LegendreLink(3, dim=1)).eval()
     export_onnx(net, tmp_path / "net.onnx", torch.randn(2, 1, 8, 8))
     x = torch.randn(5, 1, 8, 8)
     (log_proba,) = session(tmp_path / "net.onnx").run(None, {"input": x.numpy()})
     np.testing.assert_allclose(log_proba, net(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.exhaustive
+def test_images(tmp_path):
     vgg = VGGTron(width=4).eval()
     export_onnx(vgg, tmp_path / "vgg.onnx", torch.randn(2, 1, 28, 28))
     x = torch.randn(5, 1, 28, 28)
@@ -59,9 +69,14 @@ def test_images_and_logits(tmp_path):
     np.testing.assert_allclose(log_proba, vgg(x).detach().numpy(), atol=1e-4)
 
 
-@pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
-@pytest.mark.parametrize("labels", ["numbers", "strings", "floats"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+QUICK = [(load_iris, "strings", np.float32), (load_breast_cancer, "numbers", np.float64)]
+ALL = itertools.product([load_iris, load_breast_cancer], ["numbers", "strings", "floats"], [np.float32, np.float64])
+
+
+@pytest.mark.parametrize(
+    ("load", "labels", "dtype"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.exhaustive) for case in ALL],
+)
 def test_estimators(tmp_path, load, labels, dtype):
     X, y = load(return_X_y=True)
     X = X.astype(dtype)
@@ -80,7 +95,7 @@ def test_estimators(tmp_path, load, labels, dtype):
 
 @pytest.mark.parametrize("clf", [
     LegendreTronClassifier(link="canonical", max_epochs=3),
-    LegendreTronClassifier(network="cpflow", max_epochs=3),
+    pytest.param(LegendreTronClassifier(network="cpflow", max_epochs=3), marks=pytest.mark.exhaustive),
     MultinomialLogisticClassifier(),
 ])  # fmt: skip
 def test_other_estimators(tmp_path, clf):

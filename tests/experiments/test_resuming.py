@@ -51,7 +51,7 @@ def undisturbed(data_folder, tmp_path_factory):
     return expected
 
 
-@pytest.mark.parametrize("backend", ["loky", "ray"])
+@pytest.mark.parametrize("backend", ["loky", pytest.param("ray", marks=pytest.mark.exhaustive)])
 def test_killed_at_random_moments(backend, data_folder, tmp_path, undisturbed):
     chance = random.Random(backend)
     seen: dict[str, str] = {}

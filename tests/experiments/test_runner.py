@@ -145,7 +145,7 @@ def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize("backend", ["loky", "dask"])
+@pytest.mark.parametrize("backend", ["loky", pytest.param("dask", marks=pytest.mark.exhaustive)])
 def test_backends_give_the_same_results(backend, data_folder, tmp_path):
     experiment = small(datasets=("iris", "wine"))
     sweep(experiment, tmp_path / "alone", Place(data_folder))

@@ -7,8 +7,16 @@ import torch
 from legendretron.diagnostics import properness
 from tests.catalogue import CLASSES, EXISTING_LOSSES, EXISTING_SMOOTH_LOSSES, LEADING, LOSSES, normal, proba
 
-every_loss = pytest.mark.parametrize(("name", "c"), EXISTING_LOSSES)
-every_smooth_loss = pytest.mark.parametrize(("name", "c"), EXISTING_SMOOTH_LOSSES)
+# a link that is inverted by Newton's method, in 99 dimensions
+LONG = [("canonical_nested", 100)]
+
+
+def cases(losses):
+    return [pytest.param(*case, marks=pytest.mark.exhaustive if case in LONG else ()) for case in losses]
+
+
+every_loss = pytest.mark.parametrize(("name", "c"), cases(EXISTING_LOSSES))
+every_smooth_loss = pytest.mark.parametrize(("name", "c"), cases(EXISTING_SMOOTH_LOSSES))
 
 
 @every_loss

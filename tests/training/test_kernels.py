@@ -154,7 +154,12 @@ ROWS = [[2, 0, 5, 1, 5, 5, 9], [7, 3, 1, 2, 2, 0, 0]]  # some of them more than 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-@pytest.mark.parametrize(("d", "k"), [(1, 1), (90, 1), (70, 3), (150, 19), (6, 128), (11, 300), (5, 1100)])
+@pytest.mark.parametrize(("d", "k"), [
+    (1, 1),
+    (70, 3),
+    (11, 300),
+    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((90, 1), (150, 19), (6, 128), (5, 1100))),
+])  # fmt: skip
 def test_sparse_products_and_gradients(d, k, dtype, tolerance, wide):
     x, csr = sparse_matrix(10, d, dtype, wide)
     rows = torch.tensor(ROWS, device=DEVICE)
@@ -195,8 +200,12 @@ def choose(monkeypatch, kernels):
         monkeypatch.setattr(module, "kernels_apply", lambda tensor: kernels)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("link", ["softmax", "cpflow"])
+@pytest.mark.parametrize(("link", "sparse"), [
+    ("cpflow", False),
+    ("softmax", True),
+    pytest.param("softmax", False, marks=pytest.mark.exhaustive),
+    pytest.param("cpflow", True, marks=pytest.mark.exhaustive),
+])  # fmt: skip
 def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch):
     problem = Problem(sparse=sparse, d=20 if sparse else 5)
     trained = []

@@ -64,7 +64,7 @@ def test_equals_a_generic_solver(name, seed):
 
 
 @every_generator
-@pytest.mark.parametrize("n", [500, 5000])
+@pytest.mark.parametrize("n", [500, pytest.param(5000, marks=pytest.mark.exhaustive)])
 def test_conditions_of_optimality(name, n):
     rng = np.random.default_rng(n)
     generator = GENERATORS[name]
