@@ -75,7 +75,7 @@ def test_nothing_is_run_twice(done, folder):
 @pytest.mark.parametrize(("model", "make"), [
     (LEARNED, lambda seed: LegendreTronClassifier.from_paper("mnist", max_epochs=2, random_state=seed)),
     (ISGP, lambda seed: OneVsRestClassifier(
-        ISGPLinkgisticClassifier(alpha=1e-3, max_iter=2, standardize=False, random_state=seed)
+        ISGPLinkgisticClassifier(amplitude=1.0, alpha=1e-3, max_iter=2, standardize=False, random_state=seed)
     )),
 ])  # fmt: skip
 def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
