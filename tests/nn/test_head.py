@@ -159,6 +159,11 @@ def test_extreme_features(settings):
 # --- torch's tools ---
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param(name, marks=() if name == "composite" else pytest.mark.exhaustive) for name in LINKS],
+    indirect=True,
+)
 def test_compiles_in_one_graph_and_trains(settings):
     head = make_head(settings)
     compiled = torch.compile(copy.deepcopy(head), fullgraph=True, backend="aot_eager")

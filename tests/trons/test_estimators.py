@@ -67,7 +67,10 @@ RECOVERY = {
 }
 
 
-@pytest.mark.parametrize(("clf", "truth", "first", "last"), RECOVERY.values(), ids=RECOVERY.keys())
+@pytest.mark.parametrize(("clf", "truth", "first", "last"), [
+    pytest.param(*case, marks=() if name == "glmtron" else pytest.mark.exhaustive, id=name)
+    for name, case in RECOVERY.items()
+])  # fmt: skip
 def test_recovery_of_a_known_link(clf, truth, first, last):
     distances = []
     for n in (1000, 16_000):
@@ -86,7 +89,7 @@ def test_recovery_of_a_known_link(clf, truth, first, last):
 
 
 def test_a_learned_link_beats_the_fixed_one_where_it_should():
-    X, y, p = single_index(8000, bent)
+    X, y, p = single_index(4000, bent)
     error = {}
     for name in ("glmtron", "isgp", "slisotron"):
         error[name] = np.abs(ALL[name].fit(X, y).predict_proba(X)[:, 1] - p).mean()
@@ -168,7 +171,7 @@ def test_link_and_loss_where_there_is_an_inverse(clf, cancer):
 
 
 def test_gp_is_not_held_to_be_monotone():
-    X, y, _ = single_index(6000, lambda z: 0.1 + 0.8 * expit(2 * z) - 0.6 * expit(4 * (z - 2.5)))
+    X, y, _ = single_index(2000, lambda z: 0.1 + 0.8 * expit(2 * z) - 0.6 * expit(4 * (z - 2.5)))
     clf = GPLinkgisticClassifier(random_state=0).fit(X, y)
     report = monotonicity(clf.inverse_link, np.linspace(-4, 4, 200))
     assert report.falling_share > 0.1
@@ -203,13 +206,12 @@ def test_held_out_part_chooses_the_iterate(cancer):
 
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_the_bound_never_falls(cls, cancer):
-    for X, y in (cancer, single_index(3000, bent)[:2]):
-        for seed in range(2):
-            clf = cls(alpha=1e-3, max_iter=12, random_state=seed, tol=0).fit(X, y)
-            rises = np.diff(clf.bound_)
-            assert (rises >= -1e-9 * np.abs(clf.bound_[1:])).all()
-            assert clf.bound_[-1] > clf.bound_[0]
-            assert (clf.bound_error_ >= 0).all()
+    for X, y in (cancer, single_index(1000, bent)[:2]):
+        clf = cls(alpha=1e-3, max_iter=12, random_state=0, tol=0).fit(X, y)
+        rises = np.diff(clf.bound_)
+        assert (rises >= -1e-9 * np.abs(clf.bound_[1:])).all()
+        assert clf.bound_[-1] > clf.bound_[0]
+        assert (clf.bound_error_ >= 0).all()
 
 
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
