@@ -24,7 +24,7 @@ def in_python(name, estimator=None, **parameters):
 @pytest.mark.parametrize("name", FRAMES)
 def test_predictions_are_those_of_python(run, tables, name):
     printed = run("predict", tables / f"{name}.safetensors", tables / f"{name}.csv", "--proba").out
-    got = pd.read_csv(io.StringIO(printed))
+    got = pd.read_csv(io.StringIO(printed), float_precision="round_trip")
     clf, X = in_python(name)
     assert got["prediction"].tolist() == clf.predict(X).tolist()
     assert list(got.columns) == ["prediction", *(f"p({label})" for label in clf.classes_)]

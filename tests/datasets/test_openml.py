@@ -54,6 +54,7 @@ def keep(home, number, content, columns):
         f"api/v1/json/data/features/{number}": json.dumps({"data_features": {"feature": features}}),
         f"api/v1/json/data/qualities/{number}": json.dumps({"data_qualities": {"quality": []}}),
         "data/v1/download/77/set.arff": content,
+        "data/v1/download/77": content,  # where scikit-learn 1.6 looks for it
     }
     for path, answer in answers.items():
         file = home / "openml" / "openml.org" / f"{path}.gz"

@@ -228,14 +228,11 @@ def test_in_the_company_of_scikit_learn(estimator):
 def test_metadata_routing(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(estimator).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        scores = cross_validate(
-            make_pipeline(StandardScaler().set_fit_request(sample_weight=False), routed),
-            X,
-            y,
-            params={"sample_weight": np.ones(150)},
-            cv=2,
-        )
+        scores = cross_validate(routed, X, y, params={"sample_weight": np.ones(150)}, cv=2)
+        piped = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), routed)
+        piped.fit(X, y, sample_weight=np.ones(150))
     assert len(scores["test_score"]) == 2
+    assert piped.score(X, y) > 0.5
 
 
 def _nan():
