@@ -5,7 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 
-QUICK = [LegendreTronClassifier(max_epochs=60), MultinomialLogisticClassifier()]
+QUICK = [LegendreTronClassifier(max_epochs=30), MultinomialLogisticClassifier()]
 LONG = [
     LegendreTronClassifier(),  # as a user makes it
     # a check asks for equality to 1e-7, so L-BFGS has to go all the way to the minimum

@@ -12,6 +12,7 @@ import pytest
 
 from legendretron.experiments import read_records
 
+pytestmark = pytest.mark.exhaustive
 #: each costs a start of Python, torch and the workers; `make resuming` has ten
 KILLS = int(os.environ.get("LEGENDRETRON_KILLS", "2"))
 COMMAND = [
@@ -51,7 +52,7 @@ def undisturbed(data_folder, tmp_path_factory):
     return expected
 
 
-@pytest.mark.parametrize("backend", ["loky", pytest.param("ray", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("backend", ["loky", "ray"])
 def test_killed_at_random_moments(backend, data_folder, tmp_path, undisturbed):
     chance = random.Random(backend)
     seen: dict[str, str] = {}

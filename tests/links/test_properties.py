@@ -152,7 +152,7 @@ def test_potential_with_run_axes(name):
 
 
 @every_link
-@pytest.mark.parametrize("c", [2, 4])
+@pytest.mark.parametrize("c", [pytest.param(2, marks=pytest.mark.exhaustive), 4])
 def test_gradcheck(name, c):
     link = make_link(name, c)
     z = normal(3, c - 1, key="z").requires_grad_()

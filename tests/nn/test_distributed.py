@@ -13,6 +13,10 @@ RANK = 9  # r of the worker's links: H = 2 units, M = 4 layers, and the output
 N_NESTS = 4
 
 
+# two processes that import torch and compile; one set-up for all of these tests
+pytestmark = pytest.mark.exhaustive
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     out = tmp_path_factory.mktemp("distributed") / "measured.json"

@@ -247,7 +247,7 @@ def test_number_of_draws_is_checked(n_samples, cancer):
 
 def test_posterior_links_and_their_spread():
     spread = []
-    for n in (500, 8000):
+    for n in (500, 6000):
         X, y, _ = single_index(n, bent)
         clf = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
         z = np.linspace(-3, 3, 25)
