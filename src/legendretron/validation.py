@@ -19,8 +19,10 @@ _SUM_SLACK = 1e-5
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether the values can be looked at: not while a graph is compiled or mapped over, nor on the meta device."""
+    """Whether the values can be looked at: not while a graph is compiled, captured or mapped over, nor on the meta device."""
     if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
