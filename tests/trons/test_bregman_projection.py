@@ -48,6 +48,7 @@ def generic(x, v, generator, w, lower, upper, low, high):
     return order, found.x, found.fun
 
 
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # of the generic solver, in older scipy
 @every_generator
 @pytest.mark.parametrize("seed", range(6))
 def test_equals_a_generic_solver(name, seed):
