@@ -20,6 +20,7 @@ from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.persistence import load_any_estimator
+from legendretron.sklearn_compat import validate_parameters
 from legendretron.validation import check_device
 
 __all__ = [
@@ -62,7 +63,7 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
     estimator = _CLASSES[name](**plain)
     try:
-        estimator._validate_params()
+        validate_parameters(estimator)
     except ValueError as error:
         option, reason = refused_parameter(error)
         raise typer.BadParameter(reason, param_hint=f"'{option}'") from error

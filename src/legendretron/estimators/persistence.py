@@ -13,6 +13,7 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
 from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link, link_config, make_link
+from legendretron.sklearn_compat import validate_parameters
 from legendretron.training import History
 
 __all__ = ["load_any_estimator", "load_estimator", "save_estimator"]
@@ -56,7 +57,7 @@ def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]
     if state.moments is not None:
         tensors |= {f"moments.{i}": moment for i, moment in enumerate(state.moments)}
     try:
-        estimator._validate_params()
+        validate_parameters(estimator)
         check_saved_form(header, tensors, type(estimator)._get_param_names())
     except ValueError as error:  # what would be refused when it is loaded
         raise ValueError(f"the estimator cannot be saved: {error}") from error
@@ -98,7 +99,7 @@ def _rebuild(
         if header["given_link"] is not None:
             parameters["link"] = _rebuild_link(header["given_link"], tensors, "given_link.")
         estimator = cls(**parameters)
-        estimator._validate_params()
+        validate_parameters(estimator)
     except (ValueError, RecursionError) as error:  # too deeply nested to be shown
         raise ValueError(f"{os.fspath(path)!r} is not a model that can be loaded: {error}") from error
     weight = tensors["standardized.weight"]
