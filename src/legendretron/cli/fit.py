@@ -216,11 +216,14 @@ def _why_not_held_out(y: Any, share: float) -> str:
 def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, seconds: float, out: Path) -> dict[str, Any]:
     import numpy as np
 
-    from legendretron.cli.models import log_probabilities
+    from legendretron.cli.models import log_probability_parts
 
     assert table.y is not None
-    log_p = log_probabilities(estimator, table)
     places = np.searchsorted(estimator.classes_, table.y)
+    losses, hits = np.empty(len(places)), np.empty(len(places), dtype=bool)
+    for rows, log_p in log_probability_parts(estimator, table):
+        losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
+        hits[rows] = log_p.argmax(1) == places[rows]
     history, held_out = estimator.history_, None
     if estimator.early_stopping:
         best = int(np.nanargmin(history["validation_loss"]))
@@ -237,8 +240,8 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
         "features": estimator.n_features_in_,
         "classes": estimator.classes_,
         "epochs": estimator.n_iter_,
-        "log_loss": float(-log_p[np.arange(len(places)), places].mean()),
-        "accuracy": float((log_p.argmax(1) == places).mean()),
+        "log_loss": float(losses.mean()),
+        "accuracy": float(hits.mean()),
         "held_out": held_out,
         "seconds": seconds,
         "parameters": {key: value for key, value in estimator.get_params(deep=False).items() if key != "verbose"},

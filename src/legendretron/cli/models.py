@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "format_for",
     "load_model",
     "log_probabilities",
+    "log_probability_parts",
     "make_model",
     "missing_target",
     "table_for",
@@ -134,14 +135,23 @@ def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str
         )
 
 
-@saying_options()
+def log_probability_parts(model: LinearLinkClassifier, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
+    """Rows of a table that :func:`table_for` has read, some after others, with their log-probabilities."""
+    named = hasattr(model, "feature_names_in_")
+    with saying_options():
+        with warnings.catch_warnings():
+            # LIBSVM text has no names; its features are numbered as the model's are
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            X = model._check_features(table.X if named else as_matrix(table))
+        yield from model._log_proba_in_parts(X)
+
+
 def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    named = hasattr(model, "feature_names_in_")
-    with warnings.catch_warnings():
-        # LIBSVM text has no names; its features are numbered as the model's are
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return model.predict_log_proba(table.X if named else as_matrix(table))
+    log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=model.coef_.dtype)
+    for rows, part in log_probability_parts(model, table):
+        log_p[rows] = part
+    return log_p
 
 
 def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:

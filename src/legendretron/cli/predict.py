@@ -34,18 +34,22 @@ def predict(
     """
     import numpy as np
 
-    from legendretron.cli.models import format_for, load_model, log_probabilities, table_for
+    from legendretron.cli.models import format_for, load_model, log_probability_parts, table_for
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     pandas = import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
-    log_p = log_probabilities(estimator, table_for(estimator, data, None, format_for(data, format)))
-    columns: dict[str, Any] = {"prediction": estimator.classes_[log_p.argmax(1)]}
+    table = table_for(estimator, data, None, format_for(data, format))
+    numbers, p = np.empty(table.X.shape[0], dtype=np.intp), []
+    for rows, log_p in log_probability_parts(estimator, table):
+        numbers[rows] = log_p.argmax(1)
+        p += [np.exp(log_p)] if proba else []
+    columns: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
     if proba:
-        p = np.exp(log_p)
-        columns |= {f"p({label})": p[:, place] for place, label in enumerate(estimator.classes_)}
+        by_class = zip(estimator.classes_, np.concatenate(p).T, strict=True)
+        columns |= {f"p({label})": own for label, own in by_class}
     frame = pandas.DataFrame(columns)
     if out is None:
         report.result({"rows": len(frame), **columns}, frame_bytes(frame, ".csv").decode())
