@@ -22,6 +22,7 @@ def settings() -> dict[str, str]:
         "MKL_CBWR": "COMPATIBLE",
         "NPY_DISABLE_CPU_FEATURES": " ".join(used),
         "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave the processor to the other workers of pytest
         "LEGENDRETRON_TEST_THREADS": "2",
     }
     kernels = OPENBLAS.get(platform.machine().lower())
