@@ -221,16 +221,16 @@ def test_defaults_do_not_overfit_data_that_a_line_can_separate(cls, cancer):
         learned, fixed = [], []
         for seed in range(3):
             train, test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed)
-            learned.append(log_loss(y_test, cls(random_state=0).fit(train, y_train).predict_proba(test)))
+            learned.append(log_loss(y_test, cls(random_state=seed).fit(train, y_train).predict_proba(test)))
             logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(train, y_train)
             fixed.append(log_loss(y_test, logistic.predict_proba(test)))
-        assert np.mean(learned) < 1.5 * np.mean(fixed)
+        assert np.mean(learned) < 1.25 * np.mean(fixed)
 
 
-def test_the_automatic_penalty_is_one_over_the_number_of_samples():
+def test_the_automatic_penalty_falls_with_the_number_of_samples():
     X, y, _ = single_index(50, expit)
     automatic = ISGPLinkgisticClassifier(max_iter=3, random_state=0).fit(X, y)
-    given = ISGPLinkgisticClassifier(alpha=1 / 50, max_iter=3, random_state=0).fit(X, y)
+    given = ISGPLinkgisticClassifier(alpha=10 / 50, max_iter=3, random_state=0).fit(X, y)
     assert np.allclose(automatic.coef_, given.coef_, rtol=1e-9)
     assert not np.allclose(
         ISGPLinkgisticClassifier(alpha=1e-4, max_iter=3, random_state=0).fit(X, y).coef_, given.coef_
@@ -247,7 +247,7 @@ def test_number_of_draws_is_checked(n_samples, cancer):
 
 def test_posterior_links_and_their_spread():
     spread = []
-    for n in (500, 6000):
+    for n in (500, 8000):
         X, y, _ = single_index(n, bent)
         clf = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
         z = np.linspace(-3, 3, 25)

@@ -196,3 +196,48 @@ def test_the_integral_of_the_square_is_exact():
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", ["sines", "cosines"])
+def test_second_derivatives_in_every_mode(name):
+    link = LINKS[name]()
+
+    def inverse(t):
+        return link._from_log_odds(t.reshape(1, 1)).reshape(())
+
+    t = torch.tensor(0.4, dtype=torch.float64)
+    h = 1e-4
+    expected = float(inverse(t + h) - 2 * inverse(t) + inverse(t - h)) / h**2
+    for outer in (torch.func.jacfwd, torch.func.jacrev):
+        for inner in (torch.func.jacfwd, torch.func.jacrev):
+            assert float(outer(inner(inverse))(t)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_buffers_of_lower_precision(dtype):
+    link, z = LINKS["sines"](), normal(5, 1, key="z")
+    expected = link.inverse(z)
+    link = link.to(dtype)
+    found = link.inverse(z.float())
+    assert found.dtype == torch.float32
+    assert torch.allclose(found.double(), expected, atol=0.05)
+    assert torch.isfinite(link.potential(z.float())).all()
+    assert torch.isfinite(link.jacobian(z.float())).all()
+
+
+def test_a_link_made_in_inference_mode_can_be_used_with_gradients():
+    with torch.inference_mode():
+        link = LINKS["cosines"]()
+    z = normal(5, 1, key="z").requires_grad_()
+    link.potential(z).sum().backward()
+    assert torch.allclose(z.grad, link.inverse(z.detach())[:, :1], rtol=1e-9)
+
+
+def test_a_state_with_log_odds_that_fall_is_refused():
+    link, z = LINKS["sines"](), normal(5, 1, key="z")
+    before = link(z)
+    state = {name: value.clone() for name, value in link.state_dict().items()}
+    state["coefficients"][1] = -1.0
+    with pytest.raises(ValueError, match="log-odds that increase"):
+        link.load_state_dict(state)
+    assert torch.equal(link(z), before)

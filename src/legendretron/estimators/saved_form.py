@@ -49,7 +49,9 @@ def _is_weight_of_label(value: Any) -> bool:
 
 
 def _is_feature_names(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
+    if value is None:
+        return True
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
 class _Field(NamedTuple):
@@ -66,7 +68,7 @@ _HEADER = {
     ),
     "classes": _Field("an object of dtype and values", lambda value: isinstance(value, dict)),
     "n_features_in": _Field("an integer of at least 1", lambda value: _is_integer(value, 1)),
-    "feature_names_in": _Field("a list of strings, or null", _is_feature_names),
+    "feature_names_in": _Field("a list of different strings, or null", _is_feature_names),
     "n_iter": _Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
     "history": _Field("an object of columns", lambda value: isinstance(value, dict)),
     "has_moments": _Field("true or false", lambda value: isinstance(value, bool)),

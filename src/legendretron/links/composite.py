@@ -171,8 +171,8 @@ class CompositeLink(Link):
 
     def _why_no_potential(self) -> str:
         return (
-            ": its Jacobian is a product of symmetric matrices, one for each block, and such a product need not be "
-            "symmetric when n_classes > 2"
+            ": its Jacobian is a product of symmetric matrices, one for each block and one for the softmax, and such a "
+            "product need not be symmetric when n_classes > 2"
         )
 
     def _potential(self, z: Tensor) -> Tensor:

@@ -33,8 +33,10 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     >>> stack_runs([CanonicalLink(3), CanonicalLink(3)]).run_shape
     (2,)
     """
-    if not links:
-        raise ValueError("links must hold at least one link, got none.")
+    links = list(links)
+    if not links or not all(isinstance(link, Link) for link in links):
+        kinds = ", ".join(type(link).__name__ for link in links)
+        raise ValueError(f"links must be at least one link, and nothing else, got [{kinds}].")
     first, settings = links[0], _settings(links[0])
     if first.run_shape:
         raise ValueError(f"links must be without run axes, got run_shape={first.run_shape}.")

@@ -40,9 +40,9 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
     alpha : float or "auto", default="auto"
-        Penalty :math:`\alpha |w|^2 / 2` beside a mean loss. ``"auto"``: one over the number of samples, or the sum of their
-        weights, which is a standard normal prior of the coefficients (those of the standardised features), and
-        ``C=1`` of scikit-learn's logistic regression.
+        Penalty :math:`\alpha |w|^2 / 2` beside a mean loss. ``"auto"``: ten over the number of samples, or the sum of their
+        weights, which is a normal prior of variance 1/10 of the coefficients (those of the standardised features), and
+        ``C=0.1`` of scikit-learn's logistic regression.
     max_iter : int, default=30
         Iterations of EM.
     m_steps : int, default=10

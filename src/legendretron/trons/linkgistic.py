@@ -29,6 +29,9 @@ __all__ = ["LinkgisticClassifier"]
 #: Share of the rows whose predictors may lie beyond either end of the interval of the basis.
 _TAIL = 0.005
 _FIRST_STEPS = 100
+#: Times the number of samples, what alpha="auto" stands for: the precision of a normal prior of the weights. A link that
+#: bends can follow separable data further than a sigmoid: one, logistic regression's usual precision, is too weak beside it.
+_AUTOMATIC_PENALTY = 10.0
 
 
 class LinkgisticClassifier(BinaryLinkLearner):
@@ -152,8 +155,8 @@ class _EM:
     def __init__(self, owner: Any, design: Design, y: np.ndarray, counts: np.ndarray, seed: int) -> None:
         self.design, self.y, self.counts = design, y, counts
         self.total = float(counts.sum())
-        # one over the total is a standard normal prior of the weights, since the penalty is multiplied by it
-        self.alpha = 1.0 / self.total if owner.alpha == "auto" else float(owner.alpha)
+        # a penalty over the total is a prior that does not depend on it, since the penalty is multiplied by it
+        self.alpha = _AUTOMATIC_PENALTY / self.total if owner.alpha == "auto" else float(owner.alpha)
         self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
 

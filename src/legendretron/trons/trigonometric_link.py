@@ -13,11 +13,12 @@ from torch import Tensor
 from legendretron.links import Link
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.simplex import log_softmax_plus
-from legendretron.validation import check_choice, check_precision
+from legendretron.validation import at_least_single, check_choice, check_precision, has_values
 
 __all__ = ["TrigonometricLink"]
 
 _BISECTIONS = 60
+_NEWTON_STEPS = 3  # derivatives to the seventh order
 _GRID = 4096
 
 
@@ -25,7 +26,8 @@ class TrigonometricLink(Link):
     r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
 
     ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
-    is the middle of the interval. The log-odds must increase.
+    is the middle of the interval. The log-odds must increase. A table of the potential is kept until the buffers change in a way
+    that torch counts, as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
 
     Parameters
     ----------
@@ -56,14 +58,32 @@ class TrigonometricLink(Link):
         if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
             raise ValueError(f"interval must be two finite numbers in increasing order, got {interval!r}.")
         self.kind = check_choice("kind", kind, ("sine", "cosine"))
-        self.register_buffer("interval", torch.as_tensor(ends))
-        self.register_buffer("coefficients", torch.as_tensor(c.copy()))
+        with torch.inference_mode(False):  # tensors of that mode could not be used with gradients afterwards
+            self.register_buffer("interval", torch.as_tensor(ends))
+            self.register_buffer("coefficients", torch.as_tensor(c.copy()))
         self._kept = KeptPotential()
-        grid = torch.linspace(float(ends[0]), float(ends[1]), _GRID, dtype=torch.float64)
+        self._check_increasing()
+
+    def _check_increasing(self) -> None:
+        c, (low, high) = self.coefficients, self.interval.tolist()
+        grid = torch.linspace(low, high, _GRID, dtype=at_least_single(c).dtype, device=c.device)
         t = self._odds(grid)
         # a flat spot is a rounding away from falling, so falls below rounding count as flat
-        if c[1] <= 0 or bool((t.diff() < -1e-12 * (1.0 + t.abs().max())).any()):
+        least = -max(1e-12, 16 * torch.finfo(c.dtype).eps) * (1.0 + t.abs().max())
+        if not (float(c[1]) > 0 and low < high) or bool((t.diff() < least).any()):
             raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        before = self.interval.clone(), self.coefficients.clone()
+        super()._load_from_state_dict(*args, **kwargs)
+        if not has_values(self.coefficients):
+            return
+        try:
+            self._check_increasing()
+        except ValueError:
+            self.interval.copy_(before[0])
+            self.coefficients.copy_(before[1])
+            raise
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         # the table is no parameter, but rules the precision like one
@@ -75,7 +95,7 @@ class TrigonometricLink(Link):
         return True
 
     def _angles(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        low, high = self.interval[0], self.interval[1]
+        low, high = self.interval.to(z.dtype)
         rate = torch.pi / (high - low)
         k = torch.arange(1, len(self.coefficients) - 1, dtype=z.dtype, device=z.device)
         return (z.clamp(low, high) - low).unsqueeze(-1) * rate * k, rate * k, (low + high) / 2
@@ -83,7 +103,7 @@ class TrigonometricLink(Link):
     def _odds(self, z: Tensor) -> Tensor:
         """Log-odds, ``(...) -> (...)``."""
         angles, _, middle = self._angles(z)
-        c = self.coefficients
+        c = self.coefficients.to(z.dtype)  # in half precision, computed in single
         waves = torch.sin(angles) if self.kind == "sine" else torch.cos(angles)
         return c[0] + c[1] * (z - middle) + waves @ c[2:]
 
@@ -91,25 +111,34 @@ class TrigonometricLink(Link):
         angles, rate, _ = self._angles(z)
         waves = torch.cos(angles) if self.kind == "sine" else -torch.sin(angles)
         inside = (z >= self.interval[0]) & (z <= self.interval[1])
-        return self.coefficients[1] + inside * (waves @ (rate * self.coefficients[2:]))
+        c = self.coefficients.to(z.dtype)
+        return c[1] + inside * (waves @ (rate * c[2:]))
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return log_softmax_plus(self._odds(z.squeeze(-1)).unsqueeze(-1))
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
-        z: Tensor = _Root.apply(log_odds.squeeze(-1), self)  # type: ignore[no-untyped-call]
+        t = log_odds.squeeze(-1)
+        with torch.no_grad():
+            z = self._root(t.detach())
+        # The search leaves no graph: steps of Newton's method that are zero in value carry the derivatives, one step those of
+        # first order, and each further one more than twice as many.
+        for _ in range(_NEWTON_STEPS):
+            off = t - self._odds(z)
+            z = z + (off - off.detach()) / self._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)
         return z.unsqueeze(-1)
 
     def _root(self, t: Tensor) -> Tensor:
         """Predictors with log-odds ``t``, by bisection inside the interval and along the straight lines beyond it."""
-        low, high = self.interval[0].expand(t.shape), self.interval[1].expand(t.shape)
+        ends = self.interval.to(t.dtype)
+        low, high = ends[0].expand(t.shape), ends[1].expand(t.shape)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             below = self._odds(middle) < t
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         z = (low + high) / 2
-        outside = (t < self._odds(self.interval[:1])) | (t > self._odds(self.interval[1:])) | (t != t)
-        return torch.where(outside, z + (t - self._odds(z)) / self.coefficients[1], z)
+        outside = (t < self._odds(ends[:1])) | (t > self._odds(ends[1:])) | (t != t)
+        return torch.where(outside, z + (t - self._odds(z)) / self.coefficients[1].to(t.dtype), z)
 
     def _jacobian(self, z: Tensor) -> Tensor:
         p = self._log_proba(z).exp()
@@ -125,37 +154,3 @@ class TrigonometricLink(Link):
 
 def _on_rows(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda rows: function(rows.squeeze(-1)).unsqueeze(-1)
-
-
-class _Root(torch.autograd.Function):
-    r"""The solution ``z`` of :math:`T(z) = t`, with the derivative :math:`1 / T'(z)`.
-
-    The derivative is written in terms of the solution itself, whose own derivative is this one again: so it can be taken
-    to any order, though the solution comes from a search that leaves no graph.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(t: Tensor, link: TrigonometricLink) -> Tensor:
-        return link._root(t)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, TrigonometricLink], output: Tensor) -> None:
-        ctx.link = inputs[1]
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient / _positive_slope(ctx), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return tangent / _positive_slope(ctx)
-
-
-def _positive_slope(ctx: Any) -> Tensor:
-    (z,) = ctx.saved_tensors
-    link: TrigonometricLink = ctx.link
-    return link._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)
