@@ -26,8 +26,8 @@ class TrigonometricLink(Link):
     r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
 
     ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
-    is the middle of the interval. The log-odds must increase. A table of the potential is kept until the buffers change in a way
-    that torch counts, as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
+    is the middle of the interval. The log-odds must increase. A table of the potential is kept until the buffers change in a
+    way that torch counts, as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
 
     Parameters
     ----------
