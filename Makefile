@@ -4,7 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-PIP := -m pip install --quiet --disable-pip-version-check
+# Python compiles what it imports; to compile all of torch beforehand takes longer than to unpack it
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+# a worker that has nothing left takes tests from another
+WORKERS := -n auto --dist worksteal
 TESTED := .[test,cli,plots,export,examples,distributed]
 
 # tiny tensors: a second thread inside a process only costs
@@ -26,8 +29,7 @@ help:
 # what the demo needs comes first and alone; Ray, Transformers and others when tests ask for them
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) --constraint constraints.txt torch
-	$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[cli,plots]'
+	$(BIN)/python $(PIP) --constraint constraints.txt torch --editable '.[cli,plots]'
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.demo
@@ -36,8 +38,7 @@ $(VENV)/.tested: $(VENV)/.demo
 
 $(OLDEST)/.tested: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt torch
-	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt --editable '$(TESTED)'
+	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt torch --editable '$(TESTED)'
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -55,19 +56,19 @@ types: $(VENV)/.tested
 	$(BIN)/mypy
 
 unit: $(VENV)/.tested
-	$(BIN)/python -m pytest -n auto -m "not exhaustive"
+	$(BIN)/python -m pytest $(WORKERS) -m "not exhaustive"
 
 exhaustive: $(VENV)/.tested
-	$(BIN)/python -m pytest -n auto -m exhaustive
+	$(BIN)/python -m pytest $(WORKERS) -m exhaustive
 
 portable: $(VENV)/.tested
-	$(BIN)/python -m tests.other_arithmetic -n auto -m "not exhaustive"
+	$(BIN)/python -m tests.other_arithmetic $(WORKERS) -m "not exhaustive"
 
 oldest: $(OLDEST)/.tested
-	$(OLDEST)/bin/python -m pytest -n auto -m "not exhaustive"
+	$(OLDEST)/bin/python -m pytest $(WORKERS) -m "not exhaustive"
 
 coverage: $(VENV)/.tested
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term
 
 resuming: $(VENV)/.tested
 	LEGENDRETRON_KILLS=10 $(BIN)/python -m pytest tests/experiments/test_resuming.py

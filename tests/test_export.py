@@ -45,6 +45,7 @@ def test_heads(tmp_path, settings, dtype):
         np.testing.assert_allclose(log_proba, expected, rtol=1e-5, atol=1e-4 if dtype == torch.float32 else 1e-10)
 
 
+@pytest.mark.exhaustive
 def test_tokens(tmp_path):
     net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), LegendreHead(12, 3)).eval()
     export_onnx(net, tmp_path / "net.onnx", torch.randint(10, (1, 3)))
