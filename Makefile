@@ -4,10 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-# Python compiles what it imports; to compile all of torch beforehand takes longer than to unpack it
-PIP := -m pip install --quiet --disable-pip-version-check --no-compile
-# a worker that has nothing left takes tests from another
-WORKERS := -n auto --dist worksteal
+PIP := -m pip install --quiet --disable-pip-version-check
+WORKERS := -n auto
 TESTED := .[test,cli,plots,export,examples,distributed]
 
 # tiny tensors: a second thread inside a process only costs
@@ -26,10 +24,11 @@ help:
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
 	@echo "make clean       remove the virtual environments and caches"
 
-# what the demo needs comes first and alone; Ray, Transformers and others when tests ask for them
+# What the demo needs comes first and alone; Ray, Transformers and others when tests ask for them. Python compiles what it
+# imports: to compile all of torch beforehand takes longer than to unpack it.
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) --constraint constraints.txt torch --editable '.[cli,plots]'
+	$(BIN)/python $(PIP) --no-compile --constraint constraints.txt torch --editable '.[cli,plots]'
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.demo
