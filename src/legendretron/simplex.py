@@ -185,9 +185,15 @@ def predicted_class(scores: Tensor) -> Tensor:
     >>> predicted_class(torch.tensor([[0.2, 0.6, 0.2], [0.5, 0.0, 0.5]])).tolist()
     [1, 0]
     """
+    return _top(scores)[1]
+
+
+def _top(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The highest score, and whose it is, in one pass: ``(..., C) -> (..., 1), (...)``."""
+    highest, place = scores.max(-1, keepdim=True)  # torch's argmax is the same as this place, and slower
     if scores.shape[-1] == 2:
-        return (scores[..., 0] <= scores[..., 1]).long()
-    return scores.max(-1).indices  # torch's argmax is the same, and slower
+        return highest, (scores[..., 0] <= scores[..., 1]).long()
+    return highest, place.squeeze(-1)
 
 
 def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -211,14 +217,14 @@ def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tens
     """
     index = labels.unsqueeze(-1)
     logits = append_reference(z)
-    top = logits.amax(-1, keepdim=True)
+    top, predicted = _top(logits)
     picked = torch.gather(logits, -1, index)
     residual = (logits - top).exp_()
     total = residual.sum(-1, keepdim=True)
     nll = (top - picked + torch.log(total)).squeeze(-1)
     residual *= weight.unsqueeze(-1) / total
     residual.scatter_add_(-1, index, -weight.unsqueeze(-1))
-    return nll, predicted_class(logits) == labels, residual[..., :-1]
+    return nll, predicted == labels, residual[..., :-1]
 
 
 def softmax_plus_jacobian(p: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
 from legendretron.training.progress import Progress
+from legendretron.training.step import Step
 
 
 @pytest.fixture
@@ -52,6 +53,25 @@ def test_ctrl_c_keeps_the_weights_if_asked(interrupted_fits, solver):
         clf.fit(X, y)
     assert clf.n_iter_ == 3
     assert clf.score(X, y) > 0.5
+
+
+def test_ctrl_c_in_partial_fit_is_told(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    take_step, taken = Step.__call__, []
+
+    def then_press(self, *batch):
+        taken.append(take_step(self, *batch))
+        if len(taken) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Step, "__call__", then_press)
+    clf = LegendreTronClassifier(batch_size=10, random_state=0, keep_interrupted=True)
+    with pytest.warns(UserWarning, match="Training was interrupted"):
+        clf.partial_fit(X, y, classes=[0, 1, 2])
+    assert len(taken) == 2
+    taken.clear()
+    with pytest.raises(KeyboardInterrupt):
+        clf.set_params(keep_interrupted=False).partial_fit(X, y)
 
 
 def test_a_fit_that_diverged_warns():

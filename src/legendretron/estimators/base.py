@@ -219,7 +219,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             raise ValueError(f"X has features of a size that {X.dtype} cannot hold the coefficients of; scale X first.")
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
-        if not online:
+        if result.interrupted or not online:  # one pass over some rows need not converge
             self._report(result)
 
     def _fresh(
