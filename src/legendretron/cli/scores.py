@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import entr
 from sklearn.metrics import precision_recall_fscore_support
 
+from legendretron.chunks import chunks
 from legendretron.diagnostics import CalibrationCurve
 
 __all__ = ["Scores", "baseline_scores", "class_scores", "scores_of"]
@@ -50,7 +51,7 @@ def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
     """
     losses, squares, confidence = (np.empty(len(y)) for _ in range(3))
     predicted = log_p.argmax(1)
-    for rows in _chunks(len(y), log_p.shape[1]):
+    for rows in chunks(len(y), log_p.shape[1]):
         part = log_p[rows].astype(np.float64)
         p, each = np.exp(part), np.arange(len(part))
         confidence[rows] = p[each, predicted[rows]]
@@ -68,18 +69,12 @@ def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
     )
 
 
-def _chunks(n: int, width: int) -> list[slice]:
-    """Slices of ``n`` rows, or columns, of so many entries each, that are worked on at once: 32 MiB in double precision."""
-    at_once = max(1, 2**22 // width)
-    return [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
-
-
 def _auc(y: np.ndarray, log_p: np.ndarray) -> float:
     if log_p.shape[1] == 2:
         # log-odds: probabilities near 1 round to the same
         return _area(log_p[:, 1] - log_p[:, 0], y == 1)
     areas = []
-    for columns in _chunks(log_p.shape[1], len(y)):
+    for columns in chunks(log_p.shape[1], len(y)):
         block = np.ascontiguousarray(log_p[:, columns].T)
         areas += [_area(scores, y == label) for label, scores in enumerate(block, start=columns.start)]
     known = [area for area in areas if not math.isnan(area)]

@@ -21,6 +21,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from legendretron.chunks import chunks
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.held_out import hold_out
@@ -34,10 +35,6 @@ from legendretron.training import History, LinearModel, Sample, TrainingResult, 
 from legendretron.validation import check_device
 
 __all__ = ["LinearLinkClassifier"]
-
-
-#: Log-probabilities that are computed at once: 32 MiB in double precision.
-_ENTRIES_AT_ONCE = 2**22
 
 
 def _auto_batch(n_rows: int) -> int:
@@ -312,14 +309,12 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
         # rows; all else that is not finite does.
         self._check_weights(only_link=not scipy.sparse.issparse(X))
-        at_once = max(1, _ENTRIES_AT_ONCE // len(self.classes_))
-        for start in range(0, X.shape[0], at_once):
-            rows = slice(start, start + at_once)
+        for rows in chunks(X.shape[0], len(self.classes_)):
             with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
                 log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
             if not np.isfinite(log_p).all():
                 self._check_weights()
-                row = start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
+                row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
                 raise ValueError(
                     f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
                     "as the data of the fit were, or fit again with a lower learning_rate if they were as large."

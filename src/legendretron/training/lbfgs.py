@@ -48,8 +48,7 @@ class _Run:
         )
         self.gradient = torch.empty_like(self.model.flat)
         # rows by rows, so that what a step needs does not grow with the data
-        n, at_once = sample.rows.shape[1], self.model.rows_at_once()
-        self.chunks = [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
+        self.chunks = self.model.row_chunks(sample.rows.shape[1])
         sizes = {chunk.stop - chunk.start for chunk in self.chunks}
         self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")

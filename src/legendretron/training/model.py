@@ -8,14 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from legendretron.chunks import chunks
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 
 __all__ = ["LinearModel"]
-
-#: Rows taken at once, times the number of classes and runs: 128 MiB in double precision.
-_ENTRIES_AT_ONCE = 2**24
 
 
 class LinearModel:
@@ -62,9 +60,9 @@ class LinearModel:
         """Entries of ``W`` and ``b``."""
         return self.sizes[0] + self.sizes[1]
 
-    def rows_at_once(self) -> int:
-        """How many rows to take at once, so that what is computed of them does not grow with the data."""
-        return max(1, _ENTRIES_AT_ONCE // (self.n_runs * (self.n_outputs + 1)))
+    def row_chunks(self, n: int) -> list[slice]:
+        """Rows to take at once of ``n`` of every run."""
+        return chunks(n, self.n_runs * (self.n_outputs + 1))
 
     @torch.no_grad()
     def initialize_link(self, features: Features, rows: Tensor, weights: Tensor) -> None:
@@ -85,9 +83,8 @@ class LinearModel:
     def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
         picked, hits = [], []
-        n = self.rows_at_once()
-        for part, own in zip(rows.split(n, dim=1), labels.split(n, dim=1), strict=True):
-            log_p = self.log_proba(features, part)
+        for part in self.row_chunks(rows.shape[1]):
+            log_p, own = self.log_proba(features, rows[:, part]), labels[:, part]
             picked.append(torch.gather(log_p, -1, own.unsqueeze(-1)).squeeze(-1))
             hits.append(predicted_class(log_p) == own)
         total = weights.sum(-1)
