@@ -55,6 +55,11 @@ def test_no_model_is_left_out(fitted):
         texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
         assert len(texts) == 9 + extra
         assert all(any(text.startswith(name) for text in texts) for name in names)
+        display.figure_.canvas.draw()
+        # a legend so long is beside the curves, and within the picture
+        legend, axes = (part.get_window_extent() for part in (display.ax_.get_legend(), display.ax_))
+        assert legend.x0 >= axes.x1
+        assert legend.x1 <= display.figure_.bbox.x1
     looks = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in reliability.ax_.containers]
     assert len(set(looks)) == 9
 

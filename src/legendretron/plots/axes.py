@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLOURS", "axes_or_new", "styles"]
+__all__ = ["COLOURS", "add_legend", "axes_or_new", "styles"]
 
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
+#: Entries of a legend that leave the curves free, and those that a column beside the axes has room for.
+_MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
 #: Markers for the first round of colours, the second, and so on.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -33,3 +35,15 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
     except ImportError as error:  # pragma: no cover
         raise ImportError("plots need matplotlib: pip install 'legendretron[plots]'.") from error
     return ax if ax is not None else plt.subplots(layout="constrained", **size)[1]
+
+
+def add_legend(ax: Any, **inside: Any) -> None:
+    """Put a legend inside the axes, as asked; to the right of them if it is too long to leave the curves free."""
+    entries = len(ax.get_legend_handles_labels()[1])
+    if entries <= _MOST_INSIDE:
+        ax.legend(frameon=False, **inside)
+        return
+    columns = -(-entries // _MOST_IN_A_COLUMN)
+    ax.legend(
+        frameon=False, fontsize="small", ncols=columns, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
+    )

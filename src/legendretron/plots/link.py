@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLOURS, add_legend, axes_or_new
 
 __all__ = ["LinkDisplay"]
 
@@ -91,5 +91,5 @@ class LinkDisplay:
                 ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)
         ax.set(xlabel="predictor, in each model's own unit", ylabel="probability of the second class")
         ax.set(ylim=(-0.03, 1.03), title="Learned inverse links")
-        ax.legend(frameon=False)
+        add_legend(ax)
         return self

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron.diagnostics import CalibrationCurve, calibration_curve
-from legendretron.plots.axes import axes_or_new, styles
+from legendretron.plots.axes import add_legend, axes_or_new, styles
 
 __all__ = ["ReliabilityDisplay"]
 
@@ -67,5 +67,5 @@ class ReliabilityDisplay:
         if below is not None:
             below.set(ylabel="predictions", yscale="log")
         (ax if below is None else below).set_xlabel("predicted probability")
-        ax.legend(loc="lower right", frameon=False, fontsize="small")
+        add_legend(ax, loc="lower right", fontsize="small")
         return self

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.axes import MARKERS, axes_or_new, styles
+from legendretron.plots.axes import MARKERS, add_legend, axes_or_new, styles
 from legendretron.training import History
 
 __all__ = ["TrainingDisplay"]
@@ -49,5 +49,5 @@ class TrainingDisplay:
                 ax.plot(epochs, validation, color=colour, linewidth=1.4, linestyle="--", label=f"{name}, validation")
                 ax.plot(epochs[best], validation[best], marker, color=colour, markersize=5)
         ax.set(xlabel="epoch", ylabel="log-loss", yscale="log", title="Training")
-        ax.legend(frameon=False)
+        add_legend(ax)
         return self
