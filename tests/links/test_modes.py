@@ -7,6 +7,7 @@ import torch
 
 from legendretron.links import CompositeLink
 from tests.catalogue import FIXED_LINKS, LINKS, generator, make_link, normal, proba
+from tests.modes import assert_nothing_changes, every_mode, half
 
 
 def _case(name, c, frozen):
@@ -19,7 +20,6 @@ CASES = {
     **{name: (lambda make=FIXED_LINKS[name]: make().float().eval()) for name in ("table", "cosines")},
 }
 every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
-half = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 def values(link):
@@ -30,24 +30,10 @@ def values(link):
     return [*found, link.potential(z), link.conjugate(p)] if link.is_canonical else found
 
 
-def same(found, expected):
-    # the same operations in the same precision; half precision would be off by 1e-3, half a table by 1e-4
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
-
-
 @every_case
-@pytest.mark.parametrize("mode", [half, torch.inference_mode()], ids=["autocast", "inference"])
+@every_mode
 def test_nothing_changes(make, mode):
-    link = make()
-    with mode:
-        cold = values(link)
-    same(values(link), cold)  # with the table of the potential that was made inside
-    other = make()
-    expected = values(other)
-    same(cold, expected)
-    with mode:
-        same(values(other), expected)
+    assert_nothing_changes(make, values, mode)
 
 
 def test_autocast_does_not_change_what_a_first_batch_sets():

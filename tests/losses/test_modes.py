@@ -5,6 +5,7 @@ import torch
 
 from legendretron import CanonicalLoss
 from tests.catalogue import EXISTING_LOSSES, FIXED_LINKS, LOSSES, make_link, normal, proba
+from tests.modes import assert_nothing_changes, every_mode
 
 CASES = {
     **{f"{name}-{c}": (lambda name=name, c=c: (LOSSES[name](c).float(), c)) for name, c in EXISTING_LOSSES if c < 10},
@@ -12,7 +13,6 @@ CASES = {
     "canonical_cosines": lambda: (CanonicalLoss(FIXED_LINKS["cosines"]()).float(), 2),
 }
 every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
-half = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 def values(loss, c):
@@ -27,23 +27,11 @@ def values(loss, c):
     return found
 
 
-def same(found, expected):
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
-
-
 @every_case
-@pytest.mark.parametrize("mode", [half, torch.inference_mode()], ids=["autocast", "inference"])
+@every_mode
 def test_nothing_changes(make, mode):
-    loss, c = make()
-    with mode:
-        cold = values(loss, c)
-    same(values(loss, c), cold)
-    other, _ = make()
-    expected = values(other, c)
-    same(cold, expected)
-    with mode:
-        same(values(other, c), expected)
+    _, c = make()
+    assert_nothing_changes(lambda: make()[0], lambda loss: values(loss, c), mode)
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,18 @@ def test_thread_count_grows_with_the_work():
     assert thread_count(1e5, 16) == 1
     assert thread_count(1e12, 16) == 16
     before = torch.get_num_threads()
-    with threads_for(1.0) as inside:
-        assert inside == torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(3)
+    try:
+        with threads_for(4e7) as outer, threads_for(1.0) as inner:
+            assert (outer, inner) == (2, 1)
+            assert torch.get_num_threads() == 1
+        with threads_for(4e7):
+            with threads_for(1.0):
+                pass
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_files_are_there_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -181,13 +181,13 @@ def _read(data: Path, target: str | None, features: list[str] | None, drop: list
 
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
     """Fit, with a bar on a terminal."""
+    from legendretron.estimators.held_out import HoldOutError
+
     estimator.set_params(verbose=0 if report.quiet else 1)
     with saying_options():
         try:
             estimator.fit(table.X, table.y)
-        except ValueError as error:
-            if "validation_fraction" not in str(error):
-                raise
+        except HoldOutError as error:
             reason = _why_not_held_out(table.y, estimator.validation_fraction)
             raise typer.BadParameter(reason, param_hint="'--validation'") from error
         except KeyboardInterrupt as stopped:

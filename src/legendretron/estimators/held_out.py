@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-__all__ = ["hold_out"]
+__all__ = ["HoldOutError", "hold_out"]
+
+
+class HoldOutError(ValueError):
+    """There are too few samples, or too few of a class, for a part of them to be held out."""
 
 
 def hold_out(rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,7 +27,7 @@ def hold_out(rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int) -
     try:
         kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
-        raise ValueError(
+        raise HoldOutError(
             f"early_stopping cannot hold out validation_fraction={fraction} of {len(rows)} samples: {error} "
             "Raise validation_fraction, or set early_stopping=False."
         ) from error

@@ -14,9 +14,9 @@ from sklearn.model_selection import train_test_split
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.binary_images import PROBLEMS, BinaryImages
+from legendretron.experiments.convergence import unconverged_allowed
 from legendretron.experiments.estimators import estimator_of, recorded_settings
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.interruption import whole_training
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -105,7 +105,7 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     if tuning := settings.get("tuning"):
         chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
     estimator = estimator_of(settings, seed=seed)
-    with whole_training():
+    with unconverged_allowed():
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
 
@@ -114,7 +114,7 @@ def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data:
     learn, choose = train_test_split(np.arange(len(data.y)), test_size=share, stratify=data.y, random_state=seed)
     losses = []
     for value in values:
-        with whole_training():
+        with unconverged_allowed():
             estimator = estimator_of({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
         losses.append(log_loss(data.y[choose], estimator.predict_proba(data.X[choose])))
     return values[int(np.argmin(losses))]

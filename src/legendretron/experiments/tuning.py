@@ -11,14 +11,14 @@ from sklearn.model_selection import train_test_split
 from legendretron.estimators import fit_splits
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.splits import SplitResults
-from legendretron.experiments.interruption import whole_training
+from legendretron.experiments.convergence import unconverged_allowed
 
 __all__ = ["fit_tuned", "fit_whole"]
 
 
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
     """As :func:`~legendretron.estimators.fit_splits`, for results that are kept."""
-    with whole_training():
+    with unconverged_allowed():
         return fit_splits(*arguments, **options)
 
 

@@ -1,4 +1,4 @@
-"""Training whose result is kept, and tells itself whether it has converged."""
+"""Training whose record tells whether it has converged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["whole_training"]
+__all__ = ["unconverged_allowed"]
 
 
 @contextmanager
-def whole_training() -> Iterator[None]:
+def unconverged_allowed() -> Iterator[None]:
     """Inside, no warning says that a training has not converged: its record does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
