@@ -23,10 +23,10 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 from legendretron.estimators import fit_splits
 from legendretron.experiments.rounding import rounded
-from legendretron.files import write_atomically
-from legendretron.provenance import provenance
 
 FILES = {
     "letter": "letter.scale.bz2",

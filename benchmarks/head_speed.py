@@ -23,9 +23,10 @@ import torch
 from torch import nn
 from torch.nn.functional import nll_loss
 
-from legendretron.files import write_atomically
-from legendretron.nn import VGG5, LegendreHead, VGGTron
-from legendretron.provenance import provenance
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
+from legendretron.nn import LegendreHead
+from legendretron.paper.vgg.network import VGG5, VGGTron
 from timing import best_times
 
 BATCH = 256

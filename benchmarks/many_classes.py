@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from legendretron.files import write_atomically
-from legendretron.provenance import provenance
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 
 
 def run(*words: object) -> dict[str, float]:

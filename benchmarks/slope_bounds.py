@@ -17,9 +17,9 @@ import numpy as np
 from scipy.optimize import lsq_linear
 from scipy.special import expit
 
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 from legendretron.experiments.rounding import rounded
-from legendretron.files import write_atomically
-from legendretron.provenance import provenance
 from legendretron.trons import BregmanGenerator, bregman_projection, lipschitz_isotonic
 
 SPREADS = (0.01, 1.0, 3.0, 30.0)

@@ -19,8 +19,8 @@ from pathlib import Path
 from sklearn.datasets import load_svmlight_file
 
 from legendretron import LegendreTronClassifier
-from legendretron.files import write_atomically
-from legendretron.provenance import provenance
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 
 
 def peak_gb() -> float:

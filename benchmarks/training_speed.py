@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from legendretron.files import write_atomically
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
-from legendretron.provenance import provenance
 from legendretron.training import LinearModel, as_features
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
 from legendretron.datasets import read_libsvm
-from legendretron.files import write_atomically
-from legendretron.provenance import provenance
 
 WIDTHS = (0.0, 0.5, 0.73, 0.74, 0.75, 0.76, 0.77, 1.0)
 

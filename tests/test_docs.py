@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from legendretron.experiments import EXPERIMENTS, read_records
+from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
+from legendretron.paper import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 _spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")

@@ -13,7 +13,8 @@ from torch import nn
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.export import export_onnx
-from legendretron.nn import LegendreHead, LegendreLink, VGGTron
+from legendretron.nn import LegendreHead, LegendreLink
+from legendretron.paper.vgg.network import VGGTron
 
 DTYPES = [torch.float32, torch.float64]
 LINKS = [{"link": "softmax"}, {"init": "paper"}, {"network": "cpflow", "init": "paper"}, {"link": "canonical"}]

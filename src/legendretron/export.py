@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from legendretron.files import write_atomically
+from legendretron._internal.files import write_atomically
 
 __all__ = ["export_onnx", "onnx_model"]
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from legendretron.validation import check_float_tensor
+from legendretron._internal.validation import check_float_tensor
 
 __all__ = [
     "append_reference",

@@ -93,14 +93,14 @@ def test_bad_models(run, tables, tmp_path):
 
 
 def test_a_link_is_no_model(run, tmp_path):
-    from legendretron.artifacts import write_artifact
+    from legendretron._internal.artifacts import write_artifact
 
     write_artifact(tmp_path / "m", "something-else", CanonicalLink(3).state_dict(), {})
     assert "'something-else'" in run("predict", tmp_path / "m", "a.csv", code=1).error
 
 
 def test_a_model_that_has_diverged(run, tables, tmp_path):
-    from legendretron.artifacts import read_artifact, write_artifact
+    from legendretron._internal.artifacts import read_artifact, write_artifact
     from legendretron.estimators.persistence import _KIND
 
     tensors, header = read_artifact(tables / "iris.safetensors", _KIND)
@@ -135,7 +135,7 @@ def test_disk_full(run, tables, tmp_path, monkeypatch):
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device", "/some/.temporary")
 
-    monkeypatch.setattr("legendretron.artifacts.write_atomically", full)
+    monkeypatch.setattr("legendretron._internal.artifacts.write_atomically", full)
     monkeypatch.setattr(legendretron.cli.outputs, "write_atomically", full)
     out = tmp_path / "m"
     message = "no space left on the disk for {!r}; free some, or write elsewhere"

@@ -11,8 +11,8 @@ from legendretron.cli.defaults import _defaults
 from legendretron.cli.options import Format
 from legendretron.cli.reproduce import TABLES, Backend
 from legendretron.datasets.table_files import FORMATS
-from legendretron.experiments import EXPERIMENTS
 from legendretron.experiments.backends import BACKENDS
+from legendretron.paper import EXPERIMENTS
 
 PROBE = """
 import sys

@@ -184,7 +184,7 @@ def test_a_partial_failure_is_one_json_object(capsys, folder, tmp_path):
 
 def test_names_with_commas():
     from legendretron.cli.reproduce import _names
-    from legendretron.experiments import EXPERIMENTS
+    from legendretron.paper import EXPERIMENTS
 
     problems = EXPERIMENTS["table_auc"].datasets
     assert _names(",".join(problems), problems) == list(problems)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legendretron import LegendreTronClassifier
-from legendretron.artifacts import _checksum
+from legendretron._internal.artifacts import _checksum
 from legendretron.estimators.persistence import _KIND, load_any_estimator
 from tests.estimators.tiny_models import FITTED, X, contents, sign
 

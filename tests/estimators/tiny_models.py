@@ -9,7 +9,7 @@ from legendretron import (
     MultinomialLogisticClassifier,
     SoftmaxLink,
 )
-from legendretron.artifacts import read_artifact, write_artifact
+from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron.estimators.persistence import _KIND
 
 X = np.random.default_rng(0).normal(size=(12, 2))

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.experiments import EXPERIMENTS, Batch, Place, Run, sweep
-from legendretron.experiments.estimators import (
+from legendretron.experiments import Batch, Place, Run, sweep
+from legendretron.experiments.recorded_defaults import LATER_DEFAULTS, RECORDED_DEFAULTS
+from legendretron.experiments.recorded_estimators import (
     _CLASSES,
     estimator_of,
     identifying_settings,
     recorded_settings,
     settings_of,
 )
-from legendretron.experiments.recorded_defaults import LATER_DEFAULTS, RECORDED_DEFAULTS
+from legendretron.paper import EXPERIMENTS
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: files of results, with what they hold

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from legendretron.experiments import EXPERIMENTS, Experiment, Place, Store, read_records, sweep
+from legendretron.experiments import Experiment, Place, Store, read_records, sweep
 from legendretron.experiments.experiment import Batch, Outcome, Run
+from legendretron.paper import EXPERIMENTS
 
 TABLE = EXPERIMENTS["table_libsvm"]
 PAPERS = ("LegendreTron", "logistic regression")
@@ -100,7 +101,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
 
     from legendretron import LegendreTronClassifier
     from legendretron.datasets import load_dataset
-    from legendretron.experiments.published_draws import noisy_labels
+    from legendretron.paper.libsvm.author_rng import noisy_labels
 
     sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Place(data_folder))
     iris = load_dataset("iris", data_folder)
@@ -154,14 +155,13 @@ def test_backends_give_the_same_results(backend, data_folder, tmp_path):
     assert results(tmp_path / "alone") == results(tmp_path / backend)
 
 
-def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path, monkeypatch):
+def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):
     def execute(batch, place):
         if batch.model == "LegendreTron":
             raise ValueError("two\nlines")
         return TABLE.execute(batch, place)
 
-    monkeypatch.setitem(EXPERIMENTS, "table_libsvm", replace(TABLE, execute=execute))
-    state = sweep(small(), tmp_path, Place(data_folder))
+    state = sweep(replace(small(), execute=execute), tmp_path, Place(data_folder))
     assert [(batch.model, why) for batch, why in state.failed] == [("LegendreTron", "ValueError: two lines")]
     assert {record["model"] for record in read_records(tmp_path / "runs")} == {"logistic regression"}
 
@@ -252,7 +252,7 @@ def test_axes_that_an_experiment_does_not_have_are_refused(name):
 
 
 def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path, monkeypatch):
-    import legendretron.experiments.table_libsvm as table_module
+    import legendretron.paper.libsvm.experiment as table_module
 
     whole = table_module.fit_whole
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from legendretron.experiments.published import published_better, published_libsvm
 from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_from_means, welch_test
+from legendretron.paper.published import published_better, published_libsvm
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(80, 1, 20), RNG.normal(81, 3, 20)

@@ -9,7 +9,7 @@ from legendretron.links import CompositeLink
 from legendretron.links.composite import _kernels
 
 pytest.importorskip("triton")
-from legendretron.links.fused import fused_log_proba
+from legendretron._triton.link import fused_log_proba
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -20,7 +20,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from legendretron.distributed import whole
+from legendretron._internal.process_groups import whole
 from legendretron.nn import LegendreHead
 from legendretron.nn.class_parallel import ClassParallel
 

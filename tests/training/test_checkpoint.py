@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.artifacts import read_artifact, write_artifact
+from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron.training import History, train
 from legendretron.training.checkpoint import _KIND, save_checkpoint
 

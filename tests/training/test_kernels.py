@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
+from legendretron._triton.support import kernels_apply
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import adam as adam_module
@@ -13,11 +14,10 @@ from legendretron.training.adam import Adam
 from legendretron.training.features import SparseFeatures
 from legendretron.training.penalty import Penalty
 from legendretron.training.step import CapturedStep, Step, make_step
-from legendretron.triton_support import kernels_apply
 from tests.training.conftest import Problem
 
 pytest.importorskip("triton")
-from legendretron.training.fused import adam_step, sparse_gradient, sparse_product
+from legendretron._triton.training import adam_step, sparse_gradient, sparse_product
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]

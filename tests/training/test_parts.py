@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.files import write_atomically
+from legendretron._internal.files import write_atomically
 from legendretron.links import Link, SoftmaxLink
 from legendretron.training import History, LinearModel, as_features
 from legendretron.training.progress import Progress

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from legendretron._internal.extras import import_extra
 from legendretron.cli.evaluate import draw_reliability
 from legendretron.cli.outputs import check_writable, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.extras import import_extra
 
 if TYPE_CHECKING:
     from legendretron import LegendreTronClassifier

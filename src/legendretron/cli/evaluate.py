@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from legendretron._internal.extras import import_extra
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.extras import import_extra
 
 if TYPE_CHECKING:
     import numpy as np

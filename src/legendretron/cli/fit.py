@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from legendretron._internal.extras import import_extra
 from legendretron.cli.defaults import default_of
 from legendretron.cli.options import DataFile, FormatOption
 from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.report import Report, grid
 from legendretron.cli.wording import saying_options
-from legendretron.extras import import_extra
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
@@ -181,13 +181,13 @@ def _read(data: Path, target: str | None, features: list[str] | None, drop: list
 
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
     """Fit, with a bar on a terminal."""
-    from legendretron.estimators.held_out import HoldOutError
+    from legendretron.estimators.validation_split import ValidationSplitError
 
     estimator.set_params(verbose=0 if report.quiet else 1)
     with saying_options():
         try:
             estimator.fit(table.X, table.y)
-        except HoldOutError as error:
+        except ValidationSplitError as error:
             reason = _why_not_held_out(table.y, estimator.validation_fraction)
             raise typer.BadParameter(reason, param_hint="'--validation'") from error
         except KeyboardInterrupt as stopped:

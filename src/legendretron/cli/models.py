@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import typer
 
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
@@ -20,8 +22,6 @@ from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.persistence import load_any_estimator
-from legendretron.sklearn_compat import validate_parameters
-from legendretron.validation import check_device
 
 __all__ = [
     "class_numbers",

@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from legendretron.extras import import_extra
-from legendretron.files import atomic_file, write_atomically
+from legendretron._internal.extras import import_extra
+from legendretron._internal.files import atomic_file, write_atomically
 
 __all__ = ["check_outputs", "check_suffix", "check_writable", "frame_bytes", "naming", "write_output"]
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from legendretron._internal.extras import import_extra
 from legendretron.cli.options import DataFile, FormatOption, ModelFile
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
-from legendretron.extras import import_extra
 
 __all__ = ["predict"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-#: What can be reproduced, in the order of the paper; ``legendretron.experiments.EXPERIMENTS``.
+#: What can be reproduced, in the order of the paper; ``legendretron.paper.EXPERIMENTS``.
 TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
 Backend = StrEnum("Backend", ["loky", "ray", "dask"])
 _Number = TypeVar("_Number")
@@ -67,11 +67,11 @@ def reproduce(
     Each run's result is kept as soon as it is known: a sweep that was stopped or killed goes on where it was when the same
     command is given again. Tables (Markdown, CSV) and pictures are written beside the results.
     """
+    from legendretron._internal.provenance import provenance
+    from legendretron._internal.validation import check_device
     from legendretron.cli.sweep_progress import SweepProgress
     from legendretron.experiments import Place, sweep
     from legendretron.experiments.runner import code_of
-    from legendretron.provenance import provenance
-    from legendretron.validation import check_device
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
     with wrong_usage_of("--device"):
@@ -148,7 +148,7 @@ def _asked(
     sizes: str | None,
     epochs: int | None,
 ) -> list[Experiment]:
-    from legendretron.experiments import EXPERIMENTS
+    from legendretron.paper import EXPERIMENTS
 
     if table != "all" and table not in EXPERIMENTS:
         raise typer.BadParameter(

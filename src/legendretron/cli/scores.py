@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import entr
 from sklearn.metrics import precision_recall_fscore_support
 
-from legendretron.chunks import chunks
+from legendretron._internal.chunks import chunks
 from legendretron.diagnostics import CalibrationCurve
 
 __all__ = ["Scores", "baseline_scores", "class_scores", "scores_of"]

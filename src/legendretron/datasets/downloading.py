@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from legendretron.files import atomic_file
-from legendretron.validation import check_integer
+from legendretron._internal.files import atomic_file
+from legendretron._internal.validation import check_integer
 
 __all__ = ["DownloadError", "Progress", "download"]
 

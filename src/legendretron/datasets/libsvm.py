@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
+from legendretron._internal.validation import check_integer
 from legendretron.datasets.compressed import UnreadableFileError, open_compressed
-from legendretron.validation import check_integer
 
 __all__ = ["read_libsvm"]
 

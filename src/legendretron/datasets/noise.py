@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from legendretron.validation import check_integer
+from legendretron._internal.validation import check_integer
 
 __all__ = ["flip_labels", "symmetric_noise", "symmetric_transition"]
 

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from legendretron._internal.extras import import_extra
+from legendretron._internal.validation import check_choice
 from legendretron.datasets.compressed import open_compressed
-from legendretron.extras import import_extra
-from legendretron.validation import check_choice
 
 __all__ = ["FORMATS", "format_of", "quoted", "read_frame"]
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links import Link
-from legendretron.validation import check_integer, check_last_axis
 
 __all__ = ["CanonicalityReport", "canonicality"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import check_integer
 from legendretron.losses import ProperLoss
-from legendretron.validation import check_integer
 
 __all__ = ["PropernessReport", "properness"]
 

@@ -21,18 +21,18 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from legendretron.chunks import chunks
+from legendretron._internal.chunks import chunks
+from legendretron._internal.init_linear import init_linear
+from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
+from legendretron._internal.validation import check_device
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
-from legendretron.estimators.held_out import hold_out
+from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardized import Standardized
-from legendretron.estimators.unchanged import unchanged_on_error
-from legendretron.linear_start import draw_linear
+from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
-from legendretron.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.validation import check_device
 
 __all__ = ["LinearLinkClassifier"]
 
@@ -86,7 +86,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with unchanged_on_error(self):
+        with restore_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
             X, y, weight = self._check_data(X, y, sample_weight, reset=not resume)
             classes = np.unique(y)
@@ -121,7 +121,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with unchanged_on_error(self):
+        with restore_on_error(self):
             first = not hasattr(self, "_standardized")
             if first and classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit.")
@@ -199,7 +199,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
         validation = None
         if self.early_stopping and not online:
-            rows, held_out = hold_out(rows, labels[rows], self.validation_fraction, seed)
+            rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
         settings = self._training_settings(identity, generator, len(rows), max_epochs, online)
@@ -233,7 +233,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
         if self.init == "paper":
-            draw_linear(d, generator, w, b)
+            init_linear(d, generator, w, b)
         return Standardized(mean.astype(np.float64), scale.astype(np.float64), w.T.contiguous(), b)
 
     def _training_settings(

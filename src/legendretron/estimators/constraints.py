@@ -6,7 +6,7 @@ import os
 from numbers import Integral, Real
 from typing import Any
 
-from legendretron.sklearn_compat import Interval, StrOptions
+from legendretron._internal.sklearn_compat import Interval, StrOptions
 
 __all__ = ["SHARED_CONSTRAINTS"]
 

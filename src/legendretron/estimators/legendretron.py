@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 
+from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.links import Link, make_link, settings_of
-from legendretron.sklearn_compat import Interval, StrOptions
 
 __all__ = ["LegendreTronClassifier"]
 

@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 
+from legendretron._internal.sklearn_compat import StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.links import CompositeLink, Link, SoftmaxLink
-from legendretron.sklearn_compat import StrOptions
 
 __all__ = ["MultinomialLogisticClassifier"]
 

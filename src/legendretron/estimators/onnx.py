@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.files import write_atomically
 from legendretron.export import onnx_model
-from legendretron.files import write_atomically
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier

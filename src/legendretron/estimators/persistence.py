@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from legendretron.artifacts import read_artifact, write_artifact
+from legendretron._internal.artifacts import read_artifact, write_artifact
+from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
 from legendretron.estimators.standardized import Standardized
 from legendretron.links import Link, link_config, make_link
-from legendretron.sklearn_compat import validate_parameters
 from legendretron.training import History
 
 __all__ = ["load_any_estimator", "load_estimator", "save_estimator"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from legendretron.validation import check_choice
+from legendretron._internal.validation import check_choice
 
 __all__ = ["paper_settings"]
 

@@ -11,11 +11,11 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import check_array
 
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.class_weights import with_class_weight
-from legendretron.sklearn_compat import validate_parameters
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
-from legendretron.validation import check_device
 
 __all__ = ["SplitResults", "fit_splits"]
 

@@ -6,13 +6,13 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from legendretron._internal.extras import import_extra
+from legendretron._internal.provenance import provenance
+from legendretron._internal.validation import check_choice
 from legendretron.experiments.experiment import Batch, Outcome, Place
-from legendretron.extras import import_extra
-from legendretron.provenance import provenance
-from legendretron.validation import check_choice
 
 __all__ = ["BACKENDS", "Finished", "executed"]
 
@@ -42,26 +42,32 @@ class Finished:
         self.batch, self.outcome, self.error, self.seconds, self.place = batch, outcome, error, seconds, place
 
 
-def _execute(batch: Batch, place: Place) -> Finished:
+def _execute(execute: Callable[[Batch, Place], Outcome], batch: Batch, place: Place) -> Finished:
     """Execute a batch; an error belongs to the batch, and does not end the others."""
-    from legendretron.experiments import EXPERIMENTS  # here, since experiments import this file's neighbours
-
     began = time.perf_counter()
     outcome, error = None, ""
     try:
-        outcome = EXPERIMENTS[batch.experiment].execute(batch, place)
+        outcome = execute(batch, place)
     except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
         error = " ".join(f"{type(problem).__name__}: {problem}".split())
     return Finished(batch, outcome, error, time.perf_counter() - began, provenance(place.device))
 
 
 def executed(
-    batches: Sequence[Batch], place: Place, *, backend: str = "loky", n_jobs: int = 1, address: str | None = None
+    execute: Callable[[Batch, Place], Outcome],
+    batches: Sequence[Batch],
+    place: Place,
+    *,
+    backend: str = "loky",
+    n_jobs: int = 1,
+    address: str | None = None,
 ) -> Iterator[Finished]:
     """Execute batches and yield each when it is finished, in any order.
 
     Parameters
     ----------
+    execute : callable
+        Of the experiment; other processes get it as it is, so that it need not be a part of the library.
     batches : sequence of Batch
         What to do.
     place : Place
@@ -77,14 +83,14 @@ def executed(
     if address is not None and backend == "loky":
         raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
     if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
-        yield from (_execute(batch, place) for batch in batches)
+        yield from (_execute(execute, batch, place) for batch in batches)
         return
     import joblib
 
     with _cluster(backend, n_jobs, address), joblib.parallel_config(backend=backend, n_jobs=n_jobs):
         # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-        yield from parallel(joblib.delayed(_execute)(batch, place) for batch in batches)
+        yield from parallel(joblib.delayed(_execute)(execute, batch, place) for batch in batches)
 
 
 @contextlib.contextmanager

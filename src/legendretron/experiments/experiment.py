@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from legendretron.experiments.estimators import identifying_settings
+from legendretron.experiments.recorded_estimators import identifying_settings
 
 __all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
 

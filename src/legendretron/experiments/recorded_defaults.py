@@ -1,7 +1,7 @@
 """Defaults of estimators as they were when the committed results were recorded.
 
 A record outlives the code that made it. What names a run, and what a recipe leaves unsaid, is therefore told by these
-defaults and not by those of today's constructors: see :mod:`legendretron.experiments.estimators`.
+defaults and not by those of today's constructors: see :mod:`legendretron.experiments.recorded_estimators`.
 """
 
 from __future__ import annotations

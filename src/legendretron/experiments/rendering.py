@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
-from legendretron.files import write_atomically
 
 __all__ = ["as_text", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
 

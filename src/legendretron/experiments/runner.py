@@ -126,7 +126,7 @@ def sweep(
         return state
     if n_jobs != 1:  # the longest first, so that none is left for last alone
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
-    for finished in executed(batches, place, backend=backend, n_jobs=n_jobs, address=address):
+    for finished in executed(experiment.execute, batches, place, backend=backend, n_jobs=n_jobs, address=address):
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:

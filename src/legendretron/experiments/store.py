@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Batch, Outcome, Record
 from legendretron.experiments.rounding import rounded
-from legendretron.files import write_atomically
 
 __all__ = ["Store", "read_records"]
 
@@ -39,7 +39,7 @@ class Store:
         seconds : float
             Time it took.
         place : dict
-            :func:`~legendretron.provenance.provenance` of the process that did it.
+            :func:`~legendretron._internal.provenance.provenance` of the process that did it.
         command : str
             How to do it again.
         """

@@ -4,15 +4,19 @@ from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.config import link_config, make_link, settings_of
+from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
+from legendretron.links.trigonometric import TrigonometricLink
 
 __all__ = [
     "CanonicalLink",
     "CompositeLink",
     "Link",
     "NotCanonicalError",
+    "PiecewiseLinearLink",
     "SoftmaxLink",
+    "TrigonometricLink",
     "link_config",
     "make_link",
     "settings_of",

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from legendretron.distributed import n_ranks
-from legendretron.simplex import append_reference, log_softmax_plus_inverse, predicted_class
-from legendretron.validation import (
+from legendretron._internal.process_groups import n_ranks
+from legendretron._internal.validation import (
     at_least_single,
     check_integer,
     check_last_axis,
@@ -20,6 +19,7 @@ from legendretron.validation import (
     check_run_shape,
     full_precision,
 )
+from legendretron.simplex import append_reference, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError"]
 

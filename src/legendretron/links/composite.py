@@ -8,12 +8,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.validation import check_choice, check_integer, full_precision
+from legendretron._triton.support import has_triton
 from legendretron.links.base import Link, NLLStep
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
-from legendretron.triton_support import has_triton
-from legendretron.validation import check_choice, check_integer, full_precision
 
 __all__ = ["CompositeLink"]
 
@@ -227,6 +227,6 @@ def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]
     # private, but there is no public way to ask whether vmap, jvp or the like is at work
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return None
-    from legendretron.links.fused import fused_log_proba
+    from legendretron._triton.link import fused_log_proba
 
     return fused_log_proba

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links.base import Link
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.softmax import SoftmaxLink
-from legendretron.validation import check_choice, check_integer
 
 __all__ = ["link_config", "make_link", "settings_of", "state_layout"]
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from legendretron.validation import check_float_tensor, check_labels, check_proba, full_precision
+from legendretron._internal.validation import check_float_tensor, check_labels, check_proba, full_precision
 
 __all__ = ["ProperLoss"]
 

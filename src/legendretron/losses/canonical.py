@@ -7,9 +7,9 @@ import copy
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import at_least_single, check_choice, check_labels, check_last_axis, check_proba
 from legendretron.links import Link
 from legendretron.losses.base import ProperLoss
-from legendretron.validation import at_least_single, check_choice, check_labels, check_last_axis, check_proba
 
 __all__ = ["CanonicalLoss"]
 

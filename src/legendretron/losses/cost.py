@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import check_float_tensor, check_open_unit
 from legendretron.losses.base import ProperLoss
-from legendretron.validation import check_float_tensor, check_open_unit
 
 __all__ = ["AsymmetricBinaryLoss", "CostLoss", "ZeroOneLoss"]
 

@@ -1,12 +1,11 @@
-"""The learned link for any network: heads, adapters for logits, optimiser groups, class-parallel heads, VGG-5."""
+"""The learned link for any network: heads, adapters for logits, optimiser groups, class-parallel heads."""
 
 from typing import Any
 
 from legendretron.nn.head import LegendreHead, LegendreLink
 from legendretron.nn.parameter_groups import parameter_groups
-from legendretron.nn.vgg import VGG5, VGGTron
 
-__all__ = ["VGG5", "ClassParallel", "LegendreHead", "LegendreLink", "VGGTron", "parameter_groups"]
+__all__ = ["ClassParallel", "LegendreHead", "LegendreLink", "parameter_groups"]
 
 
 def __getattr__(name: str) -> Any:

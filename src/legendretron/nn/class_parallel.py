@@ -19,10 +19,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
 
-from legendretron.distributed import summed_up, whole
+from legendretron._internal.process_groups import summed_up, whole
+from legendretron._internal.validation import at_least_single
 from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
 from legendretron.nn.head import LegendreHead
-from legendretron.validation import at_least_single
 
 __all__ = ["ClassParallel", "gathered_log_proba", "same_on_all_ranks", "sharded_nll"]
 

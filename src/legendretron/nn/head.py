@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from legendretron.distributed import is_sharded
-from legendretron.links import Link, make_link, settings_of
-from legendretron.validation import (
+from legendretron._internal.process_groups import is_sharded
+from legendretron._internal.validation import (
     at_least_single,
     check_choice,
     check_float_tensor,
@@ -18,6 +17,7 @@ from legendretron.validation import (
     check_last_axis,
     in_autocast,
 )
+from legendretron.links import Link, make_link, settings_of
 
 __all__ = ["LegendreHead", "LegendreLink"]
 

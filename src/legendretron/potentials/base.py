@@ -7,8 +7,14 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.validation import (
+    check_float_tensor,
+    check_integer,
+    check_last_axis,
+    check_precision,
+    check_run_shape,
+)
 from legendretron.potentials.newton import damped_newton
-from legendretron.validation import check_float_tensor, check_integer, check_last_axis, check_precision, check_run_shape
 
 __all__ = ["Potential"]
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from legendretron.distributed import is_sharded, sum_over_ranks, whole, write_whole
-from legendretron.linear_start import draw_linear
+from legendretron._internal.init_linear import init_linear
+from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
+from legendretron._internal.validation import at_least_single, has_values
 from legendretron.potentials.ridge import RidgePotential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients
 from legendretron.potentials.softplus import softplus
-from legendretron.validation import at_least_single, has_values
 
 __all__ = ["CPFlowNetwork"]
 
@@ -88,17 +88,17 @@ class CPFlowNetwork(RidgePotential):
 
     def _draw_layers(self, generator: torch.Generator | None) -> None:
         def draw_units(rows: slice) -> None:
-            draw_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
+            init_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
 
         *middle, last = self._chain_positions()
         draw_units(slice(0, self.hidden))
         for k in range(self.depth - 1):
             rows = slice(k * self.chain, (k + 1) * self.chain)
-            draw_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
-        draw_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
+            init_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
+        init_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
         for rows in middle:
             draw_units(rows)
-        draw_linear(self.dim, generator, self.weight[..., last, :])
+        init_linear(self.dim, generator, self.weight[..., last, :])
         for rows in middle:
             draw_units(slice(rows.stop, rows.start + self.hidden))
         self.bias[..., -1] = 0.0  # no bias in the last layer

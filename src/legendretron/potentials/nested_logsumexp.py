@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 from legendretron.potentials.newton import damped_newton
 from legendretron.simplex import append_reference, complement, log_softmax_plus_inverse, softmax_plus_inverse
-from legendretron.validation import at_least_single, check_choice, check_integer
 
 __all__ = ["NestedLogSumExp"]
 

@@ -8,9 +8,9 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.validation import at_least_single
 from legendretron.potentials.base import Potential
 from legendretron.potentials.softplus import softplus, softplus_inverse
-from legendretron.validation import at_least_single
 
 __all__ = ["QuadraticPotential"]
 

@@ -29,12 +29,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from legendretron.distributed import summed_up
-from legendretron.linear_start import draw_linear
+from legendretron._internal.init_linear import init_linear
+from legendretron._internal.process_groups import summed_up
+from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
-from legendretron.validation import at_least_single, check_choice, check_integer
 
 __all__ = ["RidgePotential"]
 
@@ -118,8 +118,8 @@ class RidgePotential(Potential):
             self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA))
 
     def _draw_layers(self, generator: torch.Generator | None) -> None:
-        draw_linear(self.dim, generator, self.weight, self.bias)
-        draw_linear(self.hidden, generator, self.raw_mixing)
+        init_linear(self.dim, generator, self.weight, self.bias)
+        init_linear(self.hidden, generator, self.raw_mixing)
 
     # --- the ridge form ---
 

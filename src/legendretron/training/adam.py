@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from legendretron._triton.support import kernels_apply
 from legendretron.training.penalty import Penalty
-from legendretron.triton_support import kernels_apply
 
 __all__ = ["Adam"]
 
@@ -75,7 +75,7 @@ class Adam:
             gradient.zero_()
 
     def _fused_step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None, clear: bool) -> None:
-        from legendretron.training.fused import adam_step
+        from legendretron._triton.training import adam_step
 
         of_penalty: dict[str, Any] = {}
         if penalty is not None and penalty.active:

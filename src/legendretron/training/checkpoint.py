@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legendretron.artifacts import is_artifact, read_artifact, write_artifact
+from legendretron._internal.artifacts import is_artifact, read_artifact, write_artifact
 from legendretron.training.history import History
 
 __all__ = ["load_checkpoint", "save_checkpoint"]

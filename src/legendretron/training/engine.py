@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from legendretron._internal.validation import check_choice
 from legendretron.training.interrupt import stop_requests
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.minibatch import train_minibatch
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
 from legendretron.training.threads import threads_for
-from legendretron.validation import check_choice
 
 __all__ = ["train"]
 

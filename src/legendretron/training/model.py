@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from legendretron.chunks import chunks
+from legendretron._internal.chunks import chunks
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features

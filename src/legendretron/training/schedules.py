@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from legendretron.validation import check_choice
+from legendretron._internal.validation import check_choice
 
 __all__ = ["SCHEDULES", "rate_factor"]
 

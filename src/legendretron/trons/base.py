@@ -18,12 +18,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.estimators.class_weights import with_class_weight
-from legendretron.estimators.held_out import hold_out
-from legendretron.estimators.unchanged import unchanged_on_error
+from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
-from legendretron.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.training import History
 from legendretron.training.interrupt import stop_requests
 from legendretron.trons.design import Design
@@ -101,7 +101,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         -------
         self
         """
-        with unchanged_on_error(self):
+        with restore_on_error(self):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
             weight = check_sample_weight(sample_weight, X)
@@ -139,7 +139,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         dtype = X.dtype
         held = None
         if getattr(self, "early_stopping", False):
-            rows, out = hold_out(np.arange(len(y)), y, self.validation_fraction, seed)
+            rows, out = validation_split(np.arange(len(y)), y, self.validation_fraction, seed)
             held = (X[out], y[out], weight[out] / weight[out].sum())
             X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
         design = Design(X, weight, bool(self.standardize))

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.links import SoftmaxLink
-from legendretron.sklearn_compat import Interval, StrOptions
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.descent import TronDescent
 

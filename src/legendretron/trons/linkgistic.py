@@ -14,7 +14,8 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.sklearn_compat import Interval, StrOptions
+from legendretron._internal.sklearn_compat import Interval, StrOptions
+from legendretron._internal.validation import check_integer
 from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner
@@ -22,7 +23,6 @@ from legendretron.trons.design import Design
 from legendretron.trons.laplace import Posterior, laplace, log_likelihood
 from legendretron.trons.link_prior import LinkPrior
 from legendretron.trons.row_order import in_one_order
-from legendretron.validation import check_integer
 
 __all__ = ["LinkgisticClassifier"]
 

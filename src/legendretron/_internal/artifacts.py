@@ -1,0 +1,134 @@
+"""Tensors and JSON in one safetensors file, with a checksum over both. Nothing is ever unpickled.
+
+A file says what it holds by ``format``, a name and a number such as ``legendretron-estimator-2``, and which version of the
+library wrote it. The number is raised whenever what is written changes, so that a file is either understood or refused with
+the version that understands it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from legendretron._internal.files import write_atomically
+
+__all__ = ["is_artifact", "read_artifact", "write_artifact"]
+
+_METADATA = {"format", "library", "notes", "sha256"}
+#: safetensors knows more, which torch can hardly compute with
+_DTYPES = {"BOOL", "U8", "I64", "F16", "BF16", "F32", "F64"}
+#: what safetensors allows
+_LONGEST_HEADER = 100_000_000
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:  # pragma: no cover
+        raise ImportError("saving and loading need safetensors: pip install 'legendretron[save]'.") from error
+    return safetensors
+
+
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    signed = {key: metadata.get(key) for key in sorted(_METADATA - {"sha256"})}
+    digest = hashlib.sha256(json.dumps(signed).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _version() -> str:
+    from legendretron import __version__
+
+    return __version__
+
+
+def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+    """Write tensors and JSON notes, whole or not at all; ``kind`` is the name of the format and its number."""
+    safe = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    metadata = {"format": kind, "library": _version(), "notes": json.dumps(notes)}
+    metadata["sha256"] = _checksum(safe, metadata)
+    write_atomically(path, _safetensors().torch.save(safe, metadata))
+
+
+def read_artifact(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_artifact` wrote, and refuse anything else with a ``ValueError``.
+
+    Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes.
+    """
+    library = _safetensors()
+    name = repr(os.fspath(path))
+    if not Path(path).is_file():
+        raise ValueError(f"path must lead to a file, but there is none at {name}.")
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            _check_kind(name, metadata, kind)
+            for key in file.keys():  # noqa: SIM118 - not a dict
+                if (dtype := file.get_slice(key).get_dtype()) not in _DTYPES:
+                    raise ValueError(
+                        f"{name} has a tensor {key!r} of dtype {dtype}, which legendretron does not write."
+                    )
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (library.SafetensorError, OSError) as error:
+        raise ValueError(f"{name} is damaged or not a file of legendretron: {error}.") from error
+    if metadata["sha256"] != _checksum(tensors, metadata):
+        raise ValueError(f"{name} has been changed or damaged since it was written: its checksum does not match.")
+    try:
+        notes = json.loads(metadata["notes"])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} has notes that are not JSON: {error}.") from error
+    if not isinstance(notes, dict):
+        raise ValueError(f"{name} has notes that must be a JSON object, not a {type(notes).__name__}.")
+    return tensors, notes
+
+
+def is_artifact(path: str | os.PathLike[str], name: str) -> bool:
+    """Whether a file, whole or damaged, says at its beginning that it is of the format ``name``, of any number."""
+    if not Path(path).is_file():
+        return False
+    try:
+        with open(path, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(size)) if size <= min(_LONGEST_HEADER, os.path.getsize(path)) else None
+    except (OSError, ValueError, RecursionError, struct.error):
+        return False
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    return isinstance(metadata, dict) and _split(str(metadata.get("format")))[0] == name
+
+
+def _check_kind(file: str, metadata: dict[str, str], kind: str) -> None:
+    written = metadata.get("format", "something else")
+    (name, number), (wanted, readable) = _split(written), _split(kind)
+    if name != wanted:
+        raise ValueError(f"{file} holds {written!r}, but {kind!r} is needed.")
+    if number != readable:
+        writer = metadata.get("library")
+        raise ValueError(
+            f"{file} was written by {'an early version of legendretron' if writer is None else f'legendretron {writer}'} "
+            f"in format {number} of {name}, but this version, {_version()}, reads format {readable}. Use it with the "
+            "version that wrote it, or fit again."
+        )
+    if set(metadata) != _METADATA:
+        raise ValueError(f"{file} must have the metadata {sorted(_METADATA)}, got {sorted(metadata)}.")
+
+
+def _split(kind: str) -> tuple[str, str]:
+    """Name and number of a format.
+
+    Examples
+    --------
+    >>> _split("legendretron-estimator-2")
+    ('legendretron-estimator', '2')
+    """
+    name, _, number = kind.rpartition("-")
+    return (name, number) if number.isdigit() else (kind, "")

@@ -1,0 +1,1 @@
+"""Kernels for CUDA in Triton, and the functions that launch them."""

@@ -1,0 +1,161 @@
+r"""A two-class link given by a table: what BregmanTron learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import expit
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from legendretron._internal.validation import check_precision
+from legendretron.links.base import Link
+
+__all__ = ["PiecewiseLinearLink"]
+
+
+class PiecewiseLinearLink(Link):
+    r"""Two-class link whose inverse is a straight line between the points of a table, and a sigmoid outside.
+
+    The probability of the first class is :math:`p_k + s_k (z - z_k)` between knots; beyond the first and the last knot
+    the log-odds go on linearly, with their mean slope over the table. The map is thus an increasing bijection between the
+    predictors and ``(0, 1)``, canonical as every link of two classes, with its potential in closed form: parabolas
+    between knots, softplus outside.
+
+    Parameters
+    ----------
+    knots : array of shape (m,)
+        Predictors, strictly increasing.
+    values : array of shape (m,)
+        Probabilities of the first class there, strictly increasing, strictly between 0 and 1.
+    rate : float, optional
+        Slope of the log-odds outside the table; by default their mean slope inside, or 1 for a single knot.
+
+    Examples
+    --------
+    >>> link = PiecewiseLinearLink([-1.0, 1.0], [0.2, 0.8])
+    >>> link.inverse(torch.tensor([0.5]))
+    tensor([0.6500, 0.3500], dtype=torch.float64)
+    >>> link.link(torch.tensor([0.65, 0.35], dtype=torch.float64))
+    tensor([0.5000], dtype=torch.float64)
+    """
+
+    knots: Tensor
+    values: Tensor
+    slopes: Tensor
+    areas: Tensor
+    log_odds: Tensor
+    rate: Tensor
+
+    def __init__(self, knots: ArrayLike, values: ArrayLike, rate: float | None = None) -> None:
+        super().__init__(2)
+        z, p = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
+        if z.ndim != 1 or len(z) == 0 or z.shape != p.shape:
+            raise ValueError(f"knots and values must have one shape (m,) with m >= 1, got {z.shape} and {p.shape}.")
+        if not np.isfinite(z).all() or (np.diff(z) <= 0).any():
+            raise ValueError("knots must be finite and strictly increasing.")
+        if not (p[0] > 0.0 and p[-1] < 1.0 and (np.diff(p) > 0).all()):
+            raise ValueError(
+                "values must be strictly increasing and strictly between 0 and 1, where a link has an inverse."
+            )
+        ends = np.log(p[[0, -1]]) - np.log1p(-p[[0, -1]])
+        if rate is None:
+            rate = float((ends[1] - ends[0]) / (z[-1] - z[0])) if len(z) > 1 else 1.0
+        if not 0.0 < rate < np.inf:
+            raise ValueError(f"rate must be a positive number, got {rate!r}.")
+        slopes = np.diff(p) / np.diff(z)
+        # F at the knots: the left tail's area, then trapezia
+        areas = np.logaddexp(0.0, ends[0]) / rate + np.concatenate(
+            [[0.0], np.cumsum(np.diff(z) * (p[1:] + p[:-1]) / 2)]
+        )
+        for name, array in (
+            ("knots", z),
+            ("values", p),
+            ("slopes", np.append(slopes, 1.0)),
+            ("areas", areas),
+            ("log_odds", ends),
+            ("rate", np.float64(rate)),
+        ):
+            self.register_buffer(name, torch.as_tensor(np.array(array)))
+
+    @classmethod
+    def from_points(cls, z: ArrayLike, p: ArrayLike, max_knots: int | None = None) -> PiecewiseLinearLink:
+        """Return the link through points that increase up to rounding; those that do not are left out.
+
+        With ``max_knots`` only so many are kept, evenly spaced in rank, the first and the last among them.
+        """
+        z, p = np.asarray(z, dtype=np.float64), np.asarray(p, dtype=np.float64)
+        order = np.argsort(z, kind="stable")
+        z, p = z[order], p[order]
+        highest_p = np.maximum.accumulate(p)
+        # slopes must be finite numbers too
+        apart = 4 * np.finfo(float).eps * (1.0 + np.abs(z[1:]))
+        keep = np.concatenate([[True], (np.diff(highest_p) > 0) & (np.diff(z) > apart)])
+        kept = np.flatnonzero(keep)
+        if max_knots is not None and len(kept) > max_knots:
+            kept = kept[np.unique(np.linspace(0, len(kept) - 1, max_knots).round().astype(int))]
+        return cls(z[kept], p[kept])
+
+    @property
+    def largest_slope(self) -> float:
+        """Largest slope of the inverse link, in the table and in its tails."""
+        # a tail is steepest at one half, or at its end if it does not get there
+        nearest = np.array([min(float(self.log_odds[0]), 0.0), max(float(self.log_odds[1]), 0.0)])
+        tails = float(self.rate) * expit(nearest) * expit(-nearest)
+        return max([*tails.tolist(), *self.slopes[:-1].tolist()])
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        # the table is no parameter, but rules the precision like one
+        return check_precision(name, super()._rows(name, value, size), self.knots)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Always: an increasing function of one variable is a gradient."""
+        return True
+
+    def _piece(self, z: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Number of the piece, and masks of what lies before and beyond the table."""
+        with torch.no_grad():
+            k = torch.searchsorted(table, z.contiguous(), right=True) - 1
+            return k.clamp(0, max(len(table) - 2, 0)), z < table[0], z > table[-1]
+
+    def _tails(self, z: Tensor, before: Tensor) -> Tensor:
+        """Log-odds outside the table."""
+        start = torch.where(before, self.knots[0], self.knots[-1])
+        return torch.where(before, self.log_odds[0], self.log_odds[1]) + self.rate * (z - start)
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        k, before, beyond = self._piece(z, self.knots)
+        outside = before | beyond | (z != z)
+        tail = self._tails(z, before)
+        inner = torch.where(outside, self.knots[k], z)
+        p = self.values[k] + self.slopes[k] * (inner - self.knots[k])
+        log_p = torch.where(outside, logsigmoid(tail), torch.log(p))
+        log_q = torch.where(outside, logsigmoid(-tail), torch.log1p(-p))
+        return torch.cat([log_p, log_q], dim=-1)
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        before, beyond = log_odds < self.log_odds[0], log_odds > self.log_odds[1]
+        start = torch.where(before, self.log_odds[0], self.log_odds[1])
+        tail = torch.where(before, self.knots[0], self.knots[-1]) + (log_odds - start) / self.rate
+        p = torch.sigmoid(log_odds)
+        k, _, _ = self._piece(p, self.values)
+        inner = self.knots[k] + (p - self.values[k]) / self.slopes[k]
+        inner = inner.clamp(self.knots[0], self.knots[-1])
+        return torch.where(before | beyond | (log_odds != log_odds), tail, inner)
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        k, before, beyond = self._piece(z, self.knots)
+        p = torch.sigmoid(self._tails(z, before))
+        outside = before | beyond | (z != z)
+        return torch.where(outside, self.rate * p * (1.0 - p), self.slopes[k] + 0.0 * z).unsqueeze(-1)
+
+    def _potential(self, z: Tensor) -> Tensor:
+        k, before, beyond = self._piece(z, self.knots)
+        tail = self._tails(z, before)
+        step = torch.where(before | beyond, torch.zeros_like(z), z - self.knots[k])
+        inner = self.areas[k] + step * (self.values[k] + self.slopes[k] * step / 2)
+        after = self.areas[-1] + (softplus(tail) - softplus(self.log_odds[1])) / self.rate
+        value = torch.where(before, softplus(tail) / self.rate, torch.where(beyond, after, inner))
+        return value.squeeze(-1)

@@ -1,0 +1,156 @@
+r"""A two-class link whose log-odds are a line and a trigonometric series: what ISGP- and GP-Linkgistic learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from legendretron._internal.validation import at_least_single, check_choice, check_precision, has_values
+from legendretron.links.base import Link
+from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.simplex import log_softmax_plus
+
+__all__ = ["TrigonometricLink"]
+
+_BISECTIONS = 60
+_NEWTON_STEPS = 3  # derivatives to the seventh order
+_GRID = 4096
+
+
+class TrigonometricLink(Link):
+    r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
+
+    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
+    is the middle of the interval. The log-odds must increase. A table of the potential is kept until the buffers change in a
+    way that torch counts, as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
+
+    Parameters
+    ----------
+    interval : pair of float
+        Where the series lives.
+    coefficients : array of shape (2 + waves,)
+        :math:`c`.
+    kind : {"sine", "cosine"}
+        Which ``t``.
+
+    Examples
+    --------
+    >>> link = TrigonometricLink((-2.0, 2.0), [0.0, 1.0, 0.1, -0.2], "sine")
+    >>> z = torch.tensor([[-3.0], [0.5]], dtype=torch.float64)
+    >>> torch.allclose(link.link(link.inverse(z)), z)
+    True
+    """
+
+    interval: Tensor
+    coefficients: Tensor
+
+    def __init__(self, interval: tuple[float, float], coefficients: ArrayLike, kind: str) -> None:
+        super().__init__(2)
+        c = np.asarray(coefficients, dtype=np.float64)
+        ends = np.asarray(interval, dtype=np.float64)
+        if c.ndim != 1 or len(c) < 2 or not np.isfinite(c).all():
+            raise ValueError(f"coefficients must be at least two finite numbers, got shape {c.shape}.")
+        if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
+            raise ValueError(f"interval must be two finite numbers in increasing order, got {interval!r}.")
+        self.kind = check_choice("kind", kind, ("sine", "cosine"))
+        with torch.inference_mode(False):  # tensors of that mode could not be used with gradients afterwards
+            self.register_buffer("interval", torch.as_tensor(ends))
+            self.register_buffer("coefficients", torch.as_tensor(c.copy()))
+        self._kept = KeptPotential()
+        self._check_increasing()
+
+    def _check_increasing(self) -> None:
+        c, (low, high) = self.coefficients, self.interval.tolist()
+        grid = torch.linspace(low, high, _GRID, dtype=at_least_single(c).dtype, device=c.device)
+        t = self._odds(grid)
+        # a flat spot is a rounding away from falling, so falls below rounding count as flat
+        least = -max(1e-12, 16 * torch.finfo(c.dtype).eps) * (1.0 + t.abs().max())
+        if not (float(c[1]) > 0 and low < high) or bool((t.diff() < least).any()):
+            raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        before = self.interval.clone(), self.coefficients.clone()
+        super()._load_from_state_dict(*args, **kwargs)
+        if not has_values(self.coefficients):
+            return
+        try:
+            self._check_increasing()
+        except ValueError:
+            self.interval.copy_(before[0])
+            self.coefficients.copy_(before[1])
+            raise
+
+    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        # the table is no parameter, but rules the precision like one
+        return check_precision(name, super()._rows(name, value, size), self.coefficients)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Always: an increasing function of one variable is a gradient."""
+        return True
+
+    def _angles(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        low, high = self.interval.to(z.dtype)
+        rate = torch.pi / (high - low)
+        k = torch.arange(1, len(self.coefficients) - 1, dtype=z.dtype, device=z.device)
+        return (z.clamp(low, high) - low).unsqueeze(-1) * rate * k, rate * k, (low + high) / 2
+
+    def _odds(self, z: Tensor) -> Tensor:
+        """Log-odds, ``(...) -> (...)``."""
+        angles, _, middle = self._angles(z)
+        c = self.coefficients.to(z.dtype)  # in half precision, computed in single
+        waves = torch.sin(angles) if self.kind == "sine" else torch.cos(angles)
+        return c[0] + c[1] * (z - middle) + waves @ c[2:]
+
+    def _odds_slope(self, z: Tensor) -> Tensor:
+        angles, rate, _ = self._angles(z)
+        waves = torch.cos(angles) if self.kind == "sine" else -torch.sin(angles)
+        inside = (z >= self.interval[0]) & (z <= self.interval[1])
+        c = self.coefficients.to(z.dtype)
+        return c[1] + inside * (waves @ (rate * c[2:]))
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return log_softmax_plus(self._odds(z.squeeze(-1)).unsqueeze(-1))
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        t = log_odds.squeeze(-1)
+        with torch.no_grad():
+            z = self._root(t.detach())
+        # The search leaves no graph: steps of Newton's method that are zero in value carry the derivatives, one step those of
+        # first order, and each further one more than twice as many.
+        for _ in range(_NEWTON_STEPS):
+            off = t - self._odds(z)
+            z = z + (off - off.detach()) / self._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)
+        return z.unsqueeze(-1)
+
+    def _root(self, t: Tensor) -> Tensor:
+        """Predictors with log-odds ``t``, by bisection inside the interval and along the straight lines beyond it."""
+        ends = self.interval.to(t.dtype)
+        low, high = ends[0].expand(t.shape), ends[1].expand(t.shape)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            below = self._odds(middle) < t
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        z = (low + high) / 2
+        outside = (t < self._odds(ends[:1])) | (t > self._odds(ends[1:])) | (t != t)
+        return torch.where(outside, z + (t - self._odds(z)) / self.coefficients[1].to(t.dtype), z)
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        p = self._log_proba(z).exp()
+        slope = self._odds_slope(z.squeeze(-1)).clamp(min=0.0)
+        return (p[..., 0] * p[..., 1] * slope)[..., None, None]
+
+    def _potential(self, z: Tensor) -> Tensor:
+        return self._kept.table(self._new_table, z.squeeze(-1), [self.interval, self.coefficients])(z.squeeze(-1))
+
+    def _new_table(self, like: Tensor) -> BinaryPotential:
+        return BinaryPotential(_on_rows(self._odds), _on_rows(self._odds_slope), self._from_log_odds, like)
+
+
+def _on_rows(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda rows: function(rows.squeeze(-1)).unsqueeze(-1)

@@ -1,0 +1,17 @@
+"""The paper's tables and figures, with everything that is there because of its authors' code and files."""
+
+from legendretron.experiments import Experiment
+from legendretron.paper.auc.experiment import TABLE_AUC
+from legendretron.paper.libsvm.experiment import TABLE_LIBSVM
+from legendretron.paper.proper_losses.experiment import FIGURE_PROPER_LOSSES
+from legendretron.paper.runtime.experiment import RUNTIME
+from legendretron.paper.training_size.experiment import FIGURE_TRAINING_SIZE
+from legendretron.paper.vgg.experiment import TABLE_VGG
+
+__all__ = ["EXPERIMENTS"]
+
+#: By name, in the order of the paper.
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (TABLE_AUC, FIGURE_TRAINING_SIZE, TABLE_VGG, TABLE_LIBSVM, FIGURE_PROPER_LOSSES, RUNTIME)
+}

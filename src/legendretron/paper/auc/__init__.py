@@ -1,0 +1,1 @@
+"""The table of test AUCs of methods that learn a link."""

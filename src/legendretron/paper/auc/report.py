@@ -1,0 +1,125 @@
+"""The table of AUCs beside the paper's: Markdown, CSV and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from legendretron.experiments.experiment import Record
+from legendretron.experiments.grouping import by_seed
+from legendretron.experiments.panels import panels_for, save_panels
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    markdown_table,
+    write_csv,
+    write_text,
+)
+from legendretron.experiments.rounding import rounded_difference
+from legendretron.experiments.statistics import Mean, mean_of
+from legendretron.paper.auc.methods import in_order
+from legendretron.paper.auc.problems import source_of
+from legendretron.paper.published import published_auc
+from legendretron.plots.axes import COLOURS
+
+__all__ = ["comparison", "report"]
+
+#: Difference to the paper, in points, from which it is printed in bold.
+NOTABLE = 1.0
+#: What is measured, besides the AUC, and the digits it is shown with.
+MEASURED = {"brier": 4, "log_loss": 4, "cpu_seconds": 0}
+
+
+def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """One row for each problem and method: means over seeds, the paper's AUC, and the difference in points.
+
+    The paper has one AUC for a data set and method. Variants of a method, named after a comma, are compared with it too,
+    and so is every problem of a data set.
+    """
+    paper = published_auc()
+    rows = []
+    for (_, model), seeds in by_seed(in_order(records), "dataset", "model").items():
+        runs = list(seeds.values())
+        label = runs[0]["data"]["label"]
+        auc = mean_of([run["auc"] for run in runs])
+        published = paper[source_of(runs[0]["dataset"]), model.split(",")[0]]
+        row: dict[str, Any] = {
+            "problem": label,
+            "method": model,
+            "seeds": auc.n,
+            "auc": auc.value,
+            "auc: standard error": auc.error,
+            "paper": published,
+            "difference": rounded_difference(auc.value - published),
+        }
+        for name in MEASURED:
+            mean = mean_of([run[name] for run in runs])
+            row |= {name: mean.value, f"{name}: standard error": mean.error}
+        rows.append({**row, "n_iter": max(run["n_iter"] for run in runs)})
+    return rows
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    gap = f"{row['difference']:+.2f}"
+    measured = [
+        as_text(Mean(row[name], row[f"{name}: standard error"], row["seeds"]), digits)
+        for name, digits in MEASURED.items()
+    ]
+    return [
+        row["method"],
+        f"{row['paper']:.1f}",
+        as_text(Mean(row["auc"], row["auc: standard error"], row["seeds"])),
+        f"**{gap}**" if abs(row["difference"]) > NOTABLE else gap,
+        *measured,
+        str(row["n_iter"]),
+    ]
+
+
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
+    """A table for each problem, with what the columns mean."""
+    head = ["method", "paper's AUC", "AUC", "difference", "Brier score", "log-loss", "CPU seconds", "iterations"]
+    parts = [
+        "# Binary problems of MNIST and Fashion-MNIST",
+        "AUC in %, Brier score and log-loss on the test images; AUC less the paper's in points, bold where they are more "
+        f"than {NOTABLE:g} apart. The paper prints one digit, and one AUC for a data set: variants of a method, named after "
+        "a comma, and all problems of a data set are compared with the same. CPU seconds are those of the training, with "
+        "the choice of a penalty where it is tuned.",
+    ]
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        own = [_cells(row) for row in rows if row["problem"] == problem]
+        parts += [f"## {problem}", markdown_table(head, own)]
+    return "\n\n".join([*parts, described(records)]) + "\n"
+
+
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """AUCs, ours and the paper's, of every method; one panel a problem."""
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))
+    panels = panels_for(problems, size, sharey=True, sharex=True)
+    for panel, problem in zip(panels, problems, strict=True):
+        own = [row for row in rows if row["problem"] == problem]
+        at = [methods.index(row["method"]) for row in own]
+        panel.plot(
+            [row["paper"] for row in own], at, color=COLOURS[1], marker="D", markersize=7, linestyle="",
+            markerfacecolor="white", label="paper",
+        )  # fmt: skip
+        errors = [2 * row["auc: standard error"] if row["seeds"] > 1 else 0.0 for row in own]
+        panel.errorbar(
+            [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
+            elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
+        )  # fmt: skip
+        panel.set(xlabel="test AUC (%)")
+        panel.set_yticks(range(len(methods)), methods)
+        panel.grid(color="0.9")
+        panel.set_axisbelow(True)
+    panels[0].invert_yaxis()
+    return save_panels(panels, path, ncols=2)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``table_auc.md``, ``.csv`` and ``.png`` into a folder."""
+    rows = comparison(records)
+    table = write_text(folder / "table_auc.md", markdown(rows, records))
+    return [table, write_csv(folder / "table_auc.csv", rows), picture(rows, folder / "table_auc.png")]

@@ -1,0 +1,1 @@
+"""The table of LIBSVM data sets under label noise."""

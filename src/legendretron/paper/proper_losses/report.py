@@ -1,0 +1,111 @@
+"""The figure of named and learned proper losses: Markdown, CSV and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from legendretron.experiments.experiment import Record
+from legendretron.experiments.grouping import by_seed
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rounding import rounded_difference
+from legendretron.experiments.statistics import mean_of
+from legendretron.paper.auc.methods import in_order
+from legendretron.paper.proper_losses.curves import NAMED, Curve, learned_losses, named_losses
+from legendretron.paper.proper_losses.picture import picture
+
+__all__ = ["report"]
+
+#: Predictions that the tables show.
+SHOWN = (0.05, 0.25, 0.75, 0.95)
+
+
+def _values(curve: Curve) -> list[str]:
+    return [*(f"{curve.at(p):.3f}" for p in SHOWN), f"{curve.loss_0[len(curve.loss_0) // 2]:.3f}"]
+
+
+def _learned_row(runs: Sequence[Record], named: Sequence[Curve]) -> list[str]:
+    """A method's scores over all its runs, and the loss of the first that has one."""
+    scores = [as_text(mean_of([run["auc"] for run in runs])), as_text(mean_of([run["log_loss"] for run in runs]), 4)]
+    curves = learned_losses(runs)
+    if not curves:
+        return [runs[0]["model"], *scores, *[""] * (len(SHOWN) + 3)]
+    distances = {other.name: curves[0].distance(other) for other in named}
+    nearest = min(distances, key=distances.__getitem__)
+    compared = [f"{distances['log']:.3f}", f"{nearest} ({distances[nearest]:.3f})"]
+    return [runs[0]["model"], *scores, *_values(curves[0]), *compared]
+
+
+def _missing(records: Sequence[Record]) -> list[str]:
+    """Why a run has no loss, a line each."""
+    return [
+        f"- {record['model']} on {record['data']['label']}, seed {record['seed']}: "
+        + (
+            f"what it learned falls on {record['falling_share']:.1%} of the predictor's range, so it is no link and has no "
+            "loss; not drawn."
+            if record["falling_share"] > 0.0
+            else "what it learned costs nothing at 1/2, so its loss cannot be scaled; not drawn."
+        )
+        for record in records
+        if "loss_1" not in record
+    ]
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """Tables for people: the named losses, then for each problem what was learned."""
+    named = named_losses()
+    values = [*(f"ℓ₁({p:g})" for p in SHOWN), "ℓ₀(½)"]
+    parts = [
+        "# Named and learned proper losses",
+        "ℓ₁(q) is the loss of predicting class 1 with probability q if it is true, ℓ₀(q) if it is not. A method that learns "
+        "an increasing inverse link has learned a proper loss, the canonical one of that link, up to a factor, since the "
+        "unit of its predictor is arbitrary. All losses are therefore scaled so that ℓ₁(½) = log 2, as for the log-loss; "
+        "named ones are multiplied by the factor given. Distances are the largest difference of ℓ₁ for q from 0.05 to 0.95.",
+        "![partial losses](figure_proper_losses.png)",
+        "## Named losses",
+        markdown_table(
+            ["loss", "ℓ₁(q)", "factor", *values],
+            [[curve.name, NAMED[curve.name][1], f"{curve.factor:.4f}", *_values(curve)] for curve in named],
+        ),
+    ]
+    cells = {
+        (runs[0]["data"]["label"], model): runs
+        for (_, model), runs in (
+            (cell, list(seeds.values())) for cell, seeds in by_seed(records, "dataset", "model").items()
+        )
+    }
+    head = ["method", "test AUC (%)", "test log-loss", *values, "distance to log-loss", "nearest named loss"]
+    for problem in dict.fromkeys(label for label, _ in cells):
+        rows = [_learned_row(runs, named) for (label, _), runs in cells.items() if label == problem]
+        parts += [f"## Learned on {problem}", markdown_table(head, rows)]
+    if missing := _missing(records):
+        parts.append("\n".join(missing))
+    return "\n\n".join([*parts, described(records)]) + "\n"
+
+
+def _csv_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    return [
+        {
+            "loss": curve.name,
+            "learned on": curve.problem,
+            "seed": "" if curve.seed is None else curve.seed,
+            "factor": curve.factor,
+            "probability": float(p),
+            # less what a sure and right prediction costs
+            "loss_1": rounded_difference(loss_1),
+            "loss_0": rounded_difference(loss_0),
+        }
+        for curve in curves
+        for p, loss_1, loss_0 in zip(curve.probability, curve.loss_1, curve.loss_0, strict=True)
+    ]
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``figure_proper_losses.md``, ``.csv`` and ``.png`` into a folder."""
+    records = in_order(records)
+    named, learned = named_losses(), learned_losses(records)
+    missing = [(record["data"]["label"], record["model"]) for record in records if "loss_1" not in record]
+    text = write_text(folder / "figure_proper_losses.md", markdown(records))
+    table = write_csv(folder / "figure_proper_losses.csv", _csv_rows([*named, *learned]))
+    return [text, table, picture(named, learned, missing, folder / "figure_proper_losses.png")]

@@ -1,0 +1,1 @@
+"""The time that the table of LIBSVM data sets takes."""

@@ -1,0 +1,156 @@
+"""How long the whole table of LIBSVM data sets takes: its shapes, filled with random numbers, timed for a few epochs."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.datasets import DATASETS
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
+from legendretron.experiments.recorded_estimators import estimator_of
+from legendretron.experiments.rendering import described, is_trial, markdown_table, write_csv, write_text
+from legendretron.experiments.tuning import fit_whole
+from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
+
+__all__ = ["RUNTIME"]
+
+#: Entries a row of the sparse data sets, roughly.
+NONZEROS = {"news20": 80, "sector": 163}
+#: Trainings of a model on a data set: 20 seeds at 3 noise levels.
+TRAININGS = TABLE_LIBSVM.seeds * len(TABLE_LIBSVM.noise)
+#: A month of one processor, which the paper says its experiments took.
+CPU_MONTH = 30 * 24 * 3600.0
+_STEPS = 1000  # to time, at least
+
+
+def random_data(dataset: str) -> tuple[Any, np.ndarray]:
+    """Features and labels of a data set's published shape, drawn at random."""
+    info = DATASETS[dataset]
+    generator = np.random.default_rng(0)
+    y = generator.permutation(np.arange(info.rows) % info.classes)
+    if dataset not in NONZEROS:
+        return generator.uniform(-1.0, 1.0, (info.rows, info.features)), y
+    entries = info.rows * NONZEROS[dataset]
+    X = scipy.sparse.csr_matrix(
+        (
+            generator.random(entries),
+            generator.integers(0, info.features, entries),
+            np.arange(0, entries + 1, NONZEROS[dataset]),
+        ),
+        shape=(info.rows, info.features),
+    )
+    X.sum_duplicates()
+    return X, y
+
+
+def settings(model: str, dataset: str) -> dict[str, Any]:
+    """The table's recipe, and how many trainings are timed side by side."""
+    steps = math.ceil(0.8 * DATASETS[dataset].rows / 64)
+    return {**recipe(model, dataset), "trainings": TRAININGS, "timed_epochs": max(3, math.ceil(_STEPS / steps))}
+
+
+def execute(batch: Batch, place: Place) -> Outcome:
+    """Time some epochs of all trainings side by side, and extrapolate to the recipe's number of epochs."""
+    data, y = random_data(batch.dataset)
+    asked = batch.settings
+    epochs, timed = asked["max_epochs"], min(asked["timed_epochs"], asked["max_epochs"])
+    generator = np.random.default_rng(1)
+    orders = np.stack([generator.permutation(len(y)) for _ in range(asked["trainings"])])
+    train, test = np.split(orders, [int(0.8 * len(y))], axis=1)
+    runs = []
+    for _ in batch.runs:
+        estimator = estimator_of({**asked, "max_epochs": timed}, device=place.device)
+        began = time.perf_counter()
+        fitted = fit_whole(estimator, data, y, train, list(range(len(train))))
+        trained = time.perf_counter()
+        fitted.evaluate(test)
+        evaluation = time.perf_counter() - trained
+        clock = fitted.training.history.of_run(0)["seconds"]
+        # the first epoch also warms up; without a second one there is nothing else to go by
+        epoch = (clock[-1] - clock[0]) / (timed - 1) if timed > 1 else clock[0]
+        start = max(0.0, trained - began - timed * epoch)
+        runs.append(
+            {
+                "timed_epochs": timed,
+                "seconds_an_epoch": round(epoch, 5),
+                "seconds_to_start": round(start, 3),
+                "seconds_to_evaluate": round(evaluation, 3),
+                "extrapolated_seconds": round(start + epochs * epoch + evaluation, 2),
+                "steps_an_epoch": math.ceil(train.shape[1] / asked["batch_size"]),
+            }
+        )
+    return Outcome({"rows": len(y), "features": data.shape[1], "classes": int(y.max()) + 1}, runs)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``runtime.md`` and ``runtime.csv``."""
+    rows, lines = [], []
+    first = [record for record in records if record["seed"] == 0]  # repetitions are not further trainings
+    for record in first:
+        data, asked = record["data"], record["settings"]
+        row = {
+            "dataset": record["dataset"],
+            "model": record["model"],
+            **{name: data[name] for name in ("rows", "features", "classes")},
+            "trainings": asked["trainings"],
+            "epochs": asked["max_epochs"],
+            **{name: record[name] for name in ("timed_epochs", "seconds_an_epoch", "extrapolated_seconds")},
+            "milliseconds_a_step": 1e3 * record["seconds_an_epoch"] / record["steps_an_epoch"],
+        }
+        rows.append(row)
+        lines.append(
+            [
+                record["dataset"],
+                f"{data['rows']:,} x {data['features']:,}, {data['classes']:,}",
+                record["model"],
+                f"{row['milliseconds_a_step']:.2f} ms",
+                f"{record['timed_epochs']} of {asked['max_epochs']}",
+                f"{record['extrapolated_seconds']:,.0f} s",
+            ]
+        )
+    trainings = sum(row["trainings"] for row in rows)
+    total = sum(row["extrapolated_seconds"] for row in rows)
+    whole = len(rows) == len(RUNTIME.datasets) * len(RUNTIME.models) and not is_trial(records)
+    sum_of_all = f"**{trainings:,} trainings: {total / 60:.1f} minutes in all.**"
+    if whole:
+        sum_of_all += (
+            " The paper needed about a CPU month for all its experiments together, "
+            f"{CPU_MONTH / total:,.0f} times as long."
+        )
+    text = "\n\n".join(
+        [
+            f"# Time of {'the whole' if whole else 'a part of the'} table of LIBSVM data sets",
+            "Random data of the published shapes, since some of the data sets have to be fetched by hand; all trainings of a "
+            "row side by side. Timed for a few epochs and **extrapolated** to the recipe's number; reading files is not "
+            "included.",
+            markdown_table(
+                ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "extrapolated"],
+                lines,
+            ),
+            sum_of_all,
+            described(first),
+        ]
+    )
+    return [write_text(folder / "runtime.md", text), write_csv(folder / "runtime.csv", rows)]
+
+
+def _cost(run: Run) -> float:
+    return cost(run) / DATASETS[run.dataset].rows + 1.0
+
+
+RUNTIME = Experiment(
+    name="runtime",
+    title="Time of the 1,800 trainings of the table of LIBSVM data sets",
+    datasets=TABLE_LIBSVM.datasets,
+    models=("LegendreTron", "logistic regression"),
+    settings=settings,
+    execute=execute,
+    report=report,
+    cost=_cost,
+    synthetic=True,
+)

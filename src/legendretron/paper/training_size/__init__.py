@@ -1,0 +1,1 @@
+"""The figure of accuracies by the number of training images."""

@@ -1,0 +1,170 @@
+"""The paper's figure of test accuracy against training set size, on MNIST, Kuzushiji-MNIST and Fashion-MNIST."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.multiclass import OneVsRestClassifier
+
+from legendretron.datasets import DATASETS, load_images
+from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.presets import paper_settings
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
+from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.tuning import fit_tuned, fit_whole
+from legendretron.paper.images import facts_of, pixel_features, training_images
+from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
+from legendretron.trons import ISGPLinkgisticClassifier
+
+__all__ = ["FIGURE_TRAINING_SIZE", "recipe", "subset_rows"]
+
+#: Strengths of the penalty that the tuned model chooses from, and the share of the training images it chooses on.
+TUNING = {"strengths": [1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
+#: What all models have in common; part of the settings, so that other features or subsets are other results.
+SHARED = {
+    "features": "(x - pixel mean) / mean(pixel deviations), of all training images that are there",
+    "subset": "uniform, nested",
+}
+
+
+def recipe(model: str, dataset: str) -> dict[str, Any]:
+    """Settings of a model: the paper's, or ours for the one-against-rest and the tuned one."""
+    if model == LEARNED:
+        return {**recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)), **SHARED}
+    if model == PLAIN:
+        return {
+            **recorded_settings(MultinomialLogisticClassifier, **paper_settings("mnist", with_link=False)),
+            **SHARED,
+        }
+    if model == ISGP:
+        binary = recorded_settings(ISGPLinkgisticClassifier, alpha=1e-3, max_iter=20, standardize=False)
+        return {**binary, "multiclass": "one against rest", **SHARED}
+    # a rate that falls to zero ends near the minimum, and the whole grid is one training
+    logistic = recorded_settings(
+        MultinomialLogisticClassifier, solver="adam", learning_rate=0.005, schedule="cosine", max_epochs=100,
+        batch_size=128, standardize=False, dtype="float64",
+    )  # fmt: skip
+    return {**logistic, "tuning": TUNING, **SHARED}
+
+
+def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
+    """Rows to train on: the first of a random order, so that a seed's smaller sets are parts of its larger ones.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many.
+
+    Examples
+    --------
+    >>> subset_rows(10, 3, seed=0).tolist() == subset_rows(10, 5, seed=0)[:3].tolist()
+    True
+    """
+    if size > n_rows:
+        raise ValueError(f"size must be at most the number of training images, {n_rows:,}, got {size:,}.")
+    return np.random.default_rng(seed).permutation(n_rows)[:size]
+
+
+def execute_sizes(batch: Batch, place: Place) -> Outcome:
+    """Draw each run's training images, train, and test on all test images."""
+    (size,) = {run.size for run in batch.runs}
+    if size is None or any(run.noise for run in batch.runs):
+        raise ValueError("runs of figure_training_size have a size and no label noise; leave --noise out.")
+    images = load_images(batch.dataset, place.data)
+    X = pixel_features(images)
+    y = np.concatenate([images.train_labels, images.test_labels])
+    n_rows = len(images.train_labels)
+    seeds = [run.seed for run in batch.runs]
+    train = np.stack([subset_rows(n_rows, size, seed) for seed in seeds])
+    test = np.arange(n_rows, len(y))
+    if "multiclass" in batch.settings:
+        device, runs = (
+            "cpu",
+            [
+                _one_against_rest(batch.settings, X, y, rows, test, seed)
+                for rows, seed in zip(train, seeds, strict=True)
+            ],
+        )
+    else:
+        device, runs = place.device, _side_by_side(batch.settings, place.device, X, y, train, test, seeds)
+    for run, rows in zip(runs, train, strict=True):
+        if not math.isfinite(run["log_loss"]):
+            raise ArithmeticError(f"log-loss of {batch.model} on {batch.dataset} is {run['log_loss']}.")
+        run["train_counts"] = np.bincount(y[rows], minlength=DATASETS[batch.dataset].classes).tolist()
+    return Outcome({**facts_of(batch.dataset, images), "train_rows": size, "fitted_on": device}, runs)
+
+
+def _side_by_side(
+    settings: Any, device: str, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seeds: list[int]
+) -> list[dict[str, Any]]:
+    estimator = estimator_of(settings, device=device)
+    further: list[dict[str, Any]] = [{} for _ in seeds]
+    began = time.perf_counter()
+    if tuning := settings.get("tuning"):
+        fitted, chosen = fit_tuned(estimator, X, y, train, seeds, y[train], tuning["strengths"], tuning["share"])
+        further = [{"alpha": alpha} for alpha in chosen]
+    else:
+        fitted = fit_whole(estimator, X, y, train, seeds)
+    seconds = (time.perf_counter() - began) / len(seeds)
+    log_loss, accuracy = fitted.evaluate(np.tile(test, (len(seeds), 1)))
+    return [{**_measured(accuracy[r], log_loss[r], seconds), **further[r]} for r in range(len(seeds))]
+
+
+def _one_against_rest(
+    settings: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """One binary model a class; probabilities of the classes are theirs, divided by their sum."""
+    if len(np.unique(y[train])) < len(np.unique(y)):
+        raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
+    began = time.perf_counter()
+    fitted = OneVsRestClassifier(estimator_of(settings, seed=seed)).fit(X[train], y[train])
+    seconds = time.perf_counter() - began
+    log_p = -np.logaddexp(0.0, -fitted.decision_function(X[test]))
+    log_p -= logsumexp(log_p, axis=1, keepdims=True)
+    right = log_p.argmax(1) == y[test]
+    return _measured(right.mean(), -log_p[np.arange(len(test)), y[test]].mean(), seconds)
+
+
+def _measured(accuracy: float, log_loss: float, seconds: float) -> dict[str, Any]:
+    return {
+        "accuracy": round(100.0 * float(accuracy), 6),
+        "log_loss": round(float(log_loss), 6),
+        "training_seconds": round(seconds, 3),
+    }
+
+
+def bytes_per_run(model: str, dataset: str) -> float:
+    """Memory of a run: rows gathered to be evaluated, of which the tuned model has some for each strength."""
+    info = DATASETS[dataset]
+    rows = float(info.test_rows)
+    if model == TUNED:
+        rows = len(TUNING["strengths"]) * TUNING["share"] * info.rows  # type: ignore[arg-type,operator]
+    return 8.0 * info.features * rows
+
+
+def cost(run: Run) -> float:
+    """Milliseconds on one processor, roughly."""
+    assert run.size is not None
+    return {LEARNED: 2.8, PLAIN: 1.3, TUNED: 4.0, ISGP: 9.0}[run.model] * (run.size + 1000)
+
+
+FIGURE_TRAINING_SIZE = Experiment(
+    name="figure_training_size",
+    title="Test accuracy against training set size on MNIST, Kuzushiji-MNIST and Fashion-MNIST",
+    datasets=("mnist", "kmnist", "fashion-mnist"),
+    models=(LEARNED, PLAIN, ISGP, TUNED),
+    settings=recipe,
+    execute=execute_sizes,
+    report=report,
+    seeds=5,
+    # 7,000, because that many of Kuzushiji-MNIST's are at hand where the rest is not
+    sizes=(500, 2000, 7000, 20000, 60000),
+    side_by_side=(LEARNED, PLAIN, TUNED),
+    bytes_per_run=bytes_per_run,
+    cost=cost,
+    available_rows=training_images,
+)

@@ -1,0 +1,1 @@
+"""The table of networks with and without a learned loss."""

@@ -1,0 +1,194 @@
+import csv
+import os
+import signal
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+from sklearn.model_selection import train_test_split
+
+from legendretron.datasets import DATASETS
+from legendretron.experiments import Batch, Place, Run, read_records, sweep
+from legendretron.paper import EXPERIMENTS
+from legendretron.paper.auc.methods import METHODS, fit_method, scores
+from legendretron.paper.auc.problems import PROBLEMS, load_problem
+from legendretron.paper.auc.report import comparison, markdown
+from legendretron.paper.published import published_auc
+from legendretron.trons import GLMTronClassifier
+from tests.paper.made_up_images import TEST, TRAIN, write_images
+
+TABLE = EXPERIMENTS["table_auc"]
+
+
+def short(model, problem):
+    """Few steps, but for the one that is quick anyway and warns if stopped."""
+    settings = TABLE.settings(model, problem)
+    few = {name: 3 for name in ("max_epochs", "max_iter") if name in settings}
+    return settings if settings["estimator"] == "LogisticRegression" else {**settings, **few}
+
+
+TRIAL = replace(TABLE, settings=short)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Small sets of images that count as complete."""
+    for number, name in enumerate(("mnist", "fashion-mnist")):
+        write_images(tmp_path / "data" / name, declared_subset=False, seed=number)
+        monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], rows=TRAIN, test_rows=TEST))
+    return Place(tmp_path / "data")
+
+
+def problem(place, name="MNIST, class 0", **varying):
+    run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
+    return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), place)
+
+
+def test_training_that_was_interrupted_is_no_result(place, tmp_path):
+    endless = TABLE.narrowed(datasets=["MNIST, class 0"], models=["LegendreTron"]).shortened(10**6)
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(endless, tmp_path / "out", place)
+    assert list((tmp_path / "out" / "runs").iterdir()) == []
+
+
+def test_all_methods_and_all_problems(place, tmp_path):
+    for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
+        state = sweep(part, tmp_path, place, command="trial")
+        assert (state.failed, state.skipped) == ([], {})
+    assert (state.before, state.now) == (1, 2)
+    records = read_records(tmp_path / "runs")
+    pairs = [(p, m) for p in PROBLEMS for m in METHODS if p == "MNIST, class 0" or m == "GLMTron"]
+    assert {(record["dataset"], record["model"]) for record in records} == set(pairs)
+
+    files = TABLE.report(records, tmp_path)
+    assert [file.name for file in files] == ["table_auc.md", "table_auc.csv", "table_auc.png"]
+    assert files[2].stat().st_size > 10_000
+    with files[1].open() as file:
+        rows = list(csv.DictReader(file))
+    # in the order of the experiment, whatever that of the files
+    assert [(row["problem"], row["method"]) for row in rows] == pairs
+    found = {(record["dataset"], record["model"]): record for record in records}
+    for row in rows:
+        record = found[row["problem"], row["method"]]
+        for name in ("auc", "brier", "log_loss", "cpu_seconds", "n_iter"):
+            assert float(row[name]) == record[name]
+        assert float(row["difference"]) == pytest.approx(record["auc"] - float(row["paper"]))
+    text = files[0].read_text()
+    for record in records:
+        assert f"| {record['auc']:.2f} |" in text
+        assert f"| {record['brier']:.4f} | {record['log_loss']:.4f} |" in text
+
+
+def test_scores_are_those_of_scikit_learn(place):
+    data = problem(place)
+    estimator, about = fit_method(short("GLMTron", ""), data, seed=0)
+    own = GLMTronClassifier(max_iter=3, standardize=False).fit(data.X, data.y)
+    p = own.predict_proba(data.X_test)[:, 1]
+    found = scores(estimator, data)
+    assert found["auc"] == pytest.approx(100 * roc_auc_score(data.y_test, p), abs=1e-4)
+    assert found["brier"] == pytest.approx(brier_score_loss(data.y_test, p), abs=1e-6)
+    assert found["log_loss"] == pytest.approx(log_loss(data.y_test, p), abs=1e-6)
+    assert found["n_iter"] == 3
+    assert about.keys() == {"cpu_seconds"}
+
+
+def test_features_and_positive_classes(place):
+    data = problem(place, "Fashion-MNIST, odd against even")
+    assert data.X.mean(0) == pytest.approx(0.0, abs=1e-12)
+    assert data.X.std(0).mean() == pytest.approx(1.0)
+    assert (data.y == (np.arange(TRAIN) % 2 == 1)).all()
+    assert problem(place).facts["test_positive"] == TEST // 10
+
+
+def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(place):
+    data = problem(place)
+    settings = METHODS["logistic regression, tuned"]
+    blind = replace(data, X_test=None, y_test=None)  # would fail if it were looked at
+    estimator, about = fit_method(settings, blind, seed=4)
+    learn, choose = train_test_split(np.arange(TRAIN), test_size=0.1, stratify=data.y, random_state=4)
+
+    def loss(C):
+        model = LogisticRegression(C=C, solver="newton-cholesky").fit(data.X[learn], data.y[learn])
+        return log_loss(data.y[choose], model.predict_proba(data.X[choose]))
+
+    assert about["C"] == min([1e-4, 1e-3, 1e-2, 1e-1, 1.0], key=loss)
+    everything = LogisticRegression(C=about["C"], solver="newton-cholesky").fit(data.X, data.y)
+    assert estimator.coef_ == pytest.approx(everything.coef_)
+
+
+def test_the_published_step_is_one_in_the_unit_ball(place):
+    data = problem(place)
+    estimator, about = fit_method(METHODS["SlIsotron, published step"], data, seed=0)
+    assert about["learning_rate"] == estimator.learning_rate
+    # sums of 784 squares, which may be added up in any order
+    rounding = data.X.shape[1] * np.finfo(float).eps
+    assert estimator.learning_rate == pytest.approx(1 / max(x @ x for x in data.X), rel=rounding)
+
+
+def test_a_subset_is_refused_in_one_line(tmp_path):
+    write_images(tmp_path / "data" / "mnist")
+    asked = TRIAL.narrowed(datasets=["MNIST, class 0"], models=["GLMTron"])
+    state = sweep(asked, tmp_path, Place(tmp_path / "data"))
+    ((_, message),) = state.failed
+    assert "all 60,000 training and 10,000 test images of mnist" in message
+    assert "\n" not in message
+    assert read_records(tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("varying", [{"noise": 0.2}, {"size": 100}])
+def test_noise_and_sizes_are_refused(place, varying):
+    with pytest.raises(ValueError, match="noise and sizes are not for table_auc"):
+        problem(place, **varying)
+
+
+def record_of(model, auc, seed=0, dataset="MNIST, class 0"):
+    measured = {"auc": auc, "brier": 0.01, "log_loss": 0.05, "cpu_seconds": 2.0, "n_iter": 9}
+    about = {
+        "command": "",
+        "trial": False,
+        "seconds": 1.0,
+        "batch_runs": 1,
+        "device": "cpu",
+        "threads": 1,
+        "commit": "",
+        "versions": {},
+    }
+    return {
+        "dataset": dataset,
+        "model": model,
+        "seed": seed,
+        "data": {"label": dataset, "train_rows": 60000},
+        **measured,
+        **about,
+    }
+
+
+def test_differences_to_the_paper():
+    records = [
+        record_of("SlIsotron, published step", 98.4),
+        record_of("logistic regression, tuned", 99.8, seed=0),
+        record_of("logistic regression, tuned", 99.6, seed=1),
+        record_of("LegendreTron", 99.2, dataset="Fashion-MNIST, class 0"),
+        record_of("LegendreTron", 98.1, dataset="Fashion-MNIST, odd against even"),
+    ]
+    rows = comparison(records)
+    assert [row["difference"] for row in rows] == pytest.approx([98.4 - 94.6, 99.7 - 99.9, 98.1 - 99.2, 0.0])
+    assert rows[1]["auc: standard error"] == pytest.approx(0.1)
+    text = markdown(rows, records)
+    assert "| 99.70 ± 0.10 | -0.20 |" in text
+    assert "| 98.40 | **+3.80** |" in text
+    assert "| 98.10 | **-1.10** |" in text
+
+
+def test_every_method_has_a_published_number():
+    paper = published_auc()
+    assert {(source, model.split(",")[0]) for source in ("mnist", "fashion-mnist") for model in METHODS} == set(paper)
+
+
+def test_two_recipes_of_a_method_are_not_mixed():
+    with pytest.raises(ValueError, match="MNIST, class 0, GLMTron twice for seed 0"):
+        comparison([record_of("GLMTron", 99.0), record_of("GLMTron", 98.0)])

@@ -1,0 +1,192 @@
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from legendretron import LegendreTronClassifier
+from legendretron.experiments import Place, read_records, sweep
+from legendretron.losses import AsymmetricBinaryLoss, CanonicalLoss
+from legendretron.paper import EXPERIMENTS
+from legendretron.paper.auc.problems import BinaryImages
+from legendretron.paper.proper_losses.curves import named_losses
+from legendretron.paper.proper_losses.experiment import learned_loss, shape_of_link
+from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses, partial_losses_of_table
+from legendretron.paper.proper_losses.report import markdown
+from legendretron.trons import (
+    BregmanTronClassifier,
+    GLMTronClassifier,
+    GPLinkgisticClassifier,
+    ISGPLinkgisticClassifier,
+    PiecewiseLinearLink,
+    SlIsotronClassifier,
+)
+from tests.paper.made_up_images import write_images
+
+FIGURE = EXPERIMENTS["figure_proper_losses"]
+LEARNERS = {
+    "LegendreTron": LegendreTronClassifier(max_epochs=30, random_state=0),
+    "ISGP-Linkgistic": ISGPLinkgisticClassifier(max_iter=5, alpha=1e-3, random_state=0),
+    "BregmanTron": BregmanTronClassifier(max_iter=10),
+    "BregmanTron_label": BregmanTronClassifier("label", max_iter=10),
+    "SlIsotron": SlIsotronClassifier(max_iter=10),
+    "GLMTron": GLMTronClassifier(max_iter=10),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(0)) / X.std(0)
+    return BinaryImages(X, y == 1, X, y == 1, {})
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def learner(request, data):
+    return LEARNERS[request.param].fit(data.X, data.y)
+
+
+def test_learned_losses_are_proper(learner):
+    """p l_1' + (1 - p) l_0' = 0, for differences: the slopes' ratio is that of a probability in between."""
+    learned = learned_loss(learner)
+    p, loss_1, loss_0 = (np.array(learned[name]) for name in ("probability", "loss_1", "loss_0"))
+    falls, rises = -np.diff(loss_1), np.diff(loss_0)
+    assert (falls >= 0).all()
+    assert (rises >= 0).all()
+    # p (falls + rises) <= rises <= (the next p) (falls + rises), up to the digits kept
+    total = falls + rises
+    assert (rises >= p[:-1] * total - 2e-6).all()
+    assert (rises <= p[1:] * total + 2e-6).all()
+    assert np.interp(0.5, p, loss_1) == pytest.approx(np.log(2), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LegendreTron", "ISGP-Linkgistic", "GLMTron"])
+def test_slopes_of_smooth_losses(name, data):
+    loss = LEARNERS[name].fit(data.X, data.y).loss_
+    h = 1e-5
+    slopes = [
+        (b - a) / (2 * h) for a, b in zip(partial_losses(loss, GRID - h), partial_losses(loss, GRID + h), strict=True)
+    ]
+    expected = GRID * slopes[0] + (1 - GRID) * slopes[1]
+    assert expected == pytest.approx(0.0, abs=1e-6 * np.abs(slopes).max())
+
+
+def test_a_sure_and_right_prediction_costs_nothing(learner):
+    loss_1, loss_0 = (np.array(learned_loss(learner)[name]) for name in ("loss_1", "loss_0"))
+    assert 0.0 <= loss_1[-1] < 0.1
+    assert 0.0 <= loss_0[0] < 0.1
+
+
+def test_the_sigmoid_gives_the_log_loss(data):
+    learned = learned_loss(LEARNERS["GLMTron"].fit(data.X, data.y))
+    assert learned["factor"] == pytest.approx(1.0, abs=1e-12)
+    assert learned["loss_1"] == pytest.approx(-np.log(GRID), abs=1e-6)
+    assert learned["loss_0"] == pytest.approx(-np.log1p(-GRID), abs=1e-6)
+
+
+def test_a_straight_line_gives_the_square_loss():
+    loss_1, loss_0 = partial_losses_of_table([-3.0, 0.0, 3.0], [0.0, 0.5, 1.0], GRID)
+    assert loss_1 == pytest.approx(3 * (1 - GRID) ** 2, abs=1e-12)
+    assert loss_0 == pytest.approx(3 * GRID**2, abs=1e-12)
+
+
+def test_a_flat_stretch_gives_the_loss_of_decisions_at_its_height():
+    for height in (0.25, 0.5, 0.6):
+        loss_1, loss_0 = partial_losses_of_table([1.0, 2.0], [height, height], GRID)
+        named = partial_losses(AsymmetricBinaryLoss(height), GRID)  # a tie is shared in both
+        assert (loss_1, loss_0) == (pytest.approx(named[0], abs=1e-12), pytest.approx(named[1], abs=1e-12))
+
+
+def test_tables_agree_with_the_link_through_their_points():
+    knots, values = [-2.0, -0.5, 0.3, 4.0], [1e-9, 0.2, 0.7, 1 - 1e-9]
+    of_link = partial_losses(CanonicalLoss(PiecewiseLinearLink(knots, values)), GRID)
+    of_table = partial_losses_of_table(knots, values, GRID)
+    assert (of_table[0], of_table[1]) == (pytest.approx(of_link[0], abs=1e-6), pytest.approx(of_link[1], abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("knots", "values"), [([0.0, 1.0], [0.5, 0.4]), ([0.0, 1.0], [0.5, 1.1]), ([0.0, 0.0], [0.1, 0.2]), ([0.0], [0.5])]
+)
+def test_what_is_no_inverse_link_has_no_loss(knots, values):
+    with pytest.raises(ValueError, match=r"knots must be|values must not decrease"):
+        partial_losses_of_table(knots, values, GRID)
+
+
+def test_named_losses_are_the_papers_up_to_a_factor():
+    q = GRID
+    formulas = {
+        "log": -np.log(q),
+        "square": (1 - q) ** 2,
+        "Matsushita": 0.5 * np.sqrt((1 - q) / q),
+        "0-1": np.where(q == 0.5, 0.5, q < 0.5),
+        "spherical": 1 - q / np.hypot(q, 1 - q),
+    }
+    found = {curve.name: curve for curve in named_losses()}
+    assert found.keys() == formulas.keys()
+    for name, curve in found.items():
+        assert curve.loss_1 / curve.factor == pytest.approx(formulas[name], abs=1e-12)
+        assert curve.loss_0 == pytest.approx(curve.loss_1[::-1], abs=1e-12)
+        assert curve.loss_1[99] == pytest.approx(np.log(2))
+
+
+def test_a_function_that_falls_has_no_loss():
+    x = np.linspace(-3, 3, 400)[:, None]
+    y = (x[:, 0] > -1) & ((x[:, 0] < 0.5) | (x[:, 0] > 1.5))  # likelier to the right, but for a gap
+    bump = BinaryImages(x, y, x, y, {})
+    falling = GPLinkgisticClassifier(max_iter=3, random_state=0).fit(x, y)
+    assert not hasattr(falling, "loss_")
+    assert learned_loss(falling) == {}
+    assert shape_of_link(falling, bump)["falling_share"] > 0.0
+
+
+def test_shares_of_the_range(data):
+    stairs = SlIsotronClassifier(max_iter=10).fit(data.X, data.y)
+    stairs.knots_, stairs.values_ = np.array([-1e9, 0.0, 1e9]), np.array([0.2, 0.2, 0.8])
+    z = stairs.linear_predictor(data.X_test)
+    found = shape_of_link(stairs, data)
+    assert found["falling_share"] == 0.0
+    assert found["flat_share"] == pytest.approx(-z.min() / (z.max() - z.min()), abs=1e-3)
+
+
+def short(model, problem):
+    settings = FIGURE.settings(model, problem)
+    return settings | {name: 3 for name in ("max_epochs", "max_iter") if name in settings}
+
+
+def test_from_images_to_the_picture(tmp_path):
+    write_images(tmp_path / "data" / "mnist")
+    asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])
+    place = Place(tmp_path / "data")
+    state = sweep(asked, tmp_path, place, command="trial")
+    assert (state.now, state.failed) == (8, [])
+    assert sweep(asked, tmp_path, place).now == 0
+
+    records = read_records(tmp_path / "runs")
+    files = FIGURE.report(records, tmp_path)
+    assert [file.name.partition(".")[2] for file in files] == ["md", "csv", "png"]
+    assert files[2].stat().st_size > 30_000
+    with files[1].open() as file:
+        rows = list(csv.DictReader(file))
+    for record in records:
+        own = [row for row in rows if row["loss"] == record["model"]]
+        for name in ("probability", "loss_1", "loss_0"):
+            assert [float(row[name]) for row in own] == record.get(name, [])
+    assert {row["learned on"] for row in rows} == {"", "MNIST, class 0 (150 images)"}
+    text = files[0].read_text()
+    glmtron = next(record for record in records if record["model"] == "GLMTron")
+    assert (
+        f"| GLMTron | {glmtron['auc']:.2f} | {glmtron['log_loss']:.4f} | 2.996 | 1.386 | 0.288 | 0.051 | 0.693 |"
+        in text
+    )
+    assert "| log (0.000) |" in text
+
+    # a method without a loss is named, in words and in the picture, and not drawn
+    for record in records:
+        if record["model"] == "GP-Linkgistic":
+            for name in ("factor", "probability", "loss_1", "loss_0"):
+                record.pop(name, None)
+            record["falling_share"] = 0.031
+    assert "GP-Linkgistic on MNIST, class 0 (150 images), seed 0: what it learned falls on 3.1%" in markdown(records)
+    without_note = FIGURE.report([record for record in records if "loss_1" in record], tmp_path)[2].read_bytes()
+    assert FIGURE.report(records, tmp_path)[2].read_bytes() != without_note

@@ -1,0 +1,281 @@
+"""The figure of accuracy against training set size, on small made-up images and on records whose answers are known."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import log_loss
+from sklearn.multiclass import OneVsRestClassifier
+
+from legendretron import LegendreTronClassifier
+from legendretron.datasets import load_images
+from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments.statistics import holm
+from legendretron.paper import EXPERIMENTS
+from legendretron.paper.images import pixel_features, training_images
+from legendretron.paper.training_size.experiment import recipe, subset_rows
+from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, comparison, markdown
+from legendretron.trons import ISGPLinkgisticClassifier
+from tests.paper.made_up_images import write_images
+
+FIGURE = EXPERIMENTS["figure_training_size"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """300 training images that stand for a part of MNIST, and 120 for one of Kuzushiji-MNIST."""
+    folder = tmp_path_factory.mktemp("images")
+    write_images(folder / "mnist", 300, 50, noise=40.0)
+    write_images(folder / "kmnist", 120, 40, noise=40.0, seed=1)
+    return folder
+
+
+def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), seeds=2, epochs=2):
+    return FIGURE.narrowed(models=models, datasets=datasets, sizes=sizes, seeds=seeds).shortened(epochs)
+
+
+@pytest.fixture(scope="module")
+def done(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("results")
+    return out, sweep(small(), out, Place(folder)), read_records(out / "runs")
+
+
+def test_records(done):
+    _, state, records = done
+    assert state.failed == []
+    assert (state.total, state.now, len(records)) == (24, 24, 24)
+    assert state.too_large == {"kmnist": "kmnist has 120 training rows here: no runs on 200."}
+    assert {(r["dataset"], r["size"]) for r in records} == {("mnist", 100), ("mnist", 200), ("kmnist", 100)}
+    labels = {
+        "mnist": "MNIST (300 of 60,000 images, 50 of 10,000 test images)",
+        "kmnist": "Kuzushiji-MNIST (120 of 60,000 images, 40 of 10,000 test images)",
+    }
+    for record in records:
+        assert sum(record["train_counts"]) == record["size"] == record["data"]["train_rows"]
+        assert record["data"]["label"] == labels[record["dataset"]]
+        assert record["data"]["rows"] == {"mnist": 300, "kmnist": 120}[record["dataset"]]
+        # one by one where there is no run axis
+        assert record["batch_runs"] == (1 if record["model"] == ISGP else 2)
+        assert record["training_seconds"] <= record["seconds"]
+        assert record["settings"].get("max_epochs", record["settings"].get("max_iter")) == 2
+        assert ("alpha" in record) == (record["model"] == TUNED)
+    for cell in {(r["dataset"], r["size"], r["seed"]) for r in records}:
+        own = [r for r in records if (r["dataset"], r["size"], r["seed"]) == cell]
+        assert len({tuple(r["train_counts"]) for r in own}) == 1, "all models have the same images"
+
+
+def test_nothing_is_run_twice(done, folder):
+    out, _, records = done
+    again = sweep(small(), out, Place(folder))
+    assert (again.before, again.now) == (24, 0)
+    assert len(read_records(out / "runs")) == len(records)
+
+
+@pytest.mark.parametrize(("model", "make"), [
+    (LEARNED, lambda seed: LegendreTronClassifier.from_paper("mnist", max_epochs=2, random_state=seed)),
+    (ISGP, lambda seed: OneVsRestClassifier(
+        ISGPLinkgisticClassifier(amplitude=1.0, alpha=1e-3, max_iter=2, standardize=False, random_state=seed)
+    )),
+])  # fmt: skip
+def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
+    images = load_images("mnist", folder)
+    X = pixel_features(images)
+    own = [r for r in done[2] if (r["model"], r["dataset"], r["seed"]) == (model, "mnist", 1)]
+    assert len(own) == 2
+    for record in own:
+        rows = subset_rows(300, record["size"], record["seed"])
+        alone = make(record["seed"]).fit(X[rows], images.train_labels[rows])
+        p = alone.predict_proba(X[300:])
+        assert record["accuracy"] == pytest.approx(100 * np.mean(p.argmax(1) == images.test_labels), abs=1e-4)
+        assert record["log_loss"] == pytest.approx(log_loss(images.test_labels, p), abs=1e-5)
+
+
+def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
+    sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Place(folder))
+    for record in read_records(tmp_path / "runs"):
+        assert record["alpha"] in record["settings"]["tuning"]["strengths"]
+        assert record["accuracy"] > 80
+
+
+def test_features_use_statistics_of_the_training_images_alone(folder):
+    images = load_images("mnist", folder)
+    X = pixel_features(images)
+    assert X.shape == (350, 784)
+    np.testing.assert_allclose(X[:300].mean(0), 0.0, atol=1e-12)
+    assert X[:300].std(0).mean() == pytest.approx(1.0)
+    first = images.test_images[0].ravel()
+    train = images.train_images.reshape(300, -1)
+    np.testing.assert_allclose(X[300], (first - train.mean(0)) / train.std(0).mean())
+
+
+def test_subsets():
+    large, small = subset_rows(1000, 400, seed=3), subset_rows(1000, 100, seed=3)
+    assert len(set(large.tolist())) == 400
+    assert small.tolist() == large[:100].tolist()
+    assert small.tolist() != subset_rows(1000, 100, seed=4).tolist()
+    with pytest.raises(ValueError, match=r"size must be at most the number of training images, 1,000, got 1,001"):
+        subset_rows(1000, 1001, seed=0)
+
+
+def test_how_many_images_there_are(folder, tmp_path, monkeypatch):
+    assert training_images("kmnist", Place(folder)) == 120
+    monkeypatch.setenv("LEGENDRETRON_DATA", str(tmp_path))
+    assert training_images("kmnist", Place()) == 60_000, "what is not there yet is downloaded whole"
+
+
+def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
+    noisy = replace(small(models=(PLAIN,), datasets=("mnist",)), noise=(0.2,))
+    ((_, why), _) = sweep(noisy, tmp_path, Place(folder)).failed
+    assert "no label noise" in why
+    few = small(models=(ISGP,), datasets=("mnist",), sizes=(5,), seeds=1)
+    ((_, why),) = sweep(few, tmp_path, Place(folder)).failed
+    assert "5 training images drawn with seed 0 miss a class" in why
+
+
+# --- the report ---
+
+#: of five seeds, with mean 0 and standard error 0.1
+SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.1 * np.sqrt(8.0)
+PLACE = {
+    "command": "legendretron reproduce figure_training_size", "device": "cpu", "threads": 1, "commit": "abc",
+    "trial": False, "seconds": 50.0, "batch_runs": 5, "versions": {"torch": "2"}, "settings": {},
+}  # fmt: skip
+
+
+def made_up(dataset, size, values, rows=60000):
+    """Records with given accuracies of each model."""
+    data = {"rows": rows, "source": "complete", "label": f"label of {dataset}"}
+    return [
+        {
+            "dataset": dataset, "size": size, "model": model, "seed": seed, "accuracy": float(value),
+            "log_loss": 1.0 + seed, "training_seconds": 2.0, "data": data, **PLACE,
+        }
+        for model, accuracies in values.items()
+        for seed, value in enumerate(accuracies)
+    ]  # fmt: skip
+
+
+def test_means_differences_and_tests():
+    learned, plain, isgp = 90.0 + SPREAD, 89.0 - SPREAD, 80.0 + SPREAD**2
+    (row,) = comparison(made_up("mnist", 500, {LEARNED: learned, PLAIN: plain, ISGP: isgp}))
+    assert row["LegendreTron: accuracy"] == pytest.approx(90.0)
+    assert row["LegendreTron: accuracy error"] == pytest.approx(0.1)
+    assert row["LegendreTron: log_loss"] == pytest.approx(3.0)
+    assert row["LegendreTron minus logistic regression"] == pytest.approx(1.0)
+    assert row["LegendreTron minus logistic regression: error"] == pytest.approx(0.2)
+    pairs = [(learned, plain), (learned, isgp), (plain, isgp)]
+    p = [stats.ttest_rel(a, b).pvalue for a, b in pairs]
+    names = [f"{LEARNED} minus {PLAIN}", f"{LEARNED} minus {ISGP}", f"{PLAIN} minus {ISGP}"]
+    assert [row[f"{name}: p"] for name in names] == pytest.approx(p)
+    assert [row[f"{name}: p, Holm"] for name in names] == pytest.approx(list(holm(p)))
+    welch = [stats.ttest_ind(a, b, equal_var=False).pvalue for a, b in pairs]
+    assert [row[f"{name}: Welch"] for name in names] == pytest.approx(welch)
+    assert [row[f"{name}: Welch, Holm"] for name in names] == pytest.approx(list(holm(welch)))
+    assert f"{LEARNED} minus {TUNED}" not in row
+
+
+def test_holm_is_over_all_tests_of_the_report():
+    values = {LEARNED: 90.0 + SPREAD, PLAIN: 89.0 - SPREAD}
+    alone = comparison(made_up("mnist", 500, values))[0][f"{LEARNED} minus {PLAIN}: p"]
+    rows = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, values))
+    assert rows[0][f"{LEARNED} minus {PLAIN}: p, Holm"] == pytest.approx(2 * alone)
+
+
+@pytest.mark.parametrize(("gap", "noise", "said"), [
+    (+2.0, 0.01, "yes: beats"),
+    (-2.0, 0.01, "no: worse"),
+    (-0.05, 0.3, "yes: matches"),
+    (-2.0, 10.0, "undecided"),
+])  # fmt: skip
+def test_claims_of_the_paper(gap, noise, said):
+    """The interval around -0.05 is 4.6 standard errors of 0.03 to either side, and ends above -0.5."""
+    rows = comparison(made_up("mnist", 500, {LEARNED: 80 + gap + noise * SPREAD, PLAIN: np.full(5, 80.0)}))
+    assert CLAIMS["LT matches or beats LR"](rows[0], rows) == said
+    assert CLAIMS["LT beats ISGP"](rows[0], rows) == ""
+
+
+def test_brackets_where_the_correction_decides():
+    """A difference of 5.5 standard errors has p = 0.005: enough alone, and not among two."""
+    values = {LEARNED: 80.55 + SPREAD, ISGP: np.full(5, 80.0)}
+    one = comparison(made_up("mnist", 500, values))
+    two = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, values))
+    assert 0.005 < one[0][f"{LEARNED} minus {ISGP}: p"] < 0.01
+    assert CLAIMS["LT beats ISGP"](one[0], one) == "yes"
+    assert CLAIMS["LT beats ISGP"](two[0], two) == "(yes)"
+
+
+def test_the_lead_is_largest_on_kuzushiji():
+    claim = CLAIMS["LT's lead over LR is largest on KMNIST"]
+    values = {LEARNED: 82.0 + SPREAD, PLAIN: 80.0 + SPREAD}
+    more = {LEARNED: 83.0 + SPREAD, PLAIN: 80.0 + SPREAD}
+    rows = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, more))
+    assert [claim(row, rows) for row in rows] == ["", "yes (+3.00; others +2.00)"]
+    rows = comparison(made_up("mnist", 500, more) + made_up("kmnist", 500, values))
+    assert claim(rows[1], rows) == "no (+2.00; others +3.00)"
+
+
+def test_tables_and_picture(tmp_path):
+    values = {LEARNED: 90 + SPREAD, PLAIN: 89 + 2 * SPREAD, ISGP: 80 + SPREAD, TUNED: 91 - SPREAD}
+    records = [
+        *made_up("mnist", 500, values),
+        *made_up("mnist", 20000, values),
+        *made_up("kmnist", 500, values, rows=7011),
+    ]
+    text, machine, image = FIGURE.report(records, tmp_path)
+    content = text.read_text()
+    assert "| label of mnist | 500 | 90.00 ± 0.10 | 89.00 ± 0.20 | 80.00 ± 0.10 | 91.00 ± 0.10 |" in content
+    # 10 and 5 standard errors, p = 0.0006 and 0.007, with 5 and 2 larger ones of 12; against ISGP all seeds differ alike
+    # Welch's test has p = 0.004 for the first, which does not survive two larger ones
+    assert "| **+1.00 ± 0.10** (W) | (-1.00 ± 0.20) W | **+10.00 ± 0.00** W | **+9.00 ± 0.10** W |" in content
+    assert "label of kmnist: no runs on 20,000 images, which are not there." in content
+    assert "LT beats ISGP: in 3 of 3;" in content
+    assert "60 runs by `legendretron reproduce figure_training_size`" in content
+    rows = list(csv.DictReader(machine.read_text().splitlines()))
+    assert [(row["dataset"], row["size"], row["rows"]) for row in rows] == [
+        ("mnist", "500", "60000"), ("mnist", "20000", "60000"), ("kmnist", "500", "7011"),
+    ]  # fmt: skip
+    assert float(rows[0]["logistic regression: accuracy error"]) == pytest.approx(0.2)
+    assert image.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_report_of_a_sweep_has_the_means_of_its_records(done, tmp_path):
+    _, _, records = done
+    text, machine, _ = FIGURE.report(records, tmp_path)
+    for row in csv.DictReader(machine.read_text().splitlines()):
+        for model in FIGURE.models:
+            cell = [
+                r["accuracy"]
+                for r in records
+                if (r["dataset"], str(r["size"]), r["model"]) == (row["dataset"], row["size"], model)
+            ]
+            assert float(row[f"{model}: accuracy"]) == pytest.approx(np.mean(cell))
+            assert f" {np.mean(cell):.2f} ± {np.std(cell, ddof=1) / np.sqrt(2):.2f} |" in text.read_text()
+
+
+def test_one_seed_has_no_error_and_no_test():
+    records = made_up("mnist", 500, {LEARNED: [90.0], PLAIN: [89.0]})
+    text = markdown(comparison(records), records)
+    assert "| label of mnist | 500 | 90.00 | 89.00 |" in text
+    assert "| label of mnist | 500 | +1.00 |" in text
+    assert "LT beats ISGP: not tested" in text
+
+
+def test_results_that_do_not_belong_together():
+    values = {LEARNED: [90.0]}
+    with pytest.raises(
+        ValueError, match=r"results hold mnist, 500, LegendreTron twice for seed 0, with different settings"
+    ):
+        comparison(made_up("mnist", 500, values) * 2)
+    with pytest.raises(ValueError, match=r"results on mnist are of 60,000 rows and of 7,011; use a folder for each"):
+        comparison(made_up("mnist", 500, values) + made_up("mnist", 2000, values, rows=7011))
+
+
+def test_settings_tell_recipes_apart():
+    assert len({str(sorted(recipe(model, "mnist").items(), key=str)) for model in FIGURE.models}) == 4
+    for model in (LEARNED, PLAIN):
+        settings = recipe(model, "mnist")
+        assert (settings["max_epochs"], settings["batch_size"], settings["learning_rate"]) == (200, 128, 0.001)
+    assert recipe(ISGP, "mnist")["multiclass"] == "one against rest"
+    assert replace(FIGURE, seeds=1).available_rows is training_images

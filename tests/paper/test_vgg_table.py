@@ -1,0 +1,235 @@
+"""The table of VGG and VGGTron, on a few made-up images and on records whose answers are known."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.nn.functional import nll_loss
+
+from legendretron.datasets import load_images
+from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments.statistics import holm
+from legendretron.paper import EXPERIMENTS
+from legendretron.paper.vgg.experiment import network_of, recipe
+from legendretron.paper.vgg.network import VGG5, VGGTron
+from legendretron.paper.vgg.report import comparison, markdown
+from legendretron.paper.vgg.training import log_probabilities, train_network
+from tests.paper.made_up_images import write_images
+
+TABLE = EXPERIMENTS["table_vgg"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    write_images(folder / "mnist", 20, 20, noise=40.0)
+    return folder
+
+
+def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=10):
+    part = TABLE.narrowed(models=models, datasets=datasets, seeds=seeds).shortened(1)
+    return replace(part, settings=lambda model, dataset: {**recipe(model, dataset), "epochs": 1, "batch": batch})
+
+
+@pytest.fixture(scope="module")
+def done(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("results")
+    return out, sweep(small(), out, Place(folder)), read_records(out / "runs")
+
+
+def test_records(done):
+    _, state, records = done
+    assert state.failed == []
+    assert (state.total, state.now, len(records)) == (6, 6, 6)
+    for record in records:
+        assert record["data"]["rows"] == sum(record["data"]["train_counts"]) == 20
+        assert "(20 of 60,000 images" in record["data"]["label"]
+        assert record["batch_runs"] == 1
+        assert 0.0 <= record["accuracy"] <= 100.0
+        assert 0.0 <= record["calibration_error"] <= 1.0
+        assert 0.0 < record["training_seconds"] <= record["seconds"]
+        assert record["settings"]["epochs"] == 1
+    assert {r["settings"]["network"] for r in records if r["model"] != "VGG"} == {"VGGTron"}
+    losses = [r["log_loss"] for r in records]
+    assert len(set(losses)) == len(losses), "all networks and seeds differ"
+
+
+def test_nothing_is_run_twice(done, folder):
+    out, _, _ = done
+    again = sweep(small(), out, Place(folder))
+    assert (again.before, again.now) == (6, 0)
+
+
+def test_a_run_is_what_training_it_alone_gives(done, folder):
+    (record,) = [r for r in done[2] if (r["dataset"], r["model"], r["seed"]) == ("mnist", "VGGTron", 1)]
+    images = load_images("mnist", folder)
+    mean, deviation = images.train_images.mean(), images.train_images.std()
+    x, x_test = (
+        torch.as_tensor((pixels - mean) / deviation, dtype=torch.float32).unsqueeze(1)
+        for pixels in (images.train_images, images.test_images)
+    )
+    torch.manual_seed(1)
+    network = VGGTron()
+    train_network(network, x, torch.as_tensor(images.train_labels), record["settings"], seed=1)
+    log_p = log_probabilities(network, x_test)
+    labels = torch.as_tensor(images.test_labels)
+    assert record["log_loss"] == pytest.approx(float(nll_loss(log_p, labels)), rel=1e-4)
+    assert record["accuracy"] == pytest.approx(100 * float((log_p.argmax(-1) == labels).double().mean()))
+
+
+def test_networks_of_a_seed_start_from_the_same_convolutions():
+    networks = [network_of(recipe(model, "mnist"), seed=3) for model in TABLE.models]
+    assert [type(network) for network in networks] == [VGG5, VGGTron, VGGTron]
+    first = [next(network.parameters()) for network in networks]
+    assert torch.equal(first[0], first[1])
+    assert torch.equal(first[0], first[2])
+    assert not torch.equal(first[0], next(network_of(recipe("VGG", "mnist"), seed=4).parameters()))
+
+
+class Recorder(torch.nn.Module):
+    """A linear classifier that notes the first pixel of the images it sees in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.seen = torch.nn.Linear(16, 2), []
+
+    def forward(self, images):
+        if self.training:
+            self.seen.append(images[:, 0, 0, 0].tolist())
+        return self.linear(images.flatten(1)).log_softmax(-1)
+
+
+def test_training_learns_from_every_image_once_an_epoch():
+    torch.manual_seed(0)
+    images = torch.randn(64, 1, 4, 4)
+    labels = (images[:, 0, 1, 1] > 0).long()
+    network = Recorder()
+    settings = {"batch": 8, "epochs": 20, "rate": 0.05, "weight_decay": 0.0}
+    train_network(network, images, labels, settings, seed=0)
+    epochs = np.reshape(network.seen, (20, 64))
+    assert all(sorted(epoch) == sorted(images[:, 0, 0, 0].tolist()) for epoch in epochs)
+    assert epochs[0].tolist() != epochs[1].tolist()
+    assert (log_probabilities(network, images).argmax(-1) == labels).double().mean() > 0.95
+
+
+def test_the_rate_falls_to_zero():
+    """Steps of AdamW are at most about as long as the rate, which a cosine takes from 0.1 to 0.0024 within ten steps."""
+    torch.manual_seed(0)
+    images, labels = torch.randn(20, 1, 4, 4), torch.arange(20) % 2
+    network, weights = Recorder(), []
+    network.linear.register_forward_pre_hook(lambda linear, _: weights.append(linear.weight.detach().clone()))
+    train_network(network, images, labels, {"batch": 2, "epochs": 1, "rate": 0.1, "weight_decay": 0.0}, seed=0)
+    first, last = weights[1] - weights[0], network.linear.weight.detach() - weights[-1]
+    assert float(first.abs().max()) == pytest.approx(0.1, rel=1e-3)
+    assert 0.0 < float(last.abs().max()) < 0.01
+
+
+def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
+    one = small(models=("VGG",), datasets=("mnist",), seeds=1)
+    for wrong in (replace(one, sizes=(20,)), replace(one, noise=(0.2,))):
+        ((_, why),) = sweep(wrong, tmp_path, Place(folder)).failed
+        assert "leave --sizes and --noise out" in why
+    ((_, why),) = sweep(small(models=("VGG",), datasets=("mnist",), seeds=1, batch=21), tmp_path, Place(folder)).failed
+    assert "batch must be at most the number of training images, 20, got 21" in why
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_convolutions_are_chosen_as_before_afterwards(done):
+    assert torch.backends.cudnn.benchmark is False
+
+
+# --- the report ---
+
+#: of five seeds, with mean 0 and standard error 0.01
+SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.01 * np.sqrt(8.0)
+PLACE = {
+    "command": "legendretron reproduce table_vgg", "device": "cuda", "threads": 1, "commit": "abc", "trial": False,
+    "seconds": 15.0, "batch_runs": 1, "versions": {"torch": "2"},
+    "settings": {"epochs": 20, "optimiser": "AdamW", "batch": 256},
+}  # fmt: skip
+
+
+def made_up(dataset, values, rows=60000, source="complete", label=None):
+    data = {"rows": rows, "source": source, "label": label or dataset}
+    return [
+        {
+            "dataset": dataset, "model": model, "seed": seed, "accuracy": float(value), "log_loss": 0.1 * (seed + 1),
+            "calibration_error": 0.002, "training_seconds": 14.0, "data": data, **PLACE,
+        }
+        for model, accuracies in values.items()
+        for seed, value in enumerate(accuracies)
+    ]  # fmt: skip
+
+
+PLAIN, LEARNED, CANONICAL = 99.50 + SPREAD, 99.60 - SPREAD, 99.45 + 3 * SPREAD
+VALUES = {"VGG": PLAIN, "VGGTron": LEARNED, "VGGTron, canonical": CANONICAL}
+
+
+def test_means_differences_and_tests():
+    plain, learned, canonical = comparison(made_up("mnist", VALUES))
+    assert plain["accuracy"] == pytest.approx(99.5)
+    assert plain["accuracy: error"] == pytest.approx(0.01)
+    assert (plain["paper"], learned["paper"], canonical["paper"]) == (99.40, 99.59, None)
+    assert learned["paper minus VGG"] == pytest.approx(0.19)
+    assert learned["accuracy minus VGG"] == pytest.approx(0.1)
+    assert learned["accuracy minus VGG: error"] == pytest.approx(0.02)
+    assert learned["log_loss minus VGG"] == pytest.approx(0.0)
+    assert np.isnan(plain["paired"])
+    p = [stats.ttest_rel(LEARNED, PLAIN).pvalue, stats.ttest_rel(CANONICAL, PLAIN).pvalue]
+    assert [learned["paired"], canonical["paired"]] == pytest.approx(p)
+    assert [learned["paired, Holm"], canonical["paired, Holm"]] == pytest.approx(list(holm(p)))
+    p = [stats.ttest_ind(values, PLAIN, equal_var=False).pvalue for values in (LEARNED, CANONICAL)]
+    assert [learned["welch"], canonical["welch"]] == pytest.approx(p)
+    assert [learned["welch, Holm"], canonical["welch, Holm"]] == pytest.approx(list(holm(p)))
+
+
+def test_only_seeds_that_both_have_are_compared():
+    records = made_up("mnist", {"VGG": PLAIN[:3], "VGGTron": LEARNED})
+    learned = comparison(records)[1]
+    assert learned["seeds"] == 5
+    assert learned["accuracy minus VGG"] == pytest.approx(np.mean(LEARNED[:3] - PLAIN[:3]))
+
+
+def test_tables_and_picture(tmp_path):
+    records = [
+        *made_up("mnist", VALUES, label="MNIST"),
+        *made_up("kmnist", VALUES, 7011, "subset of 7011", "Kuzushiji-MNIST (7,011 of 60,000 images)"),
+    ]
+    text, machine, image = TABLE.report(records, tmp_path)
+    content = text.read_text()
+    assert "20 epochs of AdamW on batches of 256" in content
+    assert (
+        "| MNIST | VGG | 99.50 ± 0.01 | 99.40 | +0.10 |  |  |  |  | 0.3000 ± 0.0707 | 0.0020 ± 0.0000 | 14.0" in content
+    )
+    # 5 standard errors in pairs, p = 0.007, which does not survive four tests; 7 by Welch's, p = 0.0001, which does
+    assert "| MNIST | VGGTron | 99.60 ± 0.01 | 99.59 | +0.01 | +0.100 ± 0.020 | +0.19 | (better) | better |" in content
+    assert "| Kuzushiji-MNIST (7,011 of 60,000 images) | VGGTron | 99.60 ± 0.01 | 98.26 | subset |" in content
+    assert "better than VGG in 0 and worse in 0 of 4 comparisons" in content
+    rows = list(csv.DictReader(machine.read_text().splitlines()))
+    assert [row["rows"] for row in rows] == ["60000"] * 3 + ["7011"] * 3
+    assert float(rows[1]["paired"]) == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
+    assert image.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_report_of_a_sweep_has_the_means_of_its_records(done, tmp_path):
+    _, _, records = done
+    text, machine, _ = TABLE.report(records, tmp_path)
+    for row in csv.DictReader(machine.read_text().splitlines()):
+        own = [r["log_loss"] for r in records if (r["dataset"], r["model"]) == (row["dataset"], row["model"])]
+        assert float(row["log_loss"]) == pytest.approx(np.mean(own))
+        assert f"| {np.mean(own):.4f} ± {np.std(own, ddof=1) / np.sqrt(2):.4f} |" in text.read_text()
+
+
+def test_one_seed_has_no_error_and_no_test():
+    records = made_up("mnist", {"VGG": [99.5], "VGGTron": [99.6]})
+    text = markdown(comparison(records), records)
+    assert "| mnist | VGGTron | 99.60 | 99.59 | +0.01 | +0.100 | +0.19 |  |  |" in text
+    assert "comparisons" not in text
+
+
+def test_results_that_do_not_belong_together():
+    with pytest.raises(ValueError, match="results hold mnist, VGG twice for seed 0"):
+        comparison(made_up("mnist", {"VGG": [99.5]}) * 2)
