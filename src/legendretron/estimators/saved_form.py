@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.config import Entry, state_layout
+from legendretron.links.registry import Entry, state_layout
 from legendretron.training import History
 
 __all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]

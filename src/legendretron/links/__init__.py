@@ -3,7 +3,7 @@
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
-from legendretron.links.config import link_config, make_link, settings_of
+from legendretron.links.registry import link_config, make_link, settings_of
 from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink

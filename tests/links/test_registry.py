@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, link_config
-from legendretron.links.config import state_layout
+from legendretron.links.registry import state_layout
 
 LINKS = [
     SoftmaxLink(3),
