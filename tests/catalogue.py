@@ -11,7 +11,15 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    Link,
+    PiecewiseLinearLink,
+    SoftmaxLink,
+    TrigonometricLink,
+    stack_runs,
+)
 from legendretron.losses import (
     AsymmetricBinaryLoss,
     CanonicalLoss,
@@ -31,8 +39,8 @@ from legendretron.potentials import (
     Potential,
     QuadraticPotential,
 )
-from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import IntegratedSquare
+from tests.leaky_link import LeakyLink
 
 CLASSES = (2, 3, 10, 100)
 LEADING = ((), (5,), (2, 3))
@@ -85,19 +93,16 @@ POTENTIALS: dict[str, Callable[..., Potential]] = {
     "nested_identity": lambda dim, **kw: NestedLogSumExp(dim, n_nests=3, init="identity", **kw),
 }
 
-LINKS: dict[str, Callable[..., Link]] = {
-    "softmax": lambda c, generator, dtype, **kw: SoftmaxLink(c, **kw),
-    "composite_ficnn": lambda c, **kw: CompositeLink(c, init="paper", **kw),
-    "composite_identity": lambda c, **kw: CompositeLink(c, n_blocks=3, hidden=3, depth=2, **kw),
-    "composite_cpflow": lambda c, **kw: _with_first_batch(CompositeLink(c, network="cpflow", init="paper", **kw)),
-    "canonical": lambda c, **kw: CanonicalLink(c, init="random", **kw),
-    "canonical_identity": lambda c, **kw: CanonicalLink(c, n_nests=2, **kw),
-}
-
 
 def _with_first_batch(link: Link) -> Link:
     dtype = next(link.parameters()).dtype
     link.initialize(normal(*link.run_shape, 50, link.n_classes - 1, key="first batch", scale=2.0, dtype=dtype))
+    return link
+
+
+def _leaky(c: int, generator: torch.Generator | None, **kw: object) -> Link:
+    link = LeakyLink(c, **kw)
+    torch.nn.init.uniform_(link.log_slope, -1.0, 1.0, generator=generator)
     return link
 
 
@@ -110,13 +115,31 @@ def _sines() -> TrigonometricLink:
     return TrigonometricLink(prior.interval, prior.coefficients(xi), prior.kind)
 
 
-#: links of two classes without parameters, which the trons learn
-FIXED_LINKS: dict[str, Callable[[], Link]] = {
+#: for any number of classes
+LINKS_OF_MANY: dict[str, Callable[..., Link]] = {
+    "softmax": lambda c, generator, dtype, **kw: SoftmaxLink(c, **kw),
+    "composite_ficnn": lambda c, **kw: CompositeLink(c, init="paper", **kw),
+    "composite_identity": lambda c, **kw: CompositeLink(c, n_blocks=3, hidden=3, depth=2, **kw),
+    "composite_cpflow": lambda c, **kw: _with_first_batch(CompositeLink(c, network="cpflow", init="paper", **kw)),
+    "canonical": lambda c, **kw: CanonicalLink(c, init="random", **kw),
+    "canonical_identity": lambda c, **kw: CanonicalLink(c, n_nests=2, **kw),
+    "leaky": _leaky,
+    "leaky_shared": lambda c, **kw: _leaky(c, per_class=False, **kw),
+}
+#: for two classes, without parameters: those that the trons learn
+LINKS_OF_TWO: dict[str, Callable[[], Link]] = {
     "table": lambda: PiecewiseLinearLink(KNOTS, np.sort(np.random.default_rng(2).uniform(0.02, 0.9, 30))),
     "one_knot": lambda: PiecewiseLinearLink([0.3], [0.7]),
     "sines": _sines,
     "cosines": lambda: TrigonometricLink((-2.0, 2.0), [0.5, 1.5, 0.2, -0.1], "cosine"),
 }
+LINKS = [*LINKS_OF_MANY, *LINKS_OF_TWO]
+
+
+def links_with(*classes: int) -> list[tuple[str, int]]:
+    """Names of links with these numbers of classes, where there are such links."""
+    return [(name, c) for name in LINKS for c in classes if c == 2 or name in LINKS_OF_MANY]
+
 
 #: losses as functions of the number of classes; None where the loss does not exist for it
 LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {
@@ -143,8 +166,12 @@ def make_potential(
 
 
 def make_link(name: str, n_classes: int, run_shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float64) -> Link:
+    if name in LINKS_OF_TWO:
+        assert n_classes == 2
+        link = LINKS_OF_TWO[name]().to(dtype)
+        return stack_runs([link] * run_shape[0]) if run_shape else link
     key = generator(name, n_classes, run_shape)
-    return LINKS[name](n_classes, run_shape=run_shape, generator=key, dtype=torch.float64).to(dtype)
+    return LINKS_OF_MANY[name](n_classes, run_shape=run_shape, generator=key, dtype=torch.float64).to(dtype)
 
 
 SMOOTH_LOSSES = [name for name in LOSSES if name not in ("zero_one", "cost", "asymmetric")]

@@ -2,11 +2,10 @@ import pytest
 import torch
 
 from legendretron import CanonicalLink, CompositeLink, canonicality
-from tests.catalogue import LINKS, generator, make_link, normal
+from tests.catalogue import generator, links_with, make_link, normal
 
 
-@pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("c", [2, 3, 10])
+@pytest.mark.parametrize(("name", "c"), links_with(2, 3, 10))
 def test_links_that_are_canonical_show_it(name, c):
     link = make_link(name, c)
     report = canonicality(link, normal(100, c - 1, key="z", scale=4.0))

@@ -163,8 +163,8 @@ FORGERIES = {
     "class_weight twice": ("softmax", setting("parameters", "class_weight", to=[[0, 1], [0, 2]]), "name every label once"),
     "class_weight of words": ("softmax", setting("parameters", "class_weight", to="all"), "'class_weight' parameter"),
     # the link's settings
-    "link of no kind": ("softmax", setting("link", to={"n_classes": 3}), "kind must be one of"),
-    "link of an unknown kind": ("softmax", setting("link", "kind", to="probit"), "kind must be one of"),
+    "link of no kind": ("softmax", setting("link", to={"n_classes": 3}), "link must be one of"),
+    "link of an unknown kind": ("softmax", setting("link", "kind", to="probit"), "link must be one of"),
     "link with another setting": ("softmax", setting("link", "hidden", to=2), "must have the settings n_classes"),
     "hidden of a float": ("ficnn", setting("link", "hidden", to=2.0), "hidden must be an integer"),
     # tensors

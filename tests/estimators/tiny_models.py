@@ -14,18 +14,19 @@ from legendretron.estimators.persistence import _KIND
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 y = np.arange(12) % 3
-_FAST = {"max_epochs": 1, "random_state": 0, "n_blocks": 2, "hidden": 2, "depth": 2, "n_nests": 2}
+_FAST = {"max_epochs": 1, "random_state": 0}
+_SMALL = {**_FAST, "depth": 2}
 
 
 def _online():
-    return LegendreTronClassifier(**_FAST).partial_fit(X, y, classes=[0, 1, 2])
+    return LegendreTronClassifier(**_SMALL).partial_fit(X, y, classes=[0, 1, 2])
 
 
 FITTED = {
     "softmax": lambda: LegendreTronClassifier("softmax", **_FAST).fit(X, y),
-    "ficnn": lambda: LegendreTronClassifier(**_FAST).fit(X, y),
-    "cpflow": lambda: LegendreTronClassifier(network="cpflow", class_weight={0: 2.0, 1: 1, 2: 1}, **_FAST).fit(X, y),
-    "canonical": lambda: LegendreTronClassifier("canonical", **_FAST).fit(
+    "ficnn": lambda: LegendreTronClassifier(**_SMALL).fit(X, y),
+    "cpflow": lambda: LegendreTronClassifier(network="cpflow", class_weight={0: 2.0, 1: 1, 2: 1}, **_SMALL).fit(X, y),
+    "canonical": lambda: LegendreTronClassifier("canonical", n_nests=2, **_FAST).fit(
         X.astype(np.float32), np.array(["a", "b", "c"])[y]
     ),
     "given canonical": lambda: LegendreTronClassifier(CanonicalLink(3, n_nests=2), **_FAST).fit(X, y),

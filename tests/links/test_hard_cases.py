@@ -5,7 +5,7 @@ import torch
 
 from legendretron import CanonicalLoss, CompositeLink, SoftmaxLink, canonicality
 from legendretron.simplex import append_reference
-from tests.catalogue import LINKS, generator, make_link, normal
+from tests.catalogue import LINKS_OF_MANY, generator, make_link, normal
 
 
 def flat_then_steep(network, n_classes, weights, raw_alpha, raw_gamma, seed, dtype=torch.float64):
@@ -97,7 +97,7 @@ def test_a_first_batch_without_variance_or_with_nan_does_no_harm():
     assert torch.allclose(with_nan(z), without(z), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", [n for n in LINKS if n != "softmax"])
+@pytest.mark.parametrize("name", [n for n in LINKS_OF_MANY if n != "softmax"])
 def test_precision_is_raised_but_never_lowered(name):
     link = make_link(name, 3, dtype=torch.float32)
     z = normal(4, 2, key="z")
@@ -107,7 +107,8 @@ def test_precision_is_raised_but_never_lowered(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "composite_ficnn" else pytest.mark.exhaustive) for name in LINKS]
+    "name",
+    [pytest.param(name, marks=() if name == "composite_ficnn" else pytest.mark.exhaustive) for name in LINKS_OF_MANY],
 )
 def test_compiles_into_one_graph(name):
     link = make_link(name, 4)

@@ -1,12 +1,29 @@
-"""Settings of links: the tensors that they ask for are known without building the link."""
+"""Links by name: what there is, what each can be set to, and the tensors it asks for, known without building it."""
 
 import pytest
 import torch
 
-from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, link_config
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    Link,
+    PiecewiseLinearLink,
+    SoftmaxLink,
+    TrigonometricLink,
+    link_class,
+    link_config,
+    link_names,
+    make_link,
+    register_link,
+)
 from legendretron.links.registry import state_layout
+from tests.leaky_link import LeakyLink
 
 LINKS = [
+    LeakyLink(2),
+    LeakyLink(4, per_class=False),
+    PiecewiseLinearLink([-1.0, 0.0, 2.0], [0.2, 0.4, 0.9]),
+    TrigonometricLink((-1.0, 3.0), [0.2, 1.0, 0.1, 0.0], "cosine"),
     SoftmaxLink(3),
     CanonicalLink(2, n_nests=1),
     CanonicalLink(5, n_nests=3),
@@ -22,31 +39,133 @@ LINKS = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_layout_is_that_of_the_link(link, dtype):
     link = link.to(dtype)
-    expected = {(name, tuple(tensor.shape), tensor.dtype) for name, tensor in link.state_dict().items()}
+    trained = {name for name, _ in link.named_parameters()}
+    expected = {(name, tuple(t.shape), t.dtype, name in trained) for name, t in link.state_dict().items()}
     assert set(state_layout(link_config(link), dtype)) == expected
+
+
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_link_is_built_again_from_its_settings_and_its_state(link, dtype):
+    link = link.to(dtype)
+    config = link_config(link)
+    again = make_link(config.pop("kind"), config.pop("n_classes"), dtype=dtype, **config)
+    again.load_state_dict(link.state_dict())
+    z = torch.linspace(-3.0, 3.0, 7, dtype=dtype).unsqueeze(-1).expand(7, link.n_classes - 1)
+    assert torch.equal(again(z), link(z))
+    assert link_config(again) == link_config(link)
 
 
 @pytest.mark.parametrize("size", [10**6, 10**30])
 def test_a_layout_costs_nothing_whatever_its_numbers(size):
     config = {"kind": "composite", "n_classes": size, "n_blocks": size, "hidden": size, "depth": size}
     first = next(iter(state_layout({**config, "network": "cpflow"}, torch.float64)))
-    assert first == ("blocks.0.weight", (size * size + 1, size - 1), torch.float64)
+    assert first == ("blocks.0.weight", (size * size + 1, size - 1), torch.float64, True)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         (None, "must be a dict"),
-        ({}, "kind must be one of"),
-        ({"kind": ["softmax"]}, "kind must be one of"),
+        ({}, "link must be one of 'canonical', 'composite'"),
+        ({"kind": ["softmax"]}, "link must be one of"),
+        ({"kind": "object", "n_classes": 3}, "link must be one of"),
         ({"kind": "softmax"}, "must have the settings n_classes"),
         ({"kind": "softmax", "n_classes": 3, "n_nests": 2}, "must have the settings n_classes"),
         ({"kind": "softmax", "n_classes": 1}, "n_classes must be an integer of at least 2"),
         ({"kind": "canonical", "n_classes": 3, "n_nests": 2.0}, "n_nests must be an integer"),
         ({"kind": "canonical", "n_classes": 3, "n_nests": True}, "n_nests must be an integer"),
-        (link_config(LINKS[3]) | {"network": "other"}, "network must be one of"),
+        (link_config(CompositeLink(3)) | {"network": "other"}, "network must be one of"),
+        ({"kind": "piecewise_linear", "n_classes": 3, "n_knots": 4}, "is for n_classes=2 only, got 3"),
+        ({"kind": "trigonometric", "n_classes": 2, "series": "other", "waves": 1}, "series must be one of"),
+        ({"kind": "leaky", "n_classes": 3}, "must have the settings n_classes, per_class"),
     ],
 )
 def test_other_settings_are_refused(config, message):
     with pytest.raises(ValueError, match=message):
         list(state_layout(config, torch.float64))
+
+
+def test_names():
+    assert {"softmax", "composite", "canonical", "piecewise_linear", "trigonometric", "leaky"} <= set(link_names())
+    assert link_class("leaky") is LeakyLink
+    assert LeakyLink.setting_names() == ("per_class",)
+    with pytest.raises(ValueError, match=r"link must be one of 'canonical'.*got 'leeky'.*import that first"):
+        link_class("leeky")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("softmax", {"nonsense": 1}, "nonsense is no setting of link 'softmax', which has none"),
+        ("canonical", {"hidden": 50}, "hidden is no setting of link 'canonical', which has n_nests"),
+        (
+            "canonical",
+            {"init": "paper"},
+            "init='paper' is not for link 'canonical', which can start as identity, random",
+        ),
+        ("leaky", {"init": "identity"}, "init='identity' is not for link 'leaky', which can start as none"),
+        ("piecewise_linear", {}, "n_knots must be an integer of at least 1, got None"),
+        ("trigonometric", {"waves": 2}, "kind must be one of 'sine', 'cosine'"),
+    ],
+)
+def test_settings_that_do_not_apply(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_link(kind, 2, **settings)
+
+
+def test_a_setting_without_default_is_asked_for():
+    @register_link("needy")
+    class Needy(SoftmaxLink):
+        def __init__(self, n_classes, need):
+            super().__init__(n_classes)
+
+    with pytest.raises(ValueError, match="link 'needy' needs the setting need"):
+        make_link("needy", 3)
+
+
+def test_what_cannot_be_registered():
+    with pytest.raises(ValueError, match=r"the name 'softmax' is taken by legendretron\.links\.softmax\.SoftmaxLink"):
+        register_link("softmax")(type("Mine", (SoftmaxLink,), {}))
+    for name in ("", "my link", "object", "class", 3):
+        with pytest.raises(ValueError, match="name must be a Python identifier"):
+            register_link(name)
+    with pytest.raises(ValueError, match="is for subclasses of Link"):
+        register_link("mine")(torch.nn.Linear)
+    with pytest.raises(ValueError, match="does not define _from_log_odds"):
+        register_link("mine")(type("Mine", (Link,), {}))
+
+    class Kinded(SoftmaxLink):
+        def __init__(self, n_classes, kind="x"):
+            super().__init__(n_classes)
+
+    with pytest.raises(ValueError, match="has a setting 'kind'"):
+        register_link("mine")(Kinded)
+    with pytest.raises(ValueError, match="Kinded has no name, so it cannot be saved"):
+        link_config(Kinded(3))
+    assert "mine" not in link_names()
+
+
+def test_the_same_class_may_be_registered_again():
+    assert register_link("leaky")(LeakyLink) is LeakyLink
+
+
+def test_settings_that_are_not_json_cannot_be_saved():
+    link = LeakyLink(3)
+    link.per_class = torch.ones(1)
+    with pytest.raises(ValueError, match="settings of LeakyLink cannot be saved as JSON"):
+        link_config(link)
+
+
+def test_links_of_installed_packages_are_found_by_their_entry_point(tmp_path, monkeypatch):
+    (tmp_path / "installed_links.py").write_text(
+        "from legendretron.links import SoftmaxLink\n\n\nclass InstalledLink(SoftmaxLink):\n    pass\n"
+    )
+    info = tmp_path / "installed_links-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed-links\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[legendretron.links]\ninstalled = installed_links:InstalledLink\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "installed" in link_names()
+    assert type(make_link("installed", 3)).__name__ == "InstalledLink"
+    assert link_config(make_link("installed", 3)) == {"kind": "installed", "n_classes": 3}

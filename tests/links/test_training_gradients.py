@@ -3,14 +3,20 @@
 import pytest
 import torch
 
-from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, stack_runs, take_run
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    PiecewiseLinearLink,
+    SoftmaxLink,
+    TrigonometricLink,
+    stack_runs,
+    take_run,
+)
 from legendretron.links.base import Link
-from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
-from tests.catalogue import CLASSES, FIXED_LINKS, LINKS, generator, make_link, normal
+from tests.catalogue import CLASSES, LINKS_OF_MANY, LINKS_OF_TWO, generator, links_with, make_link, normal
 
 
-@pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("c", CLASSES)
+@pytest.mark.parametrize(("name", "c"), links_with(*CLASSES))
 @pytest.mark.parametrize("runs", [1, 3])
 def test_agree_with_autograd(name, c, runs):
     _check(make_link(name, c, (runs,)), rtol=1e-10)
@@ -26,7 +32,7 @@ def test_agree_with_autograd_for_every_layout(network, hidden, depth):
     _check(link, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", LINKS_OF_MANY)
 def test_agree_in_float32(name):
     _check(make_link(name, 5, (2,), dtype=torch.float32), rtol=1e-3, dtype=torch.float32)
 
@@ -55,7 +61,7 @@ def _compare(found, expected, link, rtol, dtype):
         )
 
 
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", LINKS_OF_MANY)
 def test_stack_and_take_are_inverse(name):
     stacked = make_link(name, 3, (4,))
     z = normal(4, 6, 2, key="z")
@@ -114,10 +120,10 @@ def test_stack_refuses_buffers_that_differ():
             stack_runs(links)
 
 
-@pytest.mark.parametrize("name", FIXED_LINKS)
+@pytest.mark.parametrize("name", LINKS_OF_TWO)
 def test_equal_buffers_are_those_of_all_runs(name):
-    single = FIXED_LINKS[name]()
-    stacked = stack_runs([single, FIXED_LINKS[name]()])
+    single = LINKS_OF_TWO[name]()
+    stacked = stack_runs([single, LINKS_OF_TWO[name]()])
     z = normal(2, 6, 1, key="z", scale=3.0)
     for link in (stacked, stack_runs([take_run(stacked, 0), take_run(stacked, 1)])):
         assert torch.allclose(link(z), single(z), rtol=1e-13)

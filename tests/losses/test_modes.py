@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from legendretron import CanonicalLoss
-from tests.catalogue import EXISTING_LOSSES, FIXED_LINKS, LOSSES, make_link, normal, proba
+from tests.catalogue import EXISTING_LOSSES, LINKS_OF_TWO, LOSSES, make_link, normal, proba
 from tests.modes import assert_nothing_changes, every_mode
 
 CASES = {
     **{f"{name}-{c}": (lambda name=name, c=c: (LOSSES[name](c).float(), c)) for name, c in EXISTING_LOSSES if c < 10},
-    "canonical_table": lambda: (CanonicalLoss(FIXED_LINKS["table"]()).float(), 2),
-    "canonical_cosines": lambda: (CanonicalLoss(FIXED_LINKS["cosines"]()).float(), 2),
+    "canonical_table": lambda: (CanonicalLoss(LINKS_OF_TWO["table"]()).float(), 2),
+    "canonical_cosines": lambda: (CanonicalLoss(LINKS_OF_TWO["cosines"]()).float(), 2),
 }
 every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 
@@ -35,7 +35,7 @@ def test_nothing_changes(make, mode):
 
 
 @pytest.mark.parametrize(
-    "link", [make_link("composite_ficnn", 2), FIXED_LINKS["cosines"]()], ids=["composite", "cosines"]
+    "link", [make_link("composite_ficnn", 2), LINKS_OF_TWO["cosines"]()], ids=["composite", "cosines"]
 )
 def test_made_and_used_in_inference_mode_then_trained_with(link):
     z, y = normal(7, 1, key="z"), torch.arange(7) % 2

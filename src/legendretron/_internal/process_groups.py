@@ -7,7 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["is_sharded", "n_ranks", "sum_over_ranks", "summed_up", "whole", "write_whole"]
+__all__ = [
+    "is_sharded",
+    "n_ranks",
+    "same_on_all_ranks",
+    "split_logsumexp",
+    "sum_over_ranks",
+    "summed_up",
+    "whole",
+    "write_whole",
+]
 
 
 def n_ranks() -> int:
@@ -47,13 +56,32 @@ def summed_up(tensor: Tensor) -> Tensor:
     return tensor.redistribute(placements=[Replicate()] * tensor.device_mesh.ndim)  # type: ignore[attr-defined]
 
 
+def same_on_all_ranks(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a plain tensor that all processes hold as a ``DTensor`` beside another one; as it is beside a plain one."""
+    if not is_sharded(like):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = like.device_mesh  # type: ignore[attr-defined]
+    return DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
+def split_logsumexp(logits: Tensor, reference: Tensor) -> Tensor:
+    """Log-sum-exp over classes that may be split and a reference: (..., K), (..., 1) -> (..., 1), the same on all processes.
+
+    Examples
+    --------
+    >>> split_logsumexp(torch.zeros(1, 3), torch.zeros(1, 1)).exp()
+    tensor([[4.]])
+    """
+    top = torch.maximum(summed_up(logits.detach().amax(-1, keepdim=True)), reference.detach())
+    total = summed_up(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
+    return top + torch.log(total)
+
+
 def write_whole(target: Tensor, value: Tensor) -> None:
     """Copy a plain tensor, the same on all processes, into a plain one or into the parts of a ``DTensor``."""
     if is_sharded(target):
-        from torch.distributed.tensor import DTensor, Replicate
-
-        mesh = target.device_mesh  # type: ignore[attr-defined]
-        everywhere = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
-        value = everywhere.redistribute(placements=target.placements)  # type: ignore[attr-defined]
+        value = same_on_all_ranks(value, target).redistribute(placements=target.placements)  # type: ignore[attr-defined]
     with torch.no_grad():
         target.copy_(value)

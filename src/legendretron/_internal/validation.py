@@ -41,6 +41,12 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_two_classes(kind: str, n_classes: int) -> None:
+    """Raise unless there are two classes, the only number that this kind of link exists for."""
+    if n_classes != 2:
+        raise ValueError(f"{kind} is for n_classes=2 only, got {n_classes!r}.")
+
+
 def check_open_unit(name: str, value: object) -> float:
     """Return ``value`` as a float, or raise if it is not strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:

@@ -12,7 +12,8 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
-from legendretron.links import Link, make_link, settings_of
+from legendretron.links import Link, link_class, make_link
+from legendretron.links.registry import check_link, choose_settings
 
 __all__ = ["LegendreTronClassifier"]
 
@@ -28,12 +29,13 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     Parameters
     ----------
-    link : {"composite", "canonical", "softmax"} or Link, default="composite"
+    link : {"composite", "canonical", "softmax"}, name of another link, or Link, default="composite"
         ``"composite"``: the paper's link, the most flexible; canonical for two classes only. ``"canonical"``: the gradient
         of one potential, with a convex loss to take away (``loss_``). ``"softmax"``: nothing to learn, logistic
-        regression. An object is copied and trained from where it stands.
+        regression. A link of your own has the name it was given by :func:`~legendretron.links.register_link`. An object is
+        copied and trained from where it stands.
     n_blocks, hidden, depth : int, default=2, 2, 4
-        Networks in a composite link, units a layer, layers.
+        Networks in a composite link, units per layer, layers. Settings that ``link`` does not have are refused.
     network : {"ficnn", "cpflow"}, default="ficnn"
         The network of the paper's text, or the one behind its tables.
     n_nests : int, default=4
@@ -88,6 +90,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     keep_interrupted : bool, default=False
         Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning. By default it raises
         ``KeyboardInterrupt`` and leaves the estimator as it was.
+    link_params : dict, default=None
+        Settings of a link that has others than the parameters above, as one of your own may have.
 
     Attributes
     ----------
@@ -127,13 +131,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
-        "link": [StrOptions({"composite", "canonical", "softmax"}), Link],
+        "link": [str, Link],
         "n_blocks": [Interval(Integral, 1, None, closed="left")],
         "hidden": [Interval(Integral, 1, None, closed="left")],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "network": [StrOptions({"ficnn", "cpflow"})],
         "n_nests": [Interval(Integral, 1, None, closed="left")],
         "link_alpha": [Interval(Real, 0, None, closed="left"), None],
+        "link_params": [dict, None],
     }
 
     def __init__(
@@ -170,6 +175,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         checkpoint: Any = None,
         checkpoint_every: int = 10,
         keep_interrupted: bool = False,
+        link_params: dict[str, Any] | None = None,
     ) -> None:
         self.link = link
         self.n_blocks = n_blocks
@@ -202,6 +208,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.keep_interrupted = keep_interrupted
+        self.link_params = link_params
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
@@ -219,24 +226,18 @@ class LegendreTronClassifier(LinearLinkClassifier):
         """
         return cls(**{**paper_settings(group, with_link=True), **parameters})
 
+    def _link_settings(self) -> dict[str, Any]:
+        """Parameters that are settings of the link; a ``ValueError`` if one was set that the link does not have."""
+        given = {name: getattr(self, name) for name in ("n_blocks", "hidden", "depth", "network", "n_nests")}
+        return choose_settings(self.link, given, self.link_params, LegendreTronClassifier)
+
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+        settings = self._link_settings()
         if isinstance(self.link, Link):
-            if self.link.n_classes != n_classes or self.link.run_shape:
-                raise ValueError(
-                    f"link must be for the {n_classes} classes of the data and without run axes, got {self.link!r}."
-                )
-            return copy.deepcopy(self.link)
-        settings = settings_of(
-            self.link,
-            n_blocks=self.n_blocks,
-            hidden=self.hidden,
-            depth=self.depth,
-            network=self.network,
-            n_nests=self.n_nests,
-            init=self.init,
-            generator=generator,
-        )
-        return make_link(self.link, n_classes, dtype=dtype, **settings)
+            return copy.deepcopy(check_link(self.link, n_classes))
+        # init is about W, too, which starts in either way whatever the link
+        init = self.init if self.init in link_class(self.link).starts else None
+        return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
 
     def _settings(self) -> dict[str, Any]:
         link_alpha = self.alpha if self.link_alpha is None else self.link_alpha

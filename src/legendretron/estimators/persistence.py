@@ -133,8 +133,8 @@ def _rebuild_link(config: dict[str, Any], tensors: dict[str, torch.Tensor], pref
 
 
 def _precision(link: Link) -> str:
-    parameter = next(link.parameters(), None)
-    return "float32" if parameter is None else str(parameter.dtype).removeprefix("torch.")
+    floats = [tensor.dtype for tensor in link.state_dict().values() if tensor.is_floating_point()]
+    return str(floats[0]).removeprefix("torch.") if floats else "float32"
 
 
 def _encode_parameters(estimator: LinearLinkClassifier) -> dict[str, Any]:

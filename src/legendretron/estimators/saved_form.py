@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.registry import Entry, state_layout
+from legendretron.links.base import TensorSpec
+from legendretron.links.registry import state_layout
 from legendretron.training import History
 
 __all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]
@@ -157,27 +158,27 @@ def decode_class_weight(encoded: Any) -> Any:
     return weights
 
 
-def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) -> Iterator[Entry]:
+def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) -> Iterator[TensorSpec]:
     """Yield name, shape and dtype of every tensor that the header asks for."""
     if header["link"].get("n_classes") != n_classes:
         raise ValueError(f"n_classes of link must be {n_classes}, the number of classes.")
     k, d = n_classes - 1, header["n_features_in"]
     if "coef" not in tensors or (dtype := tensors["coef"].dtype) not in _PRECISIONS.values():
         raise ValueError(f"coef must be there, in {' or '.join(_PRECISIONS)}.")
-    yield "coef", (k, d), dtype
-    yield "intercept", (k,), dtype
-    yield "standardized.mean", (d,), torch.float64
-    yield "standardized.scale", (d,), torch.float64
-    yield "standardized.weight", (d, k), dtype
-    yield "standardized.bias", (k,), dtype
+    yield TensorSpec("coef", (k, d), dtype)
+    yield TensorSpec("intercept", (k,), dtype)
+    yield TensorSpec("standardized.mean", (d,), torch.float64)
+    yield TensorSpec("standardized.scale", (d,), torch.float64)
+    yield TensorSpec("standardized.weight", (d, k), dtype)
+    yield TensorSpec("standardized.bias", (k,), dtype)
     trained = d * k + k
-    for name, shape, own in state_layout(header["link"], dtype):
-        trained += math.prod(shape) if own == dtype else 0
-        yield f"link.{name}", shape, own
+    for tensor in state_layout(header["link"], dtype):
+        trained += math.prod(tensor.shape) if tensor.trained else 0
+        yield tensor._replace(name=f"link.{tensor.name}")
     if header["has_moments"]:
-        yield "moments.0", (1, trained), dtype
-        yield "moments.1", (1, trained), dtype
-        yield "moments.2", (), torch.float64
+        yield TensorSpec("moments.0", (1, trained), dtype)
+        yield TensorSpec("moments.1", (1, trained), dtype)
+        yield TensorSpec("moments.2", (), torch.float64)
     given = header["given_link"]
     if (given is None) == (header["parameters"].get("link") == "object"):
         raise ValueError("given_link must be there if, and only if, the parameter link is 'object'.")
@@ -187,13 +188,13 @@ def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) 
             raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
         if (precision := given.get("dtype")) not in [*_GIVEN_PRECISIONS]:
             raise ValueError(f"dtype of given_link must be one of {', '.join(_GIVEN_PRECISIONS)}, got {precision!r}.")
-        for name, shape, own in state_layout(settings, _GIVEN_PRECISIONS[precision]):
-            yield f"given_link.{name}", shape, own
+        for tensor in state_layout(settings, _GIVEN_PRECISIONS[precision]):
+            yield tensor._replace(name=f"given_link.{tensor.name}")
 
 
-def _check_tensors(tensors: dict[str, Tensor], layout: Iterator[Entry]) -> None:
+def _check_tensors(tensors: dict[str, Tensor], layout: Iterator[TensorSpec]) -> None:
     left = dict(tensors)
-    for name, shape, dtype in layout:
+    for name, shape, dtype, _ in layout:
         if (tensor := left.pop(name, None)) is None:
             raise ValueError(f"the header asks for a tensor {name!r}, which is missing.")
         if tuple(tensor.shape) != shape or tensor.dtype != dtype:

@@ -1,10 +1,10 @@
-"""Links between predictors and probabilities: softmax+, the paper's composite link, the canonical link."""
+"""Links between predictors and probabilities: softmax+, the paper's composite link, the canonical link, and yours."""
 
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
-from legendretron.links.registry import link_config, make_link, settings_of
 from legendretron.links.piecewise import PiecewiseLinearLink
+from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
 from legendretron.links.trigonometric import TrigonometricLink
@@ -17,9 +17,11 @@ __all__ = [
     "PiecewiseLinearLink",
     "SoftmaxLink",
     "TrigonometricLink",
+    "link_class",
     "link_config",
+    "link_names",
     "make_link",
-    "settings_of",
+    "register_link",
     "stack_runs",
     "take_run",
 ]

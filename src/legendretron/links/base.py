@@ -2,14 +2,16 @@ r"""The interface of a link: the map between predictors and probabilities."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
 
-from legendretron._internal.process_groups import n_ranks
+from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
 from legendretron._internal.validation import (
     at_least_single,
     check_integer,
@@ -18,12 +20,27 @@ from legendretron._internal.validation import (
     check_proba,
     check_run_shape,
     full_precision,
+    has_values,
 )
-from legendretron.simplex import append_reference, log_softmax_plus_inverse, predicted_class
+from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
-__all__ = ["Link", "NLLStep", "NotCanonicalError"]
+__all__ = ["Link", "NLLStep", "NotCanonicalError", "TensorSpec"]
 
 NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[Tensor]]]
+
+
+#: Arguments of a constructor that are no settings: what a link can represent does not depend on them.
+_NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
+
+
+class TensorSpec(NamedTuple):
+    """A tensor of a link's state dict: what is known of it before the link is built."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    trained: bool = True  #: a parameter, and not a buffer
 
 
 class NotCanonicalError(ValueError):
@@ -37,7 +54,12 @@ class Link(nn.Module, ABC):
     composite. A link is **canonical** when its inverse is the gradient of a convex potential :math:`F`; then it is
     monotone, and :math:`F(z) - z_y` is a proper loss that is convex in ``z``.
 
-    Subclasses write the underscored methods, which see rows: tensors of shape ``(*run_shape, n, K)``.
+    Subclasses write two methods at least: ``_log_odds`` (or ``_log_proba``) and its inverse ``_from_log_odds``. The
+    underscored methods see rows, tensors of shape ``(*run_shape, n, K)``, and act on each row by itself. What other parts
+    of the library need to know of a link it says itself: its settings, how it is built from them (:meth:`settings`,
+    :meth:`from_settings`) and how it is split by class (:meth:`class_axes`). With
+    :func:`~legendretron.links.register_link` it gets a name by which all of them find it. See "Writing a link" in the
+    documentation.
 
     Parameters
     ----------
@@ -48,31 +70,119 @@ class Link(nn.Module, ABC):
         Parameters have them in front; buffers do not, and are the same for all runs.
     """
 
+    #: Values of the constructor's argument ``init`` that this link knows; empty if it has no such argument.
+    starts: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, n_classes: int, run_shape: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.n_classes = check_integer("n_classes", n_classes, 2)
         self.run_shape = check_run_shape(run_shape)
+        self._kept = KeptPotential()
+
+    # --- what a link says of itself, for those who build, save and split it ---
+
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """Names of the settings: by default the constructor's arguments that decide what the link can represent."""
+        return tuple(name for name in inspect.signature(cls.__init__).parameters if name not in _NO_SETTINGS)
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of this link by name, as values of JSON: by default the attributes of these names."""
+        return {name: getattr(self, name) for name in self.setting_names()}
+
+    @classmethod
+    def from_settings(
+        cls,
+        n_classes: int,
+        settings: Mapping[str, Any],
+        *,
+        init: str | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Return a new link with these settings; of the other arguments, those that the constructor has are used."""
+        made: dict[str, Any] = {"init": init, "generator": generator, "device": device, "dtype": dtype}
+        known = inspect.signature(cls.__init__).parameters
+        return cls(n_classes, **settings, **{k: v for k, v in made.items() if k in known and v is not None})
+
+    @classmethod
+    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
+        """Yield what is in the state dict of a link with these settings, before memory is spent on it.
+
+        Settings may come from a file of unknown origin: a ``ValueError`` refuses those that no link has. By default the
+        link is built without memory, on the device ``"meta"``. A link whose constructor does work that grows with its
+        settings should say the layout itself, one tensor after the other.
+        """
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            link = cls.from_settings(n_classes, settings, dtype=dtype)
+        trained = {name for name, _ in link.named_parameters()}
+        for name, tensor in link.state_dict().items():
+            of = dtype if tensor.is_floating_point() else tensor.dtype
+            yield TensorSpec(name, tuple(tensor.shape), of, name in trained)
+
+    def class_axes(self) -> dict[str, int] | None:
+        """Axis of each parameter that runs over the ``C - 1`` predictors; parameters that have none are not listed.
+
+        A link that gives it can be split by class over processes. Its ``_log_odds`` then sees distributed tensors, split
+        along these axes. None, the default, for a link that cannot be split.
+        """
+        return None
 
     # --- what subclasses write, on rows ---
 
     @property
-    @abstractmethod
     def is_canonical(self) -> bool:
-        """Whether the inverse is the gradient of a convex function, by construction."""
+        """Whether the inverse is the gradient of a convex function, by construction; always so for two classes."""
+        return self.n_classes == 2
+
+    def _log_odds(self, z: Tensor) -> Tensor:
+        r"""Logarithms :math:`\log(p_k / p_C)`, ``(*run_shape, n, K) -> (*run_shape, n, K)``."""
+        raise NotImplementedError(f"{type(self).__name__} must define _log_odds, or _log_proba.")
 
     @abstractmethod
-    def _log_proba(self, z: Tensor) -> Tensor: ...
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        """Predictors of log-odds, the inverse of ``_log_odds``."""
 
-    @abstractmethod
-    def _from_log_odds(self, log_odds: Tensor) -> Tensor: ...
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return log_softmax_plus(self._log_odds(z))
 
-    @abstractmethod
-    def _jacobian(self, z: Tensor) -> Tensor: ...
+    def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
+        log_odds = self._log_odds(z)
+        reference = same_on_all_ranks(torch.zeros(1, 1, dtype=z.dtype, device=z.device), z)
+        total = split_logsumexp(log_odds, reference)
+        return log_odds - total, -total
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        graph = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = z if z.requires_grad else z.clone().requires_grad_()
+            p = self._log_proba(leaf).exp()
+            rows = [
+                torch.autograd.grad(p[..., k].sum(), leaf, create_graph=graph, retain_graph=True)[0]
+                for k in range(self.n_classes - 1)
+            ]
+        return torch.stack(rows, dim=-2)
+
+    def _log_odds_slope(self, z: Tensor) -> Tensor:
+        """Derivative of the log-odds of two classes; it only decides where a table of the potential is fine."""
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = z.clone().requires_grad_()
+            return torch.autograd.grad(self._log_odds(leaf).sum(), leaf)[0]
 
     def _potential(self, z: Tensor) -> Tensor:
-        if self.is_canonical:
+        if not self.is_canonical:
+            self._refuse_potential()
+        if self.n_classes > 2:
             raise NotImplementedError(f"{type(self).__name__} says that it is canonical, but has no _potential.")
-        self._refuse_potential()
+        tensors = [*self.parameters(), *self.buffers()]
+        if any(tensor.requires_grad for tensor in tensors):
+            return self._new_table(z.squeeze(-1))(z.squeeze(-1))
+        return self._kept.table(self._new_table, z.squeeze(-1), tensors)(z.squeeze(-1))
+
+    def _new_table(self, like: Tensor) -> BinaryPotential:
+        return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; better without a subtraction where possible."""
@@ -124,7 +234,8 @@ class Link(nn.Module, ABC):
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         check_last_axis(name, value, size, self.run_shape)
-        value = check_precision(name, value, next(self.parameters(), None))
+        tensors = chain(self.parameters(), self.buffers())
+        value = check_precision(name, value, next((t for t in tensors if t.is_floating_point()), None))
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def _losses_at(self, z: Tensor) -> Tensor:
@@ -241,7 +352,18 @@ class Link(nn.Module, ABC):
                     f"{type(self).__name__} for n_classes={self.n_classes}: they differ in n_classes or in another setting. "
                     "Build the link with the settings it was saved with."
                 )
+        before = {name: (buffer, buffer.clone()) for name, buffer in self._buffers.items() if buffer is not None}
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        try:
+            if all(map(has_values, self.buffers())):
+                self._check_buffers()
+        except ValueError:
+            for name, (buffer, values) in before.items():
+                self._buffers[name] = buffer.copy_(values)
+            raise
+
+    def _check_buffers(self) -> None:
+        """Raise a ``ValueError`` if this is no link with the buffers it has, as after loading a state dict."""
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

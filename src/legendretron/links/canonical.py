@@ -2,15 +2,22 @@ r"""A learnable link that is canonical for every number of classes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 
-from legendretron.links.base import Link
+from legendretron._internal.process_groups import split_logsumexp
+from legendretron._internal.validation import at_least_single, check_integer
+from legendretron.links.base import Link, TensorSpec
+from legendretron.links.registry import register_link
 from legendretron.potentials import NestedLogSumExp
 
 __all__ = ["CanonicalLink"]
 
 
+@register_link("canonical")
 class CanonicalLink(Link):
     r"""The gradient of one learnable potential, the nested log-sum-exp.
 
@@ -45,6 +52,8 @@ class CanonicalLink(Link):
     True
     """
 
+    starts: ClassVar[tuple[str, ...]] = ("identity", "random")
+
     def __init__(
         self,
         n_classes: int,
@@ -67,6 +76,24 @@ class CanonicalLink(Link):
             dtype=dtype,
         )
 
+    def settings(self) -> dict[str, Any]:
+        """``n_nests``."""
+        return {"n_nests": self.nests.n_nests}
+
+    @classmethod
+    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
+        """See :meth:`Link.state_layout`."""
+        n_nests = check_integer("n_nests", settings["n_nests"], 1)
+        yield TensorSpec("nests.log_mu", (n_nests,), dtype)
+        yield TensorSpec("nests.log_beta", (1,), dtype)
+        yield TensorSpec("nests.offsets", (n_nests, n_classes - 1), dtype)
+        yield TensorSpec("nests.reference_offset", (n_nests,), dtype)
+        yield TensorSpec("nests.gate_bias", (n_nests,), dtype)
+
+    def class_axes(self) -> dict[str, int]:
+        """Offsets are split: a canonical link sees all classes through one log-sum-exp per nest."""
+        return {"nests.offsets": 1}
+
     @property
     def is_canonical(self) -> bool:
         """Always, by construction."""
@@ -74,6 +101,17 @@ class CanonicalLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.nests._log_proba(z)
+
+    def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The formulas of NestedLogSumExp with the reference class apart."""
+        nests = self.nests
+        mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
+        logits = mu * z.unsqueeze(-2) + at_least_single(nests.offsets)  # (n, M, K)
+        reference = at_least_single(nests.reference_offset).unsqueeze(-1)  # (M, 1)
+        total = split_logsumexp(logits, reference)  # (n, M, 1)
+        gate = beta / mu * total + nests.gate_bias.unsqueeze(-1)
+        log_pi = torch.log_softmax(gate, dim=-2) - total
+        return torch.logsumexp(log_pi + logits, dim=-2), torch.logsumexp(log_pi + reference, dim=-2)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return self.nests._inverse_log_odds(log_odds)

@@ -2,16 +2,16 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
 from legendretron._triton.support import has_triton
-from legendretron.links.base import Link, NLLStep
-from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.links.base import Link, NLLStep, TensorSpec
+from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
 
@@ -24,6 +24,7 @@ _HIGHEST_RANK = 17  # kernels are unrolled over the units; more of them take lon
 _NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
 
+@register_link("composite")
 class CompositeLink(Link):
     r"""LegendreTron's link, :math:`\tilde p(z) = \mathrm{softmax}^+(\nabla g_B \circ \dots \circ \nabla g_1 (z))`.
 
@@ -66,6 +67,8 @@ class CompositeLink(Link):
     (False, True)
     """
 
+    starts: ClassVar[tuple[str, ...]] = ("identity", "paper")
+
     def __init__(
         self,
         n_classes: int,
@@ -83,7 +86,6 @@ class CompositeLink(Link):
         super().__init__(n_classes, run_shape)
         check_integer("n_blocks", n_blocks, 1)
         self.network = check_choice("network", network, tuple(_NETWORKS))
-        self._kept = KeptPotential()
         self.blocks = nn.ModuleList(
             _NETWORKS[network](
                 self.n_classes - 1,
@@ -98,10 +100,33 @@ class CompositeLink(Link):
             for _ in range(n_blocks)
         )
 
-    @property
-    def is_canonical(self) -> bool:
-        """Only for two classes, where every increasing function is a gradient."""
-        return self.n_classes == 2
+    def settings(self) -> dict[str, Any]:
+        """``n_blocks``, ``hidden``, ``depth`` and ``network``."""
+        first = self._chain()[0]
+        return {"n_blocks": len(self.blocks), "hidden": first.hidden, "depth": first.depth, "network": self.network}
+
+    @classmethod
+    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
+        """See :meth:`Link.state_layout`."""
+        n_blocks, hidden, depth = (check_integer(name, settings[name], 1) for name in ("n_blocks", "hidden", "depth"))
+        cpflow = check_choice("network", settings["network"], tuple(_NETWORKS)) == "cpflow"
+        passed = hidden - hidden // 2 if cpflow else hidden
+        rank, rows = depth * hidden + 1, (depth - 1) * passed + 1
+        for i in range(n_blocks):
+            yield TensorSpec(f"blocks.{i}.weight", (rank, n_classes - 1), dtype)
+            yield TensorSpec(f"blocks.{i}.bias", (rank,), dtype)
+            yield TensorSpec(f"blocks.{i}.raw_mixing", (rows, hidden), dtype)
+            yield TensorSpec(f"blocks.{i}.raw_alpha", (1,), dtype)
+            yield TensorSpec(f"blocks.{i}.raw_gamma", (1,), dtype)
+            if cpflow:
+                yield TensorSpec(f"blocks.{i}.shift", (rows - 1,), dtype)
+                yield TensorSpec(f"blocks.{i}.log_scale", (rows,), dtype)
+                yield TensorSpec(f"blocks.{i}.mixing_bias", (rows - 1,), dtype)
+                yield TensorSpec(f"blocks.{i}.initialized", (), torch.bool, trained=False)
+
+    def class_axes(self) -> dict[str, int]:
+        """The blocks' weights are split: a composite link sees all classes through one product with each of them."""
+        return {f"blocks.{i}.weight": 1 for i in range(len(self.blocks))}
 
     def _chain(self) -> list[RidgePotential]:
         return [cast(RidgePotential, block) for block in self.blocks]
@@ -175,19 +200,7 @@ class CompositeLink(Link):
             "product need not be symmetric when n_classes > 2"
         )
 
-    def _potential(self, z: Tensor) -> Tensor:
-        if not self.is_canonical:
-            self._refuse_potential()
-        parameters = list(self.parameters())
-        if any(p.requires_grad for p in parameters):
-            return self._new_table(z.squeeze(-1))(z.squeeze(-1))
-        return self._kept.table(self._new_table, z.squeeze(-1), parameters)(z.squeeze(-1))
-
-    def _new_table(self, like: Tensor) -> BinaryPotential:
-        return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
-
     def _log_odds_slope(self, z: Tensor) -> Tensor:
-        """Slope of the log-odds of two classes, on rows."""
         slope = torch.ones_like(z)
         for block in self._chain():
             slope = slope * block._hessian(z).squeeze(-1)

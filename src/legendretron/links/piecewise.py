@@ -2,6 +2,9 @@ r"""A two-class link given by a table: what BregmanTron learns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -9,12 +12,14 @@ from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from legendretron._internal.validation import check_precision
-from legendretron.links.base import Link
+from legendretron._internal.validation import check_integer, check_two_classes
+from legendretron.links.base import Link, TensorSpec
+from legendretron.links.registry import register_link
 
 __all__ = ["PiecewiseLinearLink"]
 
 
+@register_link("piecewise_linear")
 class PiecewiseLinearLink(Link):
     r"""Two-class link whose inverse is a straight line between the points of a table, and a sigmoid outside.
 
@@ -97,6 +102,39 @@ class PiecewiseLinearLink(Link):
             kept = kept[np.unique(np.linspace(0, len(kept) - 1, max_knots).round().astype(int))]
         return cls(z[kept], p[kept])
 
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """``n_knots``, the size of the table; what is in it is in the buffers."""
+        return ("n_knots",)
+
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`setting_names`."""
+        return {"n_knots": len(self.knots)}
+
+    @classmethod
+    def from_settings(cls, n_classes: int, settings: Mapping[str, Any], **made: Any) -> Self:
+        """Return the logistic link as a table from -4 to 4; ``dtype`` and ``device`` are used."""
+        check_two_classes(cls.__name__, n_classes)
+        knots = np.linspace(-4.0, 4.0, check_integer("n_knots", settings.get("n_knots"), 1))
+        return cls(knots, expit(knots)).to(device=made.get("device"), dtype=made.get("dtype"))
+
+    @classmethod
+    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
+        """See :meth:`Link.state_layout`."""
+        check_two_classes(cls.__name__, n_classes)
+        n_knots = check_integer("n_knots", settings["n_knots"], 1)
+        for name in ("knots", "values", "slopes", "areas"):
+            yield TensorSpec(name, (n_knots,), dtype, trained=False)
+        yield TensorSpec("log_odds", (2,), dtype, trained=False)
+        yield TensorSpec("rate", (), dtype, trained=False)
+
+    def _check_buffers(self) -> None:
+        # not strictly: rounding to a lower precision may make neighbours equal
+        rising = all(bool((table.diff() >= 0).all()) for table in (self.knots, self.values, self.areas))
+        inside = bool((self.values >= 0).all() and (self.values <= 1).all() and (self.areas >= 0).all())
+        if not (rising and inside and bool((self.slopes > 0).all()) and float(self.rate) > 0):
+            raise ValueError("knots and values must be those of an increasing table of probabilities; these are not.")
+
     @property
     def largest_slope(self) -> float:
         """Largest slope of the inverse link, in the table and in its tails."""
@@ -104,15 +142,6 @@ class PiecewiseLinearLink(Link):
         nearest = np.array([min(float(self.log_odds[0]), 0.0), max(float(self.log_odds[1]), 0.0)])
         tails = float(self.rate) * expit(nearest) * expit(-nearest)
         return max([*tails.tolist(), *self.slopes[:-1].tolist()])
-
-    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
-        # the table is no parameter, but rules the precision like one
-        return check_precision(name, super()._rows(name, value, size), self.knots)
-
-    @property
-    def is_canonical(self) -> bool:
-        """Always: an increasing function of one variable is a gradient."""
-        return True
 
     def _piece(self, z: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Number of the piece, and masks of what lies before and beyond the table."""

@@ -1,91 +1,254 @@
-"""Links from and to plain settings that fit into JSON, and the tensors that settings ask for."""
+"""Links by name: the one place that tells which there are, and how to make one from plain settings that fit into JSON.
+
+A link knows its own settings, see :class:`~legendretron.links.Link`; here is only the name under which others find it. Users
+register links of their own in the same way as the library does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import inspect
+import json
+import keyword
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
 import torch
 
-from legendretron._internal.validation import check_choice, check_integer
-from legendretron.links.base import Link
-from legendretron.links.canonical import CanonicalLink
-from legendretron.links.composite import CompositeLink
-from legendretron.links.softmax import SoftmaxLink
+from legendretron._internal.validation import check_integer
+from legendretron.links.base import Link, TensorSpec
 
-__all__ = ["link_config", "make_link", "settings_of", "state_layout"]
+__all__ = [
+    "check_link",
+    "choose_settings",
+    "link_class",
+    "link_config",
+    "link_names",
+    "make_link",
+    "register_link",
+    "state_layout",
+]
 
-_KINDS: dict[str, Callable[..., Link]] = {
-    "softmax": SoftmaxLink,
-    "composite": CompositeLink,
-    "canonical": CanonicalLink,
-}
+#: Entry points of this group, in the metadata of installed packages, are links too.
+ENTRY_POINTS = "legendretron.links"
+
+#: In a config beside the settings, so that no setting can have these names.
+_RESERVED = ("kind", "n_classes", "dtype")
+_LINKS: dict[str, type[Link]] = {}
+AnyLink = TypeVar("AnyLink", bound=Link)
 
 
-#: What can be set for each kind; a link's other arguments are where and how it is made.
-_SETTINGS: dict[str, tuple[str, ...]] = {
-    "softmax": (),
-    "composite": ("n_blocks", "hidden", "depth", "network", "init", "generator", "device"),
-    "canonical": ("n_nests", "generator", "device"),
-}
+def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
+    """Return a decorator that gives a class of links a name.
 
+    By this name it can be chosen in :class:`~legendretron.LegendreTronClassifier`, in
+    :class:`~legendretron.nn.LegendreHead` and in :func:`make_link`, and under this name fitted models are saved. To load
+    them, the module with the class must have been imported, or be installed with an entry point of the group
+    ``legendretron.links``.
 
-def settings_of(kind: str, **settings: Any) -> dict[str, Any]:
-    """Return those of the settings that a link of this kind has.
+    Parameters
+    ----------
+    name : str
+        A Python identifier that no other link has.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken, or the class is not a link or has a setting that cannot be saved.
 
     Examples
     --------
-    >>> settings_of("canonical", n_blocks=2, n_nests=3)
-    {'n_nests': 3}
+    >>> from legendretron.links import SoftmaxLink
+    >>> @register_link("plain")
+    ... class PlainLink(SoftmaxLink):
+    ...     pass
+    >>> make_link("plain", 3)
+    PlainLink(n_classes=3, is_canonical=True)
     """
-    check_choice("link", kind, tuple(_KINDS))
-    return {name: settings[name] for name in _SETTINGS[kind] if name in settings}
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name == "object":
+        raise ValueError(f"name must be a Python identifier such as 'my_link', and not 'object', got {name!r}.")
+
+    def register(cls: type[AnyLink]) -> type[AnyLink]:
+        if not (isinstance(cls, type) and issubclass(cls, Link)):
+            raise ValueError(f"register_link is for subclasses of Link, got {cls!r}.")
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise ValueError(f"{cls.__name__} cannot be registered, since it does not define {missing}.")
+        if reserved := [setting for setting in cls.setting_names() if setting in _RESERVED]:
+            raise ValueError(
+                f"{cls.__name__} has a setting {reserved[0]!r}; {', '.join(_RESERVED)} mean something else."
+            )
+        before = _LINKS.get(name)
+        # the same class again is the same cell of a notebook, or a module that was reloaded
+        if before is not None and (before.__module__, before.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"the name {name!r} is taken by {before.__module__}.{before.__qualname__}; choose another."
+            )
+        _LINKS[name] = cls
+        return cls
+
+    return register
 
 
-def make_link(kind: str, n_classes: int, *, dtype: torch.dtype | None = None, **settings: Any) -> Link:
-    """Return a link by the name of its kind.
+def link_names() -> tuple[str, ...]:
+    """Names of all links, those of installed packages included.
+
+    Examples
+    --------
+    >>> {"softmax", "composite", "canonical"} <= set(link_names())
+    True
+    """
+    return tuple(sorted({*_LINKS, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}))
+
+
+def link_class(name: str) -> type[Link]:
+    """Return the class of links with a name, or raise a ``ValueError`` that tells which names there are.
+
+    Examples
+    --------
+    >>> link_class("canonical").setting_names()
+    ('n_nests',)
+    """
+    if not isinstance(name, str) or name not in _LINKS:
+        for entry in entry_points(group=ENTRY_POINTS):
+            if entry.name == name:
+                return register_link(entry.name)(entry.load())
+        known = ", ".join(map(repr, link_names()))
+        raise ValueError(
+            f"link must be one of {known}, or an object, got {name!r}. A link of your own gets its name by "
+            "@register_link when its module is imported: import that first."
+        )
+    return _LINKS[name]
+
+
+def _name_of(link: Link) -> str:
+    name = next((name for name, cls in _LINKS.items() if cls is type(link)), None)
+    if name is None:
+        raise ValueError(f"{type(link).__name__} has no name, so it cannot be saved; give it one by @register_link.")
+    return name
+
+
+def make_link(
+    kind: str,
+    n_classes: int,
+    *,
+    init: str | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    **settings: Any,
+) -> Link:
+    """Return a link by its name.
+
+    Parameters
+    ----------
+    kind : str
+        One of :func:`link_names`.
+    n_classes : int
+        ``C``.
+    init : str, optional
+        How to start, for links that know more than one way.
+    generator, device, dtype : optional
+        Source of the random start, and of the parameters; links without parameters need none.
+    **settings
+        Of the link. One that it does not have is refused with a ``ValueError``.
 
     Examples
     --------
     >>> make_link("canonical", 3, n_nests=2).is_canonical
     True
     """
-    check_choice("link", kind, tuple(_KINDS))
-    if kind == "softmax":
-        return SoftmaxLink(n_classes)
-    return _KINDS[kind](n_classes, dtype=dtype, **settings)
+    cls = link_class(kind)
+    names = cls.setting_names()
+    if unknown := [name for name in settings if name not in names]:
+        raise ValueError(f"{unknown[0]} is no setting of link {kind!r}, which has {_listed(names)}; leave it out.")
+    if init is not None and init not in cls.starts:
+        raise ValueError(f"init={init!r} is not for link {kind!r}, which can start as {_listed(cls.starts)}.")
+    arguments = inspect.signature(cls.__init__).parameters
+    required = [name for name in names if name in arguments and arguments[name].default is inspect.Parameter.empty]
+    if missing := [name for name in required if name not in settings]:
+        raise ValueError(f"link {kind!r} needs the setting {missing[0]}, in link_params where there is that parameter.")
+    return cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def check_link(link: Link, n_classes: int) -> Link:
+    """Return a link that was handed over, or raise a ``ValueError`` if it is not for so many classes."""
+    if link.n_classes != n_classes or link.run_shape:
+        raise ValueError(f"link must be for n_classes={n_classes} and without run axes, got {link!r}.")
+    return link
+
+
+def choose_settings(
+    link: str | Link, parameters: Mapping[str, Any], link_params: Mapping[str, Any] | None, owner: type
+) -> dict[str, Any]:
+    """Return those of the parameters that are settings of a link; raise a ``ValueError`` if another one was set.
+
+    Parameters
+    ----------
+    link : str or Link
+        An object has its own settings, so that no parameter applies.
+    parameters : mapping
+        Values of parameters that are settings of some link; ``init`` may be one of them.
+    link_params : mapping or None
+        Settings that are no parameters.
+    owner : type
+        The class whose constructor has the parameters. One that has its default there has not been set.
+
+    Examples
+    --------
+    >>> from legendretron.nn import LegendreHead
+    >>> choose_settings("canonical", {"n_nests": 3, "hidden": 2}, None, LegendreHead)
+    {'n_nests': 3}
+    """
+    if isinstance(link, Link):
+        names: tuple[str, ...] = ()
+        which = f"a link that is an object, {type(link).__name__}, and has its own settings"
+    else:
+        cls = link_class(link)
+        names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), f"link={link!r}"
+    defaults = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
+    settings = {}
+    for name, value in parameters.items():
+        if name in names:
+            settings[name] = value
+        elif value is not defaults[name].default and value != defaults[name].default:
+            raise ValueError(f"{name}={value!r} does not apply to {which}; leave it out.")
+    if link_params is None:
+        return settings
+    if not isinstance(link_params, Mapping) or not all(isinstance(name, str) for name in link_params):
+        raise ValueError(f"link_params must be a dict of settings of the link, or None, got {link_params!r}.")
+    for name, value in link_params.items():
+        if name in defaults:
+            raise ValueError(f"link_params must not hold {name!r}, a parameter of {owner.__name__}: set it there.")
+        if name not in names:
+            raise ValueError(
+                f"link_params holds {name!r}, which does not apply to {which}; there it can hold {_listed(names)}."
+            )
+        settings[name] = value
+    return settings
 
 
 def link_config(link: Link) -> dict[str, Any]:
-    """Return what :func:`make_link` needs to build a link of the same shape; parameters are in its state dict."""
-    if type(link) is SoftmaxLink:
-        return {"kind": "softmax", "n_classes": link.n_classes}
-    if type(link) is CanonicalLink:
-        return {"kind": "canonical", "n_classes": link.n_classes, "n_nests": link.nests.n_nests}
-    if type(link) is CompositeLink:
-        first = link._chain()[0]
-        return {
-            "kind": "composite",
-            "n_classes": link.n_classes,
-            "n_blocks": len(link.blocks),
-            "hidden": first.hidden,
-            "depth": first.depth,
-            "network": link.network,
-        }
-    raise ValueError(f"link must be of one of the library's kinds to be saved, got {type(link).__name__}.")
+    """Return what it takes to build a link of the same shape, in JSON; its tensors are in its state dict.
+
+    Examples
+    --------
+    >>> link_config(make_link("canonical", 3))
+    {'kind': 'canonical', 'n_classes': 3, 'n_nests': 4}
+    """
+    config = {"kind": _name_of(link), "n_classes": link.n_classes, **link.settings()}
+    try:
+        json.dumps(config, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the settings of {type(link).__name__} cannot be saved as JSON: {error}.") from error
+    return config
 
 
-#: What :func:`link_config` gives beside the kind; all but the network are integers.
-_CONFIG: dict[str, tuple[str, ...]] = {
-    "softmax": ("n_classes",),
-    "composite": ("n_classes", "n_blocks", "hidden", "depth", "network"),
-    "canonical": ("n_classes", "n_nests"),
-}
-
-Entry = tuple[str, tuple[int, ...], torch.dtype]
-
-
-def state_layout(config: Any, dtype: torch.dtype) -> Iterator[Entry]:
+def state_layout(config: Any, dtype: torch.dtype) -> Iterator[TensorSpec]:
     """Yield name, shape and dtype of what is in the state dict of a link with these settings, without building it.
 
     So that settings from a file can be compared with its tensors before they take any memory: entries come one by one, and
@@ -100,8 +263,8 @@ def state_layout(config: Any, dtype: torch.dtype) -> Iterator[Entry]:
 
     Examples
     --------
-    >>> for name, shape, _ in state_layout({"kind": "canonical", "n_classes": 10**9, "n_nests": 2}, torch.float32):
-    ...     print(name, shape)
+    >>> for tensor in state_layout({"kind": "canonical", "n_classes": 10**9, "n_nests": 2}, torch.float32):
+    ...     print(tensor.name, tensor.shape)
     nests.log_mu (2,)
     nests.log_beta (1,)
     nests.offsets (2, 999999999)
@@ -110,43 +273,13 @@ def state_layout(config: Any, dtype: torch.dtype) -> Iterator[Entry]:
     """
     if not isinstance(config, dict):
         raise ValueError(f"link must be a dict of settings, got {type(config).__name__}.")
-    kind = check_choice("kind", config.get("kind"), tuple(_CONFIG))
-    if set(config) != {"kind", *_CONFIG[kind]}:
-        raise ValueError(
-            f"link of kind {kind!r} must have the settings {', '.join(_CONFIG[kind])}, got {list(config)}."
-        )
-    for name in _CONFIG[kind]:
-        if name == "network":
-            check_choice(name, config[name], ("ficnn", "cpflow"))
-        else:
-            check_integer(name, config[name], 2 if name == "n_classes" else 1)
-    dim = config["n_classes"] - 1
-    if kind == "canonical":
-        yield from _canonical_layout(dim, config["n_nests"], dtype)
-    elif kind == "composite":
-        for i in range(config["n_blocks"]):
-            for name, shape, own in _block_layout(dim, config["hidden"], config["depth"], config["network"], dtype):
-                yield f"blocks.{i}.{name}", shape, own
-
-
-def _canonical_layout(dim: int, n_nests: int, dtype: torch.dtype) -> Iterator[Entry]:
-    yield "nests.log_mu", (n_nests,), dtype
-    yield "nests.log_beta", (1,), dtype
-    yield "nests.offsets", (n_nests, dim), dtype
-    yield "nests.reference_offset", (n_nests,), dtype
-    yield "nests.gate_bias", (n_nests,), dtype
-
-
-def _block_layout(dim: int, hidden: int, depth: int, network: str, dtype: torch.dtype) -> Iterator[Entry]:
-    chain = hidden if network == "ficnn" else hidden - hidden // 2
-    rank, rows = depth * hidden + 1, (depth - 1) * chain + 1
-    yield "weight", (rank, dim), dtype
-    yield "bias", (rank,), dtype
-    yield "raw_mixing", (rows, hidden), dtype
-    yield "raw_alpha", (1,), dtype
-    yield "raw_gamma", (1,), dtype
-    if network == "cpflow":
-        yield "shift", (rows - 1,), dtype
-        yield "log_scale", (rows,), dtype
-        yield "mixing_bias", (rows - 1,), dtype
-        yield "initialized", (), torch.bool
+    kind = config.get("kind", "")
+    cls = link_class(kind)
+    names = ("n_classes", *cls.setting_names())
+    if set(config) != {"kind", *names}:
+        raise ValueError(f"link of kind {kind!r} must have the settings {', '.join(names)}, got {list(config)}.")
+    n_classes = check_integer("n_classes", config["n_classes"], 2)
+    try:
+        yield from cls.state_layout(n_classes, {name: config[name] for name in cls.setting_names()}, dtype)
+    except TypeError as error:
+        raise ValueError(f"link of kind {kind!r} cannot be built from {config}: {error}") from error

@@ -5,11 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep
+from legendretron.links.registry import register_link
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
 
 
+@register_link("softmax")
 class SoftmaxLink(Link):
     r""":math:`\tilde p = \mathrm{softmax}^+(z)`, the canonical link of the log-loss.
 
@@ -33,8 +35,12 @@ class SoftmaxLink(Link):
         """Always: softmax+ is the gradient of LogSumExp+."""
         return True
 
-    def _log_proba(self, z: Tensor) -> Tensor:
-        return log_softmax_plus(z)
+    def class_axes(self) -> dict[str, int]:
+        """No parameters, so nothing to split."""
+        return {}
+
+    def _log_odds(self, z: Tensor) -> Tensor:
+        return z
 
     def _nll_step(self, like: Tensor) -> NLLStep:
         def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:

@@ -2,18 +2,17 @@ r"""A two-class link whose log-odds are a line and a trigonometric series: what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from legendretron._internal.validation import at_least_single, check_choice, check_precision, has_values
-from legendretron.links.base import Link
-from legendretron.links.binary_potential import BinaryPotential, KeptPotential
-from legendretron.simplex import log_softmax_plus
+from legendretron._internal.validation import at_least_single, check_choice, check_integer, check_two_classes
+from legendretron.links.base import Link, TensorSpec
+from legendretron.links.registry import register_link
 
 __all__ = ["TrigonometricLink"]
 
@@ -22,6 +21,7 @@ _NEWTON_STEPS = 3  # derivatives to the seventh order
 _GRID = 4096
 
 
+@register_link("trigonometric")
 class TrigonometricLink(Link):
     r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
 
@@ -61,10 +61,34 @@ class TrigonometricLink(Link):
         with torch.inference_mode(False):  # tensors of that mode could not be used with gradients afterwards
             self.register_buffer("interval", torch.as_tensor(ends))
             self.register_buffer("coefficients", torch.as_tensor(c.copy()))
-        self._kept = KeptPotential()
-        self._check_increasing()
+        self._check_buffers()
 
-    def _check_increasing(self) -> None:
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """``series``, that is sine or cosine, and the number of ``waves``; the rest is in the buffers."""
+        return "series", "waves"
+
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`setting_names`."""
+        return {"series": self.kind, "waves": len(self.coefficients) - 2}
+
+    @classmethod
+    def from_settings(cls, n_classes: int, settings: Mapping[str, Any], **made: Any) -> Self:
+        """Return the logistic link as a series whose waves are all zero; ``dtype`` and ``device`` are used."""
+        check_two_classes(cls.__name__, n_classes)
+        waves = check_integer("waves", settings.get("waves"), 0)
+        link = cls((-1.0, 1.0), [0.0, 1.0, *[0.0] * waves], settings.get("series", ""))
+        return link.to(device=made.get("device"), dtype=made.get("dtype"))
+
+    @classmethod
+    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
+        """See :meth:`Link.state_layout`."""
+        check_two_classes(cls.__name__, n_classes)
+        check_choice("series", settings["series"], ("sine", "cosine"))
+        yield TensorSpec("interval", (2,), dtype, trained=False)
+        yield TensorSpec("coefficients", (2 + check_integer("waves", settings["waves"], 0),), dtype, trained=False)
+
+    def _check_buffers(self) -> None:
         c, (low, high) = self.coefficients, self.interval.tolist()
         grid = torch.linspace(low, high, _GRID, dtype=at_least_single(c).dtype, device=c.device)
         t = self._odds(grid)
@@ -72,27 +96,6 @@ class TrigonometricLink(Link):
         least = -max(1e-12, 16 * torch.finfo(c.dtype).eps) * (1.0 + t.abs().max())
         if not (float(c[1]) > 0 and low < high) or bool((t.diff() < least).any()):
             raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        before = self.interval.clone(), self.coefficients.clone()
-        super()._load_from_state_dict(*args, **kwargs)
-        if not has_values(self.coefficients):
-            return
-        try:
-            self._check_increasing()
-        except ValueError:
-            self.interval.copy_(before[0])
-            self.coefficients.copy_(before[1])
-            raise
-
-    def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
-        # the table is no parameter, but rules the precision like one
-        return check_precision(name, super()._rows(name, value, size), self.coefficients)
-
-    @property
-    def is_canonical(self) -> bool:
-        """Always: an increasing function of one variable is a gradient."""
-        return True
 
     def _angles(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         low, high = self.interval.to(z.dtype)
@@ -114,8 +117,11 @@ class TrigonometricLink(Link):
         c = self.coefficients.to(z.dtype)
         return c[1] + inside * (waves @ (rate * c[2:]))
 
-    def _log_proba(self, z: Tensor) -> Tensor:
-        return log_softmax_plus(self._odds(z.squeeze(-1)).unsqueeze(-1))
+    def _log_odds(self, z: Tensor) -> Tensor:
+        return self._odds(z.squeeze(-1)).unsqueeze(-1)
+
+    def _log_odds_slope(self, z: Tensor) -> Tensor:
+        return self._odds_slope(z.squeeze(-1)).unsqueeze(-1)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         t = log_odds.squeeze(-1)
@@ -144,13 +150,3 @@ class TrigonometricLink(Link):
         p = self._log_proba(z).exp()
         slope = self._odds_slope(z.squeeze(-1)).clamp(min=0.0)
         return (p[..., 0] * p[..., 1] * slope)[..., None, None]
-
-    def _potential(self, z: Tensor) -> Tensor:
-        return self._kept.table(self._new_table, z.squeeze(-1), [self.interval, self.coefficients])(z.squeeze(-1))
-
-    def _new_table(self, like: Tensor) -> BinaryPotential:
-        return BinaryPotential(_on_rows(self._odds), _on_rows(self._odds_slope), self._from_log_odds, like)
-
-
-def _on_rows(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda rows: function(rows.squeeze(-1)).unsqueeze(-1)

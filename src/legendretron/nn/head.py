@@ -2,12 +2,13 @@ r"""A learned link as the last module of a network."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from legendretron._internal.process_groups import is_sharded
+from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
 from legendretron._internal.validation import (
     at_least_single,
     check_choice,
@@ -17,17 +18,14 @@ from legendretron._internal.validation import (
     check_last_axis,
     in_autocast,
 )
-from legendretron.links import Link, make_link, settings_of
+from legendretron.links import Link, make_link
+from legendretron.links.registry import check_link, choose_settings
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
 
-def _as_link(link: str | Link, n_classes: int, dtype: torch.dtype | None, settings: dict[str, Any]) -> Link:
-    if isinstance(link, Link):
-        if link.n_classes != n_classes or link.run_shape:
-            raise ValueError(f"link must be for n_classes={n_classes} and without run axes, got {link!r}.")
-        return link
-    return make_link(link, n_classes, dtype=dtype, **settings_of(link, **settings))
+def _as_link(link: str | Link, n_classes: int, settings: dict[str, Any]) -> Link:
+    return check_link(link, n_classes) if isinstance(link, Link) else make_link(link, n_classes, **settings)
 
 
 class LegendreLink(nn.Module):
@@ -45,16 +43,19 @@ class LegendreLink(nn.Module):
     ----------
     n_classes : int
         ``C``, at least 2.
-    link : {"composite", "canonical", "softmax"} or Link
-        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported.
+    link : {"composite", "canonical", "softmax"}, name of another link, or Link
+        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported. Links of your
+        own have the names they were given by :func:`~legendretron.links.register_link`.
     dim : int
         Axis of the classes in logits and log-probabilities; 1 for images ``(N, C, H, W)``.
     n_blocks, hidden, depth, network : optional
-        Of the composite link, see :class:`~legendretron.links.CompositeLink`.
+        Settings of the composite link, see :class:`~legendretron.links.CompositeLink`.
     n_nests : int
-        Of the canonical link, see :class:`~legendretron.links.CanonicalLink`.
-    init : {"identity", "paper"}
-        Start of the composite link.
+        Setting of the canonical link, see :class:`~legendretron.links.CanonicalLink`.
+    init : {"identity", "paper", "random"}
+        Start of the link; ``"paper"`` for the composite, ``"random"`` for the canonical one.
+    link_params : dict, optional
+        Settings of other links, by name.
     generator, device, dtype : optional
         Of the parameters.
 
@@ -77,6 +78,7 @@ class LegendreLink(nn.Module):
         network: str = "ficnn",
         n_nests: int = 4,
         init: str = "identity",
+        link_params: Mapping[str, Any] | None = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -87,8 +89,9 @@ class LegendreLink(nn.Module):
             raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
         self.dim = dim
         settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
-        settings |= {"init": init, "generator": generator, "device": device}
-        self.link = _as_link(link, self.n_classes, dtype, settings)
+        settings = choose_settings(link, settings | {"init": init}, link_params, LegendreLink)
+        made = {"generator": generator, "device": device, "dtype": dtype}
+        self.link = _as_link(link, self.n_classes, {**settings, **made})
 
     def forward(self, logits: Tensor) -> Tensor:
         """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``."""
@@ -126,10 +129,10 @@ class LegendreHead(nn.Module):
         ``d``.
     n_classes : int
         ``C``, at least 2.
-    link : {"composite", "canonical", "softmax"} or Link
+    link : {"composite", "canonical", "softmax"}, name of another link, or Link
         Kind of link.
-    n_blocks, hidden, depth, network, n_nests, init : optional
-        As in :class:`LegendreLink`.
+    n_blocks, hidden, depth, network, n_nests, init, link_params : optional
+        Settings of the link, as in :class:`LegendreLink`; one that the link does not have is refused.
     bias : bool
         Whether the linear layer has one.
     generator : torch.Generator, optional
@@ -156,6 +159,7 @@ class LegendreHead(nn.Module):
         network: str = "ficnn",
         n_nests: int = 4,
         init: str = "identity",
+        link_params: Mapping[str, Any] | None = None,
         bias: bool = True,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
@@ -167,15 +171,16 @@ class LegendreHead(nn.Module):
             raise ValueError(f"dtype must be a floating-point dtype such as torch.float32, got {dtype}.")
         self.n_classes = check_integer("n_classes", n_classes, 2)
         settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
-        settings |= {"init": init, "generator": generator, "device": device}
         self.linear = nn.Linear(self.in_features, self.n_classes - 1, bias=bias, device=device, dtype=dtype)
-        self.link = _as_link(link, self.n_classes, dtype, settings)
+        settings = choose_settings(link, settings | {"init": init}, link_params, LegendreHead)
+        made = {"generator": generator, "device": device, "dtype": dtype}
+        self.link = _as_link(link, self.n_classes, {**settings, **made})
 
     def forward(self, features: Tensor) -> Tensor:
         """Log-probabilities: ``(..., in_features) -> (..., C)``."""
         z = self._predictor(features)
         if is_sharded(z):
-            from legendretron.nn.class_parallel import gathered_log_proba
+            from legendretron.nn.split import gathered_log_proba
 
             return gathered_log_proba(self.link, z)
         return self.link(z)
@@ -201,7 +206,7 @@ class LegendreHead(nn.Module):
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
         if is_sharded(z):
-            from legendretron.nn.class_parallel import sharded_nll
+            from legendretron.nn.split import sharded_nll
 
             return sharded_nll(self.link, z, labels, reduction, ignore_index)
         rows = self.link(z).reshape(-1, self.n_classes)
@@ -217,8 +222,6 @@ class LegendreHead(nn.Module):
                 f"for example with features.to({weight.dtype}), or run the network within torch.autocast."
             )
         if is_sharded(weight) and not is_sharded(features):
-            from legendretron.nn.class_parallel import same_on_all_ranks
-
             features = same_on_all_ranks(features, weight)
         return self.linear(features)
 

@@ -1,0 +1,42 @@
+"""What a head does with predictors that are split by class over processes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import Shard
+
+from legendretron._internal.process_groups import same_on_all_ranks, whole
+from legendretron.links import Link
+
+__all__ = ["gathered_log_proba", "sharded_nll"]
+
+
+def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
+    """Log-probabilities ``(..., C)`` as a plain tensor on each process, from predictors split by class."""
+    of_classes, of_reference = _log_proba(link, z)
+    return link._shaped(torch.cat([whole(of_classes), whole(of_reference)], dim=-1), z)
+
+
+def sharded_nll(link: Link, z: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
+    """Log-loss of labels ``(...)``, the same plain tensor on each process, from predictors ``(..., K)`` split by class."""
+    labels = labels.reshape(-1, 1)
+    of_classes, of_reference = _log_proba(link, z)
+    counts = labels != ignore_index
+    columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=labels.device), of_classes)
+    columns = columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
+    label = same_on_all_ranks(torch.where(counts, labels, -1), of_classes)
+    own = torch.where(columns == label, of_classes, 0.0).sum(-1, keepdim=True)
+    picked = whole(own) + torch.where(labels == link.n_classes - 1, whole(of_reference), 0.0)
+    nll = -torch.where(counts, picked, 0.0).reshape(z.shape[:-1])
+    if reduction == "none":
+        return nll
+    return nll.sum() if reduction == "sum" else nll.sum() / counts.sum()
+
+
+def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the first ``K`` classes, split as ``z`` is, and of the reference class, as rows."""
+    rows = link._rows("z", z, link.n_classes - 1)
+    with torch.autocast(z.device.type, enabled=False):
+        link._initialize_once(rows)
+        return link._split_log_proba(rows)
