@@ -103,3 +103,17 @@ def test_local_links_lead_somewhere():
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def blocks(document, language="python"):
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(tmp_path, monkeypatch, capsys):
+    link, use = blocks("writing_a_link.md")
+    module = (ROOT / "tests/leaky_link.py").read_text()
+    assert module.endswith(link.removeprefix("import torch"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile("import tests.leaky_link\n" + use, "writing_a_link.md", "exec"), {})
+    assert "Parameter" in capsys.readouterr().out
+    assert (tmp_path / "iris.safetensors").exists()

@@ -196,7 +196,7 @@ def test_link_objects_are_copied_and_trained():
     assert all(torch.equal(v, before[k]) for k, v in link.state_dict().items())
     assert not torch.equal(clf.link_.nests.offsets, link.nests.offsets)
     assert clone(clf).link is not link
-    with pytest.raises(ValueError, match="link must be for the 2 classes of the data"):
+    with pytest.raises(ValueError, match="link must be for n_classes=2"):
         LegendreTronClassifier(link=link).fit(X2, y2)
 
 
@@ -287,7 +287,7 @@ def test_more_features_at_predict(estimator):
     ("parameters", "message"),
     [
         ({"alpha": -1}, "'alpha' parameter .* Got -1"),
-        ({"link": "probit"}, "'link' parameter .* Got 'probit'"),
+        ({"link": "probit"}, "link must be one of .* got 'probit'"),
         ({"link_alpha": -0.1}, "'link_alpha' parameter"),
         ({"hidden": 0}, "'hidden' parameter .* Got 0"),
         ({"n_blocks": 0}, "'n_blocks' parameter"),

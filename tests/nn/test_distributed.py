@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-LINKS = ["softmax", "composite", "cpflow", "canonical"]
+LINKS = ["softmax", "composite", "cpflow", "canonical", "leaky"]
 RANK = 9  # r of the worker's links: H = 2 units, M = 4 layers, and the output
 N_NESTS = 4
 
@@ -86,6 +86,7 @@ def test_split_by_class_and_fully_sharded(measured):
     ("softmax", [1, 1, 1]),  # largest entry, sum of exponentials, the label's entry
     ("composite", [1, 1, 1, RANK, RANK]),  # and the projections of two blocks
     ("canonical", [1, N_NESTS, N_NESTS]),  # largest entry and sum of each nest
+    ("leaky", [1, 1, 1]),  # nothing else: each process has the slopes of its own classes
 ])  # fmt: skip
 def test_only_projections_and_log_sum_exps_travel(measured, link, sizes):
     assert measured[0][f"class_parallel {link}"]["elements sent per row"] == sizes

@@ -348,7 +348,7 @@ def test_errors_name_the_argument_the_value_and_the_way_out():
         LegendreHead(6, 1)
     with pytest.raises(ValueError, match="in_features"):
         LegendreHead(0, 5)
-    with pytest.raises(ValueError, match="'composite', 'canonical'"):
+    with pytest.raises(ValueError, match="'canonical', 'composite'"):
         LegendreHead(6, 5, link="logit")
     with pytest.raises(ValueError, match="dtype must be a floating-point dtype"):
         LegendreHead(6, 5, dtype=torch.complex64)

@@ -24,12 +24,16 @@ from legendretron._internal.process_groups import whole
 from legendretron.nn import LegendreHead
 from legendretron.nn.class_parallel import ClassParallel
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import tests.leaky_link  # noqa: F401 - gives the link its name
+
 N_ROWS, N_FEATURES, N_CLASSES = 12, 6, 8  # seven predictors: an uneven split
 LINKS = {
     "softmax": {"link": "softmax"},
     "composite": {"link": "composite", "init": "paper"},
     "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
     "canonical": {"link": "canonical"},
+    "leaky": {"link": "leaky"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from enum import StrEnum
@@ -25,13 +26,6 @@ __all__ = ["fit"]
 
 
 Model = StrEnum("Model", ["legendretron", "logistic"])
-
-
-class Link(StrEnum):
-    """Links to choose from; logistic regression, which learns none, is a model."""
-
-    composite = "composite"
-    canonical = "canonical"
 
 
 #: Beyond these a number is a slip, and memory or time would end before the fit does.
@@ -84,13 +78,21 @@ def fit(
         ),
     ] = Model.legendretron,
     link: Annotated[
-        Link | None,
-        _model("Family it learns from: composite is flexible, canonical simpler and convex.", parameter="link"),
+        str | None,
+        _model(
+            "Family it learns from: composite is flexible, canonical simpler and convex; or the name of a link that an "
+            "installed package has.",
+            parameter="link",
+        ),
     ] = None,
     hidden: Annotated[int | None, _model("Units a layer of a composite link.", parameter="hidden", **_SIZE)] = None,
     depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", **_SIZE)] = None,
     blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", **_SIZE)] = None,
     nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", **_SIZE)] = None,
+    link_param: Annotated[
+        list[str] | None,
+        _option("Model", "Setting of another link, as NAME=VALUE; repeat it for several.", "--link-param"),
+    ] = None,
     alpha: Annotated[
         float | None, _model("Penalty on the weights: larger is simpler.", parameter="alpha", min=0.0)
     ] = None,
@@ -145,7 +147,8 @@ def fit(
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
     check_outputs({"--out": out, "--checkpoint": checkpoint}, {"DATA": data})
     estimator = make_model(model, {
-        "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests, "alpha": alpha,
+        "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests,
+        "link_params": _settings(link_param), "alpha": alpha,
         "link_alpha": link_alpha, "standardize": standardize, "class_weight": class_weight, "solver": solver,
         "max_epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size,
         "early_stopping": None if validation is None else True, "validation_fraction": validation,
@@ -162,6 +165,22 @@ def fit(
         estimator.save(out)
     summary = _summary(estimator, table, model, seconds, out)
     report.result(summary, _view(summary), even_if_quiet=False)
+
+
+def _settings(given: list[str] | None) -> dict[str, Any] | None:
+    """Settings of a link by name; a value is a number, true, false or text."""
+    if not given:
+        return None
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"it must be NAME=VALUE, got {text!r}.", param_hint="'--link-param'")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
 
 
 def _read(data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str) -> Table:

@@ -21,7 +21,9 @@ from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_f
 from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.persistence import load_any_estimator
+from legendretron.links import link_class
 
 __all__ = [
     "class_numbers",
@@ -39,8 +41,6 @@ _CLASSES: dict[str, type[LinearLinkClassifier]] = {
     "legendretron": LegendreTronClassifier,
     "logistic": MultinomialLogisticClassifier,
 }
-_LINK_ONLY = {"link", "n_blocks", "hidden", "depth", "n_nests", "link_alpha"}
-_OF_LINK = {"composite": {"n_blocks", "hidden", "depth"}, "canonical": {"n_nests"}}
 
 
 def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
@@ -54,12 +54,10 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
         Parameters of the estimator; one that is out of range or would change nothing is refused as wrong usage.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
-    link = str(parameters.get("link", "composite"))
-    useless = _LINK_ONLY if name == "logistic" else set().union(*_OF_LINK.values()) - _OF_LINK[link]
-    reason = "--model legendretron" if name == "logistic" else f"another link than {link}"
+    known = _CLASSES[name]._get_param_names()
     for key in parameters:
-        if key in useless:
-            raise typer.BadParameter(f"it is for {reason}; leave it out.", param_hint=f"'{OPTIONS[key]}'")
+        if key not in known:
+            raise typer.BadParameter("it is for --model legendretron; leave it out.", param_hint=f"'{OPTIONS[key]}'")
     # a choice as the text that it stands for: messages show it
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
     estimator = _CLASSES[name](**plain)
@@ -68,9 +66,23 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     except ValueError as error:
         option, reason = refused_parameter(error)
         raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
+    if isinstance(estimator, LegendreTronClassifier):
+        _check_settings_of_link(estimator, set(parameters))
     with wrong_usage_of("--device"), saying_options():
         check_device(estimator.device)
     return estimator
+
+
+def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
+    """Refuse options for settings that the link does not have, also such as are their default."""
+    with wrong_usage_of("--link"):
+        has = link_class(str(estimator.link)).setting_names()
+    for name in LINK_SETTINGS:
+        if name in given and name not in has:
+            reason = f"it is for another link than {estimator.link}; leave it out."
+            raise typer.BadParameter(reason, param_hint=f"'{OPTIONS[name]}'")
+    with wrong_usage_of("--link-param"), saying_options():
+        estimator._link_settings()
 
 
 def load_model(path: Path) -> LinearLinkClassifier:

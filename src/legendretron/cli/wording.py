@@ -17,6 +17,7 @@ OPTIONS = {
     "depth": "--depth",
     "n_blocks": "--blocks",
     "n_nests": "--nests",
+    "link_params": "--link-param",
     "alpha": "--alpha",
     "link_alpha": "--link-alpha",
     "standardize": "--standardize",

@@ -15,7 +15,10 @@ from legendretron.estimators.presets import paper_settings
 from legendretron.links import Link, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 
-__all__ = ["LegendreTronClassifier"]
+__all__ = ["LINK_SETTINGS", "LegendreTronClassifier"]
+
+#: Parameters that are settings of one link or another.
+LINK_SETTINGS = ("n_blocks", "hidden", "depth", "network", "n_nests")
 
 
 class LegendreTronClassifier(LinearLinkClassifier):
@@ -228,7 +231,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _link_settings(self) -> dict[str, Any]:
         """Parameters that are settings of the link; a ``ValueError`` if one was set that the link does not have."""
-        given = {name: getattr(self, name) for name in ("n_blocks", "hidden", "depth", "network", "n_nests")}
+        given = {name: getattr(self, name) for name in LINK_SETTINGS}
         return choose_settings(self.link, given, self.link_params, LegendreTronClassifier)
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
