@@ -42,7 +42,7 @@ def test_reports_are_those_of_the_records(folder, tmp_path):
     records = {record["key"]: record for record in read_records(folder)}
     name = next(iter(records.values()))["experiment"]
     again = EXPERIMENTS[name].report(in_order(EXPERIMENTS[name], records), tmp_path)
-    written, made = (cells(place / f"{name}.csv") for place in (folder.parent, tmp_path))
+    written, made = (cells(path / f"{name}.csv") for path in (folder.parent, tmp_path))
     assert [len(row) for row in made] == [len(row) for row in written]
     assert [pair for rows in zip(made, written, strict=True) for pair in zip(*rows, strict=True) if differ(*pair)] == []
     text = (tmp_path / f"{name}.md").read_text()
@@ -92,11 +92,11 @@ def in_order(experiment, records):
     """Records as the runner hands them over: by data set, model, noise, size and seed."""
     axes = (experiment.datasets, experiment.models, experiment.noise, experiment.sizes)
 
-    def place(record):
+    def position(record):
         values = (record["dataset"], record["model"], record["noise"], record["size"])
         return (*(axis.index(value) for axis, value in zip(axes, values, strict=True)), record["seed"])
 
-    return sorted(records.values(), key=place)
+    return sorted(records.values(), key=position)
 
 
 def test_local_links_lead_somewhere():

@@ -11,7 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import load_images
-from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.images import pixel_features, training_images
@@ -39,7 +39,7 @@ def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), 
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
-    return out, sweep(small(), out, Place(folder)), read_records(out / "runs")
+    return out, sweep(small(), out, Resources(folder)), read_records(out / "runs")
 
 
 def test_records(done):
@@ -68,7 +68,7 @@ def test_records(done):
 
 def test_nothing_is_run_twice(done, folder):
     out, _, records = done
-    again = sweep(small(), out, Place(folder))
+    again = sweep(small(), out, Resources(folder))
     assert (again.before, again.now) == (24, 0)
     assert len(read_records(out / "runs")) == len(records)
 
@@ -93,7 +93,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
 
 
 def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
-    sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Place(folder))
+    sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Resources(folder))
     for record in read_records(tmp_path / "runs"):
         assert record["alpha"] in record["settings"]["tuning"]["strengths"]
         assert record["accuracy"] > 80
@@ -120,17 +120,17 @@ def test_subsets():
 
 
 def test_how_many_images_there_are(folder, tmp_path, monkeypatch):
-    assert training_images("kmnist", Place(folder)) == 120
+    assert training_images("kmnist", Resources(folder)) == 120
     monkeypatch.setenv("LEGENDRETRON_DATA", str(tmp_path))
-    assert training_images("kmnist", Place()) == 60_000, "what is not there yet is downloaded whole"
+    assert training_images("kmnist", Resources()) == 60_000, "what is not there yet is downloaded whole"
 
 
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     noisy = replace(small(models=(PLAIN,), datasets=("mnist",)), noise=(0.2,))
-    ((_, why), _) = sweep(noisy, tmp_path, Place(folder)).failed
+    ((_, why), _) = sweep(noisy, tmp_path, Resources(folder)).failed
     assert "no label noise" in why
     few = small(models=(ISGP,), datasets=("mnist",), sizes=(5,), seeds=1)
-    ((_, why),) = sweep(few, tmp_path, Place(folder)).failed
+    ((_, why),) = sweep(few, tmp_path, Resources(folder)).failed
     assert "5 training images drawn with seed 0 miss a class" in why
 
 

@@ -70,7 +70,7 @@ def reproduce(
     from legendretron._internal.provenance import provenance
     from legendretron._internal.validation import check_device
     from legendretron.cli.sweep_progress import SweepProgress
-    from legendretron.experiments import Place, sweep
+    from legendretron.experiments import Resources, sweep
     from legendretron.experiments.runner import code_of
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
@@ -88,7 +88,7 @@ def reproduce(
     for experiment in asked:
         with naming(out):
             check_writable(out / experiment.name / "runs" / "results")  # before the work
-    place = Place(None if data is None else data.expanduser().absolute(), device)
+    resources = Resources(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
     failures: list[str] = []
@@ -100,7 +100,7 @@ def reproduce(
             state = sweep(
                 experiment,
                 folder,
-                place,
+                resources,
                 backend=backend.value,
                 n_jobs=n_jobs,
                 address=address,

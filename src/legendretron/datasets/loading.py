@@ -18,8 +18,8 @@ from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
 from legendretron.datasets.news20 import words_of_unit_length
-from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DatasetInfo, dataset_info
+from legendretron.datasets.remote_files import RemoteFile
 from legendretron.datasets.usps import smoothed_digits
 
 __all__ = ["load_dataset", "load_images"]
@@ -151,16 +151,16 @@ def _download(
 ) -> list[Path]:
     """Download the files of a set that ``folder`` does not have, or say how to get them."""
     if data is not None or not allowed:
-        place = str(cache_folder() if data is None else data)
+        searched = str(cache_folder() if data is None else data)
         need = f"the files {', '.join(info.files)}" if info.kind == "images" else f"one of {', '.join(info.files)}"
         where = f"its sub-folder {info.name}" if info.kind == "images" else "its sub-folder libsvm"
         raise ValueError(
-            f"{info.name} ({info.shape}) is {state} in {place!r}: it or {where} must hold {need}. {info.how_to_get}"
+            f"{info.name} ({info.shape}) is {state} in {searched!r}: it or {where} must hold {need}. {info.how_to_get}"
         )
-    return [_download_first(file, folder / file.name, progress) for file in info.published]
+    return [_download_first(file, folder / file.name, progress) for file in info.remote_files]
 
 
-def _download_first(file: PublishedFile, path: Path, progress: Progress | None) -> Path:
+def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> Path:
     """Download from the first address that has the file; a file that is there already is kept."""
     if path.is_file():
         return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from legendretron.datasets.published import IMAGE_FILES, PublishedFile
+from legendretron.datasets.remote_files import IMAGE_FILES, RemoteFile
 
 __all__ = ["DATASETS", "DatasetInfo", "dataset_info"]
 
@@ -37,7 +37,7 @@ class DatasetInfo:
     features: int  #: columns; pixels for images
     classes: int
     labels: tuple[int, int]  #: smallest and largest label a file may have
-    published: tuple[PublishedFile, ...]  #: the files as their publisher names them
+    remote_files: tuple[RemoteFile, ...]  #: the files as their publisher names them
     licence: str
     origin: str  #: who made the data, and what to cite
     openml: int | None = None  #: id on OpenML, None if there is none or none is known
@@ -51,21 +51,21 @@ class DatasetInfo:
     def files(self) -> tuple[str, ...]:
         """Names looked for, in order; for images all of them are needed."""
         if self.kind == "images":
-            return tuple(file.name for file in self.published)
-        name = self.published[0].name
+            return tuple(file.name for file in self.remote_files)
+        name = self.remote_files[0].name
         spellings = [name] + [self.stem + ending for ending in _COMPRESSIONS]
         return tuple(dict.fromkeys(spellings))
 
     @property
     def stem(self) -> str:
         """The first file's name without the ending of a compression."""
-        name = self.published[0].name
+        name = self.remote_files[0].name
         return name if self.kind == "images" else name.removesuffix(".bz2")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where each published file is, the first address of each."""
-        return tuple(file.addresses[0] for file in self.published)
+        return tuple(file.addresses[0] for file in self.remote_files)
 
     @property
     def shape(self) -> str:
@@ -96,7 +96,7 @@ def _libsvm(
     notes: str = "",
     sparse: bool = False,
 ) -> DatasetInfo:
-    published = PublishedFile(file.rpartition("/")[2], (_LIBSVM + file,))
+    remote = RemoteFile(file.rpartition("/")[2], (_LIBSVM + file,))
     return DatasetInfo(
         name=name,
         kind="libsvm",
@@ -104,7 +104,7 @@ def _libsvm(
         features=features,
         classes=classes,
         labels=labels or (1, classes),
-        published=(published,),
+        remote_files=(remote,),
         licence=licence,
         origin=origin,
         openml=openml,
@@ -124,7 +124,7 @@ def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool
         features=784,
         classes=10,
         labels=(0, 9),
-        published=IMAGE_FILES[name],
+        remote_files=IMAGE_FILES[name],
         licence=licence,
         origin=origin,
         openml=openml,

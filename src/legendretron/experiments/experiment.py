@@ -12,7 +12,7 @@ from typing import Any
 
 from legendretron.experiments.recorded_estimators import identifying_settings
 
-__all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
+__all__ = ["Batch", "Experiment", "Outcome", "Record", "Resources", "Run"]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
 Record = dict[str, Any]
@@ -93,8 +93,8 @@ def _digest(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a batch is executed.
+class Resources:
+    """What a batch is executed with.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Experiment:
     settings : callable
         ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model.
     execute : callable
-        ``execute(batch, place)`` trains and measures; an :class:`Outcome`.
+        ``execute(batch, resources)`` trains and measures; an :class:`Outcome`.
     report : callable
         ``report(records, folder)`` writes tables and pictures, and returns the files.
     seeds : int
@@ -151,8 +151,8 @@ class Experiment:
     source_of : callable
         ``source_of(dataset)``: the data set behind a row, by its name in the registry; rows are data sets if not given.
     available_rows : callable, optional
-        ``available_rows(dataset, place)``: training rows that are there. Larger sizes are then left out and reported, never
-        made smaller.
+        ``available_rows(dataset, resources)``: training rows that are there. Larger sizes are left out and reported, never made
+        smaller.
     trial : bool
         Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. To be set
         together with other ``settings`` in ``dataclasses.replace``.
@@ -163,7 +163,7 @@ class Experiment:
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     settings: Callable[[str, str], dict[str, Any]]
-    execute: Callable[[Batch, Place], Outcome]
+    execute: Callable[[Batch, Resources], Outcome]
     report: Callable[[list[Record], Path], list[Path]]
     seeds: int = 1
     noise: tuple[float, ...] = (0.0,)
@@ -173,7 +173,7 @@ class Experiment:
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
     synthetic: bool = False
     source_of: Callable[[str], str] = field(default=str)
-    available_rows: Callable[[str, Place], int] | None = None
+    available_rows: Callable[[str, Resources], int] | None = None
     trial: bool = False
 
     def __post_init__(self) -> None:

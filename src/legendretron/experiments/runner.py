@@ -16,7 +16,7 @@ import torch
 
 from legendretron.datasets import find_dataset, load_dataset, load_images
 from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, Place, Record
+from legendretron.experiments.experiment import Batch, Experiment, Record, Resources
 from legendretron.experiments.store import Store, read_records
 
 __all__ = ["Sweep", "code_of", "sweep"]
@@ -64,7 +64,7 @@ class Sweep:
 def sweep(
     experiment: Experiment,
     out: Path,
-    place: Place,
+    resources: Resources,
     *,
     backend: str = "loky",
     n_jobs: int = 1,
@@ -85,7 +85,7 @@ def sweep(
         What to do.
     out : path
         Folder of results; ``out/runs`` gets a file for every batch.
-    place : Place
+    resources : Resources
         Folder of data, and device.
     backend, n_jobs, address
         See :func:`~legendretron.experiments.backends.executed`.
@@ -107,13 +107,13 @@ def sweep(
         sources, available = _recorded(experiment, records.values())
     else:
         store = Store(out)
-        sources, skipped = _sources(experiment, place, on_download)
-        available, too_large = _available(experiment, list(sources), place)
+        sources, skipped = _sources(experiment, resources, on_download)
+        available, too_large = _available(experiment, list(sources), resources)
     whole = _whole_batches(experiment, sources, available)
     done = set(records)
     batches = []
     for batch in whole:
-        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, place)
+        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, resources)
     runs = [run for batch in whole for run in batch.runs]
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
@@ -126,12 +126,12 @@ def sweep(
         return state
     if n_jobs != 1:  # the longest first, so that none is left for last alone
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
-    for finished in executed(experiment.execute, batches, place, backend=backend, n_jobs=n_jobs, address=address):
+    for finished in executed(experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address):
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
             try:
-                store.add(finished.batch, finished.outcome, finished.seconds, finished.place, command)
+                store.add(finished.batch, finished.outcome, finished.seconds, finished.environment, command)
                 state.now += len(finished.batch.runs)
             except ValueError as error:  # measurements that are no numbers
                 state.failed.append((finished.batch, str(error)))
@@ -140,9 +140,9 @@ def sweep(
     return state
 
 
-def code_of(place: Mapping[str, Any]) -> str:
+def code_of(environment: Mapping[str, Any]) -> str:
     """Commit of a record, or the version of the package where there is no checkout."""
-    return str(place["commit"] or place["versions"]["legendretron"])
+    return str(environment["commit"] or environment["versions"]["legendretron"])
 
 
 def _recorded(
@@ -160,7 +160,7 @@ def _recorded(
 
 
 def _sources(
-    experiment: Experiment, place: Place, on_download: Callable[[str, int, int | None], None]
+    experiment: Experiment, resources: Resources, on_download: Callable[[str, int, int | None], None]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Data sets that can be had, complete or as a subset, and for the others what to do.
 
@@ -170,10 +170,10 @@ def _sources(
         return dict.fromkeys(experiment.datasets, "random"), {}
     sources, skipped = {}, {}
     for name in experiment.datasets:
-        found = find_dataset(experiment.source_of(name), place.data)
-        if found.state in ("missing", "incomplete") and place.data is not None:
+        found = find_dataset(experiment.source_of(name), resources.data)
+        if found.state in ("missing", "incomplete") and resources.data is not None:
             skipped[name] = (
-                f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
+                f"{name} ({found.info.shape}) is {found.state} in {str(resources.data)!r}. {found.info.how_to_get}"
             )
             continue
         if found.state in ("missing", "incomplete"):
@@ -188,7 +188,7 @@ def _sources(
 
 
 def _available(
-    experiment: Experiment, datasets: list[str], place: Place
+    experiment: Experiment, datasets: list[str], resources: Resources
 ) -> tuple[dict[str, tuple[int | None, ...]], dict[str, str]]:
     """Sizes that each data set has the rows for, and a sentence where those are not all."""
     if experiment.available_rows is None:
@@ -196,7 +196,7 @@ def _available(
     available, too_large = {}, {}
     for name in datasets:
         try:
-            rows = experiment.available_rows(name, place)
+            rows = experiment.available_rows(name, resources)
         except ValueError:  # damaged: its batches say so, and those of others are done
             available[name] = experiment.sizes
             continue
@@ -235,14 +235,14 @@ def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | No
     return min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
 
 
-def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, place: Place) -> list[Batch]:
+def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, resources: Resources) -> list[Batch]:
     """Cut what is missing of a batch into parts of the same size.
 
     The parts of a sweep that goes on after it was killed are those it had before: their size does not depend on what is
     missing, and the runs of a part are there all or none.
     """
     missing = [run for run, key in zip(whole.runs, whole.run_keys(), strict=True) if key not in done]
-    size = min(limit, _fitting(experiment, whole.model, whole.dataset, place.device))
+    size = min(limit, _fitting(experiment, whole.model, whole.dataset, resources.device))
     return [replace(whole, runs=tuple(missing[start : start + size])) for start in range(0, len(missing), size)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.datasets import DATASETS, ImageSet, find_dataset, read_idx
-from legendretron.experiments.experiment import Place
+from legendretron.experiments.experiment import Resources
 
 __all__ = ["TITLES", "facts_of", "pixel_features", "training_images"]
 
@@ -15,9 +15,9 @@ __all__ = ["TITLES", "facts_of", "pixel_features", "training_images"]
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
 
 
-def training_images(dataset: str, place: Place) -> int:
-    """How many training images of a set there are in a place, without reading them."""
-    found = find_dataset(dataset, place.data)
+def training_images(dataset: str, resources: Resources) -> int:
+    """How many training images of a set there are, without reading them."""
+    found = find_dataset(dataset, resources.data)
     if found.state != "subset":  # what is missing is downloaded, and that is complete
         return DATASETS[dataset].rows
     assert found.path is not None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.datasets import load_images
-from legendretron.experiments.experiment import Batch, Place
+from legendretron.experiments.experiment import Batch, Resources
 
 __all__ = ["PROBLEMS", "BinaryImages", "load_problem", "source_of"]
 
@@ -53,8 +53,8 @@ class BinaryImages:
     facts: dict[str, Any]
 
 
-def load_problem(batch: Batch, place: Place) -> BinaryImages:
-    """Load a batch's problem, one of :data:`PROBLEMS`, from a place's folder of data, or from where data sets are kept."""
+def load_problem(batch: Batch, resources: Resources) -> BinaryImages:
+    """Load a batch's problem, one of :data:`PROBLEMS`, from the folder of data or from the cache."""
     for run in batch.runs:
         if run.noise or run.size is not None:
             raise ValueError(
@@ -62,7 +62,7 @@ def load_problem(batch: Batch, place: Place) -> BinaryImages:
                 f"got noise {run.noise:g} and size {run.size}. Leave both out."
             )
     source, positive = PROBLEMS[batch.dataset]
-    images = load_images(source, place.data)
+    images = load_images(source, resources.data)
     X, X_test = (part.reshape(len(part), -1).astype(np.float64) for part in (images.train_images, images.test_images))
     mean, scale = X.mean(0), X.std(0).mean()
     if not scale > 0.0:

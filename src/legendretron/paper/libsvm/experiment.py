@@ -9,7 +9,7 @@ import numpy as np
 from legendretron.datasets import DATASETS, load_dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
@@ -46,9 +46,9 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     return {**recorded_settings(LegendreTronClassifier, standardize=False, **learned), "tuning": TUNING}
 
 
-def execute_splits(batch: Batch, place: Place) -> Outcome:
+def execute_splits(batch: Batch, resources: Resources) -> Outcome:
     """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
-    data = load_dataset(batch.dataset, place.data)
+    data = load_dataset(batch.dataset, resources.data)
     y, seeds = data.y, [run.seed for run in batch.runs]
     train, test = (np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed in seeds), strict=True))
     labels = np.stack(
@@ -58,7 +58,7 @@ def execute_splits(batch: Batch, place: Place) -> Outcome:
         ]
     )
     # second-order fits of one model after the other gain nothing from a GPU
-    device = "cpu" if batch.settings["solver"] == "lbfgs" else place.device
+    device = "cpu" if batch.settings["solver"] == "lbfgs" else resources.device
     estimator = estimator_of(batch.settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     if tuning := batch.settings.get("tuning"):

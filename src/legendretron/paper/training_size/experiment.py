@@ -13,7 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 from legendretron.paper.images import facts_of, pixel_features, training_images
@@ -69,12 +69,12 @@ def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(n_rows)[:size]
 
 
-def execute_sizes(batch: Batch, place: Place) -> Outcome:
+def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
     """Draw each run's training images, train, and test on all test images."""
     (size,) = {run.size for run in batch.runs}
     if size is None or any(run.noise for run in batch.runs):
         raise ValueError("runs of figure_training_size have a size and no label noise; leave --noise out.")
-    images = load_images(batch.dataset, place.data)
+    images = load_images(batch.dataset, resources.data)
     X = pixel_features(images)
     y = np.concatenate([images.train_labels, images.test_labels])
     n_rows = len(images.train_labels)
@@ -90,7 +90,7 @@ def execute_sizes(batch: Batch, place: Place) -> Outcome:
             ],
         )
     else:
-        device, runs = place.device, _side_by_side(batch.settings, place.device, X, y, train, test, seeds)
+        device, runs = resources.device, _side_by_side(batch.settings, resources.device, X, y, train, test, seeds)
     for run, rows in zip(runs, train, strict=True):
         if not math.isfinite(run["log_loss"]):
             raise ArithmeticError(f"log-loss of {batch.model} on {batch.dataset} is {run['log_loss']}.")
