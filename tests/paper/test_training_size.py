@@ -14,7 +14,7 @@ from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.images import pixel_features, training_images
+from legendretron.paper.data import pixel_features, training_images
 from legendretron.paper.training_size.experiment import recipe, subset_rows
 from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, comparison, markdown
 from legendretron.trons import ISGPLinkgisticClassifier

@@ -16,7 +16,7 @@ from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
-from legendretron.paper.images import facts_of, pixel_features, training_images
+from legendretron.paper.data import facts_of, pixel_features, training_images
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
