@@ -81,7 +81,7 @@ def test_nothing_is_run_twice(done, folder):
 ])  # fmt: skip
 def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
     images = load_images("mnist", folder)
-    X = pixel_features(images)
+    X = pixel_features("mnist", images)
     own = [r for r in done[2] if (r["model"], r["dataset"], r["seed"]) == (model, "mnist", 1)]
     assert len(own) == 2
     for record in own:
@@ -101,7 +101,7 @@ def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
 
 def test_features_use_statistics_of_the_training_images_alone(folder):
     images = load_images("mnist", folder)
-    X = pixel_features(images)
+    X = pixel_features("mnist", images)
     assert X.shape == (350, 784)
     np.testing.assert_allclose(X[:300].mean(0), 0.0, atol=1e-12)
     assert X[:300].std(0).mean() == pytest.approx(1.0)

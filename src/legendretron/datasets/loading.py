@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -17,18 +15,10 @@ from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
-from legendretron.datasets.news20 import words_of_unit_length
 from legendretron.datasets.registry import DatasetInfo, dataset_info
 from legendretron.datasets.remote_files import RemoteFile
-from legendretron.datasets.usps import smoothed_digits
 
 __all__ = ["load_dataset", "load_images"]
-
-#: Data sets of which there are files with other values than the published ones, and how to get from those to these.
-_PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
-    "usps": (smoothed_digits, "smoothed here"),
-    "news20": (words_of_unit_length, "scaled here"),
-}
 
 
 def load_dataset(
@@ -51,8 +41,7 @@ def load_dataset(
     -------
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
-        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused. Images of usps that are
-        not smoothed as LIBSVM's get smoothed, counts of news20 are scaled as in LIBSVM's file, and ``prepared`` says so.
+        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused.
 
     Examples
     --------
@@ -80,18 +69,13 @@ def load_dataset(
         _check_rows(info, status, len(labels))
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
-        prepared = ""
-        if info.name in _PREPARATIONS:
-            prepare, remark = _PREPARATIONS[info.name]
-            X, changed = prepare(X)
-            prepared = remark if changed else ""
     except ValueError as error:
         if fresh:  # a wrong file kept would be found again
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
         way_out = "" if info.how_to_get in str(error) else f" {info.name} has {info.shape}. {info.how_to_get}"
         raise ValueError(f"{error}{way_out}") from error
-    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info, prepared=prepared)
+    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
 
 def load_images(

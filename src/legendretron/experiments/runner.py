@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
@@ -14,9 +13,8 @@ from typing import Any
 
 import torch
 
-from legendretron.datasets import find_dataset, load_dataset, load_images
 from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, Record, Resources
+from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
 from legendretron.experiments.store import Store, read_records
 
 __all__ = ["Sweep", "code_of", "sweep"]
@@ -73,7 +71,7 @@ def sweep(
     render_only: bool = False,
     command: str = "",
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
-    on_download: Callable[[str, int, int | None], None] = lambda name, done, total: None,
+    on_download: OnDownload = lambda name, done, total: None,
 ) -> Sweep:
     """Do all runs of an experiment that have no result in a folder yet.
 
@@ -160,30 +158,15 @@ def _recorded(
 
 
 def _sources(
-    experiment: Experiment, resources: Resources, on_download: Callable[[str, int, int | None], None]
+    experiment: Experiment, resources: Resources, on_download: OnDownload
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Data sets that can be had, complete or as a subset, and for the others what to do.
-
-    Without a folder, what is missing is downloaded now, once, and not by each worker.
-    """
-    if experiment.synthetic:
-        return dict.fromkeys(experiment.datasets, "random"), {}
+    """Which data there are, and what to do for the others; downloads happen here, once, and not in each worker."""
     sources, skipped = {}, {}
     for name in experiment.datasets:
-        found = find_dataset(experiment.source_of(name), resources.data)
-        if found.state in ("missing", "incomplete") and resources.data is not None:
-            skipped[name] = (
-                f"{name} ({found.info.shape}) is {found.state} in {str(resources.data)!r}. {found.info.how_to_get}"
-            )
-            continue
-        if found.state in ("missing", "incomplete"):
-            load = load_images if found.info.kind == "images" else load_dataset
-            try:
-                load(found.info.name, progress=functools.partial(on_download, found.info.name))
-            except ValueError as error:
-                skipped[name] = str(error)
-                continue
-        sources[name] = f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
+        try:
+            sources[name] = experiment.find_data(name, resources, on_download)
+        except MissingDataError as error:
+            skipped[name] = str(error)
     return sources, skipped
 
 

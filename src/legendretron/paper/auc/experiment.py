@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
 from legendretron.paper.auc.methods import METHODS, SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import PROBLEMS, load_problem, source_of
+from legendretron.paper.auc.problems import PROBLEMS, find_data, load_problem, source_of
 from legendretron.paper.auc.report import report
 
 __all__ = ["TABLE_AUC", "execute"]
@@ -33,6 +33,6 @@ TABLE_AUC = Experiment(
     settings=recipe,
     execute=execute,
     report=report,
-    source_of=source_of,
+    find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.datasets import DATASETS, load_dataset
+from legendretron.datasets import DATASETS
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
+from legendretron.paper.data import find_data, load_prepared
 from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
 from legendretron.paper.libsvm.report import report
 
@@ -48,7 +49,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
     """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
-    data = load_dataset(batch.dataset, resources.data)
+    data = load_prepared(batch.dataset, resources.data)
     y, seeds = data.y, [run.seed for run in batch.runs]
     train, test = (np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed in seeds), strict=True))
     labels = np.stack(
@@ -118,4 +119,5 @@ TABLE_LIBSVM = Experiment(
     side_by_side=MODELS,
     bytes_per_run=bytes_per_run,
     cost=cost,
+    find_data=find_data,
 )  # fmt: skip

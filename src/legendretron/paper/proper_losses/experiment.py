@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from legendretron.diagnostics import monotonicity
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
 from legendretron.paper.auc.methods import SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import BinaryImages, load_problem, source_of
+from legendretron.paper.auc.problems import BinaryImages, find_data, load_problem
 from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses, partial_losses_of_table
 from legendretron.paper.proper_losses.report import report
 from legendretron.trons import SlIsotronClassifier
@@ -97,6 +97,6 @@ FIGURE_PROPER_LOSSES = Experiment(
     settings=recipe,
     execute=execute,
     report=report,
-    source_of=source_of,
+    find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )  # fmt: skip

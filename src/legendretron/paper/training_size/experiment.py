@@ -16,7 +16,7 @@ from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
-from legendretron.paper.data import facts_of, pixel_features, training_images
+from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
@@ -75,7 +75,7 @@ def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
     if size is None or any(run.noise for run in batch.runs):
         raise ValueError("runs of figure_training_size have a size and no label noise; leave --noise out.")
     images = load_images(batch.dataset, resources.data)
-    X = pixel_features(images)
+    X = pixel_features(batch.dataset, images)
     y = np.concatenate([images.train_labels, images.test_labels])
     n_rows = len(images.train_labels)
     seeds = [run.seed for run in batch.runs]
@@ -166,5 +166,6 @@ FIGURE_TRAINING_SIZE = Experiment(
     side_by_side=(LEARNED, PLAIN, TUNED),
     bytes_per_run=bytes_per_run,
     cost=cost,
+    find_data=find_data,
     available_rows=training_images,
 )

@@ -15,7 +15,7 @@ from torch.nn.functional import nll_loss
 from legendretron.datasets import load_images
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
-from legendretron.paper.data import facts_of
+from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg.network import VGG5, VGGTron
 from legendretron.paper.vgg.report import report
 from legendretron.paper.vgg.training import log_probabilities, train_network
@@ -110,4 +110,5 @@ TABLE_VGG = Experiment(
     execute=execute_networks,
     report=report,
     seeds=5,
+    find_data=find_data,
 )
