@@ -10,10 +10,10 @@ from legendretron.datasets import DATASETS
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.recorded_estimators import recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 from legendretron.paper.data import find_data, load_prepared
-from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
+from legendretron.paper.libsvm.author_rng import author_estimator, noisy_labels, split_rows
 from legendretron.paper.libsvm.report import report
 
 __all__ = ["TABLE_LIBSVM", "cost", "recipe"]
@@ -60,7 +60,7 @@ def execute_splits(batch: Batch, resources: Resources) -> Outcome:
     )
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings["solver"] == "lbfgs" else resources.device
-    estimator = estimator_of(batch.settings, device=device)
+    estimator = author_estimator(batch.settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     if tuning := batch.settings.get("tuning"):
         fitted, chosen = fit_tuned(estimator, data.X, y, train, seeds, labels, tuning["strengths"], tuning["share"])

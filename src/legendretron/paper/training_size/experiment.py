@@ -14,9 +14,10 @@ from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.recorded_estimators import recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
+from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
@@ -101,7 +102,7 @@ def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
 def _side_by_side(
     settings: Any, device: str, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seeds: list[int]
 ) -> list[dict[str, Any]]:
-    estimator = estimator_of(settings, device=device)
+    estimator = author_estimator(settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     began = time.perf_counter()
     if tuning := settings.get("tuning"):
@@ -121,7 +122,7 @@ def _one_against_rest(
     if len(np.unique(y[train])) < len(np.unique(y)):
         raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
     began = time.perf_counter()
-    fitted = OneVsRestClassifier(estimator_of(settings, seed=seed)).fit(X[train], y[train])
+    fitted = OneVsRestClassifier(author_estimator(settings, seed=seed)).fit(X[train], y[train])
     seconds = time.perf_counter() - began
     log_p = -np.logaddexp(0.0, -fitted.decision_function(X[test]))
     log_p -= logsumexp(log_p, axis=1, keepdims=True)
