@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from legendretron.experiments import Experiment, Resources, Store, read_records, sweep
+from legendretron.experiments import Experiment, Resources, Store, read_records, render, sweep
 from legendretron.experiments.experiment import Batch, Outcome, Run
 from legendretron.paper import EXPERIMENTS
 
@@ -284,7 +284,7 @@ def test_trials_say_so(data_folder, tmp_path):
     records = read_records(tmp_path / "runs")
     assert [record["trial"] for record in records] == [True]
     text = one.report(records, tmp_path)[0].read_text()
-    assert "**A trial with other settings, such as fewer epochs, not the paper's recipe.**" in text
+    assert "**A trial with other settings, such as fewer epochs, not the recipe.**" in text
     assert "cells" not in text.split("| data set |")[1]
 
 
@@ -298,16 +298,17 @@ def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
     assert not TABLE.narrowed(datasets=["iris"], seeds=1).trial
 
 
-@pytest.mark.parametrize(("command", "trial"), [("legendretron reproduce table_libsvm --epochs 2", True), ("", False)])
-def test_records_of_before_tell_by_their_command(data_folder, tmp_path, command, trial):
-    one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
-    sweep(one, tmp_path, Resources(data_folder), command=command)
+def test_records_of_before_tell_by_the_settings_that_were_asked_for(data_folder, tmp_path):
+    trial = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
+    sweep(trial, tmp_path, Resources(data_folder))
     (path,) = (tmp_path / "runs").iterdir()
     content = json.loads(path.read_text())
     del content["trial"]
     path.write_text(json.dumps(content))
-    assert [record["trial"] for record in read_records(tmp_path / "runs")] == [trial]
-    assert sweep(one, tmp_path, Resources(data_folder)).before == 1
+    for experiment, said in ((trial, True), (replace(trial, trial=False), False)):
+        state = sweep(experiment, tmp_path, Resources(data_folder))
+        assert (state.before, state.now) == (1, 0)
+        assert ("A trial" in render(experiment, state, tmp_path)[0].read_text()) == said
 
 
 def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):

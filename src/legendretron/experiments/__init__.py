@@ -1,7 +1,7 @@
 """Comparisons: declared as data, run in batches that resume, told with statistics and reports."""
 
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, Outcome, Record, Resources, Run
-from legendretron.experiments.runner import Sweep, sweep
+from legendretron.experiments.runner import Sweep, render, sweep
 from legendretron.experiments.store import Store, read_records
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Store",
     "Sweep",
     "read_records",
+    "render",
     "sweep",
 ]

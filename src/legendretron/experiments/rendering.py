@@ -80,9 +80,7 @@ def described(records: Sequence[Record]) -> str:
     )
     commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
     seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
-    trial = (
-        "**A trial with other settings, such as fewer epochs, not the paper's recipe.** " if is_trial(records) else ""
-    )
+    trial = "**A trial with other settings, such as fewer epochs, not the recipe.** " if is_trial(records) else ""
     return trial + (
         f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
         f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."

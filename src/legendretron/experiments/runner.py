@@ -17,7 +17,7 @@ from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
 from legendretron.experiments.store import Store, read_records
 
-__all__ = ["Sweep", "code_of", "sweep"]
+__all__ = ["Sweep", "code_of", "render", "sweep"]
 
 #: Share of the free memory that models may take; the rest is for data and what a step needs for itself.
 _SHARE = 0.5
@@ -136,6 +136,24 @@ def sweep(
         state.cost_done += sum(experiment.cost(run) for run in finished.batch.runs)
         on_progress(state, finished)
     return state
+
+
+def render(experiment: Experiment, state: Sweep, out: Path) -> list[Path]:
+    """Report the runs that a sweep was asked for and that are done; returns the files, none if no run is done.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Whose ``report`` is used.
+    state : Sweep
+        What :func:`sweep` returned.
+    out : path
+        Folder of results, as for :func:`sweep`; tables and pictures are written into it.
+    """
+    found = {record["key"]: record for record in read_records(out / "runs")}
+    # of records without the field, the settings that were asked for tell
+    records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
+    return experiment.report(records, out) if records else []
 
 
 def code_of(environment: Mapping[str, Any]) -> str:

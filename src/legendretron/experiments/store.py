@@ -81,8 +81,7 @@ def read_records(folder: Path) -> list[Record]:
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}
-            if "trial" not in shared:  # records of before told by their command
-                shared["trial"] = "--epochs" in shared["command"]
+            shared.setdefault("trial", False)  # the first records do not have it
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.datasets import DATASETS
+from legendretron.datasets import DATASETS, Dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
@@ -16,7 +16,7 @@ from legendretron.paper.data import find_data, load_prepared
 from legendretron.paper.libsvm.author_rng import author_estimator, noisy_labels, split_rows
 from legendretron.paper.libsvm.report import report
 
-__all__ = ["TABLE_LIBSVM", "cost", "recipe"]
+__all__ = ["TABLE_LIBSVM", "cost", "fit_and_test", "recipe"]
 
 #: Strengths of the penalty that a tuned model chooses from, and the share of the training part it chooses on.
 TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
@@ -50,14 +50,34 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
     """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
     data = load_prepared(batch.dataset, resources.data)
-    y, seeds = data.y, [run.seed for run in batch.runs]
-    train, test = (np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed in seeds), strict=True))
+    splits = [split_rows(data.n_rows, run.seed) for run in batch.runs]
+    train, test = (np.stack(part) for part in zip(*splits, strict=True))
     labels = np.stack(
         [
-            noisy_labels(y[rows], run.noise, data.n_classes, run.seed)
+            noisy_labels(data.y[rows], run.noise, data.n_classes, run.seed)
             for rows, run in zip(train, batch.runs, strict=True)
         ]
     )
+    return fit_and_test(batch, resources, data, train, test, labels)
+
+
+def fit_and_test(
+    batch: Batch, resources: Resources, data: Dataset, train: np.ndarray, test: np.ndarray, labels: np.ndarray
+) -> Outcome:
+    """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
+
+    Parameters
+    ----------
+    batch, resources
+        As for ``execute`` of an :class:`~legendretron.experiments.Experiment`.
+    data : Dataset
+        Features and clean labels.
+    train, test : ndarray of shape (runs, n)
+        Rows of each run.
+    labels : ndarray of shape (runs, n)
+        Labels to train on.
+    """
+    y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings["solver"] == "lbfgs" else resources.device
     estimator = author_estimator(batch.settings, device=device)

@@ -19,7 +19,7 @@ from legendretron.experiments.rendering import (
     write_csv,
     write_text,
 )
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
 from legendretron.paper.published import REPETITIONS, published_libsvm
 from legendretron.plots.axes import COLOURS
 
@@ -95,11 +95,8 @@ def _to_the_digit(ours: Mean, paper: Mean) -> bool:
 
 
 def _verdict(row: dict[str, Any], test: str) -> str:
-    p, adjusted = row[test], row[f"{test}, Holm"]
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    better = "LT" if row[f"{test}: advantage"] > 0 else "LR"
-    return better if adjusted < LEVEL else f"({better})"
+    difference = row.get(f"{test}: advantage", float("nan"))
+    return verdict(difference, row[test], row[f"{test}, Holm"], level=LEVEL, better="LT", worse="LR")
 
 
 def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:

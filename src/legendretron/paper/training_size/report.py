@@ -11,7 +11,7 @@ from scipy import stats
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
 from legendretron.paper.training_size.picture import picture
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
@@ -99,22 +99,15 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
-def verdict(row: dict[str, Any], a: str, b: str) -> str:
-    """Which of two models is better: ``"better"``, ``"worse"`` or ``"="`` for the first, or nothing without a test.
-
-    In brackets where it does not survive the correction.
-    """
+def _verdict(row: dict[str, Any], a: str, b: str) -> str:
+    """Whether the first of two models is better, by the paired test; nothing without a test."""
     pair = f"{a} minus {b}"
-    p = row.get(f"{pair}: p", float("nan"))
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    word = "better" if row[pair] > 0 else "worse"
-    return word if row[f"{pair}: p, Holm"] < LEVEL else f"({word})"
+    return "" if pair not in row else verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL)
 
 
 def _beats(row: dict[str, Any], a: str, b: str) -> str:
     said = {"better": "yes", "(better)": "(yes)", "=": "undecided", "(worse)": "(no: worse)", "worse": "no: worse"}
-    return said.get(verdict(row, a, b), "")
+    return said.get(_verdict(row, a, b), "")
 
 
 def _at_least_matches(row: dict[str, Any], a: str, b: str) -> str:
@@ -123,7 +116,7 @@ def _at_least_matches(row: dict[str, Any], a: str, b: str) -> str:
     That no test has found a difference does not make two models equal: with few seeds it may be large.
     """
     pair = f"{a} minus {b}"
-    found = verdict(row, a, b)
+    found = _verdict(row, a, b)
     if found != "=":
         said = {"better": "yes: beats", "(better)": "(yes: beats)", "(worse)": "(no: worse)", "worse": "no: worse"}
         return said.get(found, "")

@@ -13,7 +13,7 @@ from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
 from legendretron.experiments.rounding import rounded_difference
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
 from legendretron.paper.published import published_vgg
 from legendretron.plots.axes import COLOURS
 
@@ -78,11 +78,7 @@ def _gap(row: dict[str, Any], name: str, digits: int) -> str:
 
 
 def _verdict(row: dict[str, Any], test: str) -> str:
-    p = row[test]
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    word = "better" if row["accuracy minus VGG"] > 0 else "worse"
-    return word if row[f"{test}, Holm"] < LEVEL else f"({word})"
+    return verdict(row.get("accuracy minus VGG", float("nan")), row[test], row[f"{test}, Holm"], level=LEVEL)
 
 
 def _line(row: dict[str, Any]) -> list[str]:
