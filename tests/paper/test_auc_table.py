@@ -15,8 +15,7 @@ from legendretron.experiments import Batch, Resources, Run, read_records, sweep
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.auc.methods import METHODS, fit_method, scores
 from legendretron.paper.auc.problems import PROBLEMS, load_problem
-from legendretron.paper.auc.report import comparison, markdown
-from legendretron.paper.published import published_auc
+from legendretron.paper.auc.report import comparison, markdown, published_auc
 from legendretron.trons import GLMTronClassifier
 from tests.paper.made_up_images import TEST, TRAIN, write_images
 

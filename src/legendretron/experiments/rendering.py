@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 
-__all__ = ["as_text", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
+__all__ = ["as_text", "described", "is_trial", "markdown_table", "read_csv", "save_picture", "write_csv", "write_text"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -51,6 +52,11 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     writer.writeheader()
     writer.writerows(rounded(dict(row)) for row in rows)
     return write_text(path, buffer.getvalue())
+
+
+def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
+    """Rows of a CSV file by the names of its first line."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
 def save_picture(figure: Any, path: Path) -> Path:

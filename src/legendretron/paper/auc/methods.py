@@ -13,9 +13,9 @@ from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.convergence import unconverged_allowed
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.recorded_estimators import recorded_settings
+from legendretron.experiments.tuning import unconverged_allowed
 from legendretron.paper.auc.problems import PROBLEMS, BinaryImages
 from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.trons import (
