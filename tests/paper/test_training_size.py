@@ -138,7 +138,7 @@ def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
 
 #: of five seeds, with mean 0 and standard error 0.1
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.1 * np.sqrt(8.0)
-PLACE = {
+ENVIRONMENT = {
     "command": "legendretron reproduce figure_training_size", "device": "cpu", "threads": 1, "commit": "abc",
     "trial": False, "seconds": 50.0, "batch_runs": 5, "versions": {"torch": "2"}, "settings": {},
 }  # fmt: skip
@@ -150,7 +150,7 @@ def made_up(dataset, size, values, rows=60000):
     return [
         {
             "dataset": dataset, "size": size, "model": model, "seed": seed, "accuracy": float(value),
-            "log_loss": 1.0 + seed, "training_seconds": 2.0, "data": data, **PLACE,
+            "log_loss": 1.0 + seed, "training_seconds": 2.0, "data": data, **ENVIRONMENT,
         }
         for model, accuracies in values.items()
         for seed, value in enumerate(accuracies)

@@ -147,7 +147,7 @@ def test_convolutions_are_chosen_as_before_afterwards(done):
 
 #: of five seeds, with mean 0 and standard error 0.01
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.01 * np.sqrt(8.0)
-PLACE = {
+ENVIRONMENT = {
     "command": "legendretron reproduce table_vgg", "device": "cuda", "threads": 1, "commit": "abc", "trial": False,
     "seconds": 15.0, "batch_runs": 1, "versions": {"torch": "2"},
     "settings": {"epochs": 20, "optimiser": "AdamW", "batch": 256},
@@ -159,7 +159,7 @@ def made_up(dataset, values, rows=60000, source="complete", label=None):
     return [
         {
             "dataset": dataset, "model": model, "seed": seed, "accuracy": float(value), "log_loss": 0.1 * (seed + 1),
-            "calibration_error": 0.002, "training_seconds": 14.0, "data": data, **PLACE,
+            "calibration_error": 0.002, "training_seconds": 14.0, "data": data, **ENVIRONMENT,
         }
         for model, accuracies in values.items()
         for seed, value in enumerate(accuracies)

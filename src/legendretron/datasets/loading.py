@@ -18,7 +18,11 @@ from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dat
 from legendretron.datasets.registry import DatasetInfo, dataset_info
 from legendretron.datasets.remote_files import RemoteFile
 
-__all__ = ["load_dataset", "load_images"]
+__all__ = ["DatasetError", "load_dataset", "load_images"]
+
+
+class DatasetError(ValueError):
+    """A file that does not hold what it should; the message says where to get the right one."""
 
 
 def load_dataset(
@@ -73,7 +77,7 @@ def load_dataset(
         if fresh:  # a wrong file kept would be found again
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        way_out = "" if info.how_to_get in str(error) else f" {info.name} has {info.shape}. {info.how_to_get}"
+        way_out = "" if isinstance(error, DatasetError) else f" {info.name} has {info.shape}. {info.how_to_get}"
         raise ValueError(f"{error}{way_out}") from error
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
@@ -178,7 +182,7 @@ def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int
             "or misnamed; get it again or rename it."
         )
     if status.declared_rows is None and n != published:
-        raise ValueError(
+        raise DatasetError(
             f"{str(status.path)!r} has {n:,} rows, but {info.name} has {published:,}. It is damaged or breaks off: get it "
             f"again. {info.how_to_get} If it is a subset on purpose, say so in its name: "
             f"{_subset_name(status.path or Path(info.stem), n)!r}."
@@ -197,7 +201,7 @@ def _check_columns(info: DatasetInfo, status: DatasetStatus, X: np.ndarray | sci
     # zeros are left out of the text, so a sparse file or a subset may lack the last columns
     if status.state == "complete" and isinstance(X, np.ndarray) and not X[:, -1].any():
         used = int(np.flatnonzero(X.any(axis=0)).max(initial=-1)) + 1
-        raise ValueError(
+        raise DatasetError(
             f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file? {info.how_to_get}"
         )
 
@@ -206,13 +210,13 @@ def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np
     smallest, largest = info.labels
     outside = np.flatnonzero((labels < smallest) | (labels > largest))
     if len(outside):
-        raise ValueError(
+        raise DatasetError(
             f"{str(path)!r} has the label {labels[outside[0]]} in row {outside[0] + 1}, but those of {info.name} are from "
             f"{smallest} to {largest}; it is damaged or another file. {info.how_to_get}"
         )
     y, classes = encode_labels(labels)
     if len(classes) != info.classes:
-        raise ValueError(
+        raise DatasetError(
             f"{str(path)!r} has labels of {len(classes)} classes, but {info.name} has {info.classes}; it is damaged, another "
             f"file, or a subset that misses classes. {info.how_to_get}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +104,12 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
         ray: Any = import_extra("ray", "backend ray", "distributed")
         _register_ray()
         if address is None:
-            ray.init(num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+            # workers find the modules that this process finds, as they do with the other backends
+            paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+            ray.init(
+                num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False,
+                runtime_env={"env_vars": paths},
+            )  # fmt: skip
         else:
             ray.init(address=address, logging_level=logging.ERROR)
         try:

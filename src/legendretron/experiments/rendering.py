@@ -71,7 +71,7 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs are by other settings than the recipe's, such as by ``--epochs``."""
+    """Whether some runs are by other settings than the recipe's, such as by :meth:`Experiment.shortened`."""
     return any(record["trial"] for record in records)
 
 
