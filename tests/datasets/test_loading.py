@@ -11,7 +11,7 @@ import scipy.sparse
 
 from legendretron.datasets import (
     DATASETS,
-    PublishedFile,
+    RemoteFile,
     cache_folder,
     dataset_info,
     dataset_status,
@@ -141,11 +141,11 @@ def test_wrong_names_kinds_and_folders(tmp_path):
 
 
 def published_at(monkeypatch, name, *files):
-    monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], published=files))
+    monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], remote_files=files))
 
 
 def test_a_download_into_the_cache(server, cache, monkeypatch):
-    published_at(monkeypatch, "iris", PublishedFile("iris.scale", (server.add("/iris.scale", IRIS),)))
+    published_at(monkeypatch, "iris", RemoteFile("iris.scale", (server.add("/iris.scale", IRIS),)))
     seen = []
     iris = load_dataset("iris", progress=lambda *state: seen.append(state))
     assert iris.path == cache / "libsvm" / "iris.scale"
@@ -157,7 +157,7 @@ def test_a_download_into_the_cache(server, cache, monkeypatch):
 
 def test_a_download_of_something_else_is_not_kept(server, cache, monkeypatch):
     url = server.add("/iris.scale", b"<html>log in first</html>\n", IRIS)
-    published_at(monkeypatch, "iris", PublishedFile("iris.scale", (url,)))
+    published_at(monkeypatch, "iris", RemoteFile("iris.scale", (url,)))
     with pytest.raises(ValueError, match=r"line 1: it begins with '<html>log.*was not kept"):
         load_dataset("iris")
     assert list((cache / "libsvm").iterdir()) == []
@@ -165,7 +165,7 @@ def test_a_download_of_something_else_is_not_kept(server, cache, monkeypatch):
 
 
 def test_no_download_unless_wanted(server, cache, monkeypatch):
-    published_at(monkeypatch, "iris", PublishedFile("iris.scale", (server.add("/iris.scale", IRIS),)))
+    published_at(monkeypatch, "iris", RemoteFile("iris.scale", (server.add("/iris.scale", IRIS),)))
     with pytest.raises(ValueError, match=r"iris .* is missing in"):
         load_dataset("iris", download=False)
     assert server.asked == []
@@ -175,7 +175,7 @@ def test_no_download_unless_wanted(server, cache, monkeypatch):
 def test_the_second_address_after_the_first(server, cache, monkeypatch, pauses):
     addresses = (server.add("/gone", 404), server.add("/iris.scale", IRIS))
     checksum = hashlib.sha256(IRIS).hexdigest()
-    published_at(monkeypatch, "iris", PublishedFile("iris.scale", addresses, checksum))
+    published_at(monkeypatch, "iris", RemoteFile("iris.scale", addresses, checksum))
     assert load_dataset("iris").complete
     assert server.asked == ["/gone", "/iris.scale"]
 
@@ -282,7 +282,7 @@ def test_images_are_downloaded_where_they_are_missing(server, tmp_path, cache, s
     files = []
     for name in dataset_info("mnist").files:
         content = (served / name).read_bytes()
-        files.append(PublishedFile(name, (server.add(f"/{name}", content),), hashlib.sha256(content).hexdigest()))
+        files.append(RemoteFile(name, (server.add(f"/{name}", content),), hashlib.sha256(content).hexdigest()))
     published_at(monkeypatch, "mnist", *files)
     assert load_images("mnist").complete
     (cache / "mnist" / files[2].name).unlink()

@@ -20,8 +20,8 @@ def test_the_data_sets_of_the_paper():
 @pytest.mark.parametrize("name", PAPER)
 def test_every_entry_is_whole(name):
     info = dataset_info(name)
-    assert len(info.published) == (4 if info.kind == "images" else 1)
-    for file in info.published:
+    assert len(info.remote_files) == (4 if info.kind == "images" else 1)
+    for file in info.remote_files:
         for address in file.addresses:
             assert address.startswith("https://")
             assert address.endswith("/" + file.name)
@@ -37,7 +37,7 @@ def test_every_entry_is_whole(name):
 
 def test_ids_and_checksums_are_of_one_set_each():
     ids = [info.openml for info in DATASETS.values() if info.openml is not None]
-    checksums = [file.sha256 for info in DATASETS.values() for file in info.published if file.sha256]
+    checksums = [file.sha256 for info in DATASETS.values() for file in info.remote_files if file.sha256]
     assert len(set(ids)) == len(ids) == 14
     assert len(set(checksums)) == len(checksums) == 12
 

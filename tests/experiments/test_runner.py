@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from legendretron.experiments import Experiment, Place, Store, read_records, sweep
+from legendretron.experiments import Experiment, Resources, Store, read_records, render, sweep
 from legendretron.experiments.experiment import Batch, Outcome, Run
 from legendretron.paper import EXPERIMENTS
 
@@ -40,14 +40,14 @@ def results(folder):
 
 
 def test_a_sweep_does_what_is_missing_and_nothing_twice(data_folder, tmp_path):
-    place = Place(data_folder)
-    first = sweep(small(seeds=1), tmp_path, place)
+    resources = Resources(data_folder)
+    first = sweep(small(seeds=1), tmp_path, resources)
     assert (first.total, first.before, first.now, first.failed) == (4, 0, 4, [])
     before = {path: path.read_bytes() for path in (tmp_path / "runs").iterdir()}
-    second = sweep(small(seeds=3), tmp_path, place)
+    second = sweep(small(seeds=3), tmp_path, resources)
     assert (second.total, second.before, second.now) == (12, 4, 8)
     assert all(path.read_bytes() == content for path, content in before.items())
-    third = sweep(small(seeds=3), tmp_path, place)
+    third = sweep(small(seeds=3), tmp_path, resources)
     assert (third.before, third.now) == (12, 0)
     assert third.cost_done == third.cost > 0
     assert {record["key"] for record in read_records(tmp_path / "runs")} == set(third.keys)
@@ -56,12 +56,12 @@ def test_a_sweep_does_what_is_missing_and_nothing_twice(data_folder, tmp_path):
 def test_rendering_takes_what_the_records_are_of(data_folder, tmp_path):
     """Not what data are there now: a subset stays one, and nothing is dropped."""
     experiment = small(datasets=("iris", "Sensorless"), models=PAPERS[1:], seeds=1)
-    done = sweep(experiment, tmp_path / "out", Place(data_folder))
+    done = sweep(experiment, tmp_path / "out", Resources(data_folder))
     (tmp_path / "empty").mkdir()
-    again = sweep(experiment, tmp_path / "out", Place(tmp_path / "empty"), render_only=True)
+    again = sweep(experiment, tmp_path / "out", Resources(tmp_path / "empty"), render_only=True)
     assert again.keys == done.keys
     assert (again.before, again.total, again.skipped) == (4, 4, {})
-    nothing = sweep(experiment, tmp_path / "none", Place(data_folder), render_only=True)
+    nothing = sweep(experiment, tmp_path / "none", Resources(data_folder), render_only=True)
     assert (nothing.total, nothing.keys) == (0, [])
     assert not (tmp_path / "none").exists()
 
@@ -69,13 +69,13 @@ def test_rendering_takes_what_the_records_are_of(data_folder, tmp_path):
 def test_versions_of_the_code_that_did_the_runs(data_folder, tmp_path, monkeypatch):
     for commit in ("first", "second"):
         monkeypatch.setenv("LEGENDRETRON_COMMIT", commit)
-        state = sweep(small(seeds=1 if commit == "first" else 2), tmp_path, Place(data_folder))
+        state = sweep(small(seeds=1 if commit == "first" else 2), tmp_path, Resources(data_folder))
         assert state.commits == ({} if commit == "first" else {"first": 4})
-    assert sweep(small(), tmp_path, Place(data_folder)).commits == {"first": 4, "second": 4}
+    assert sweep(small(), tmp_path, Resources(data_folder)).commits == {"first": 4, "second": 4}
 
 
 def test_records_hold_what_a_reader_needs(data_folder, tmp_path):
-    sweep(small(), tmp_path, Place(data_folder), command="how to")
+    sweep(small(), tmp_path, Resources(data_folder), command="how to")
     records = read_records(tmp_path / "runs")
     assert len(records) == 8
     for record in records:
@@ -103,7 +103,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
     from legendretron.datasets import load_dataset
     from legendretron.paper.libsvm.author_rng import noisy_labels
 
-    sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Place(data_folder))
+    sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Resources(data_folder))
     iris = load_dataset("iris", data_folder)
     for record in read_records(tmp_path / "runs"):
         X, X_test, y, y_test = train_test_split(iris.X, iris.y, test_size=0.2, random_state=record["seed"])
@@ -114,7 +114,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
 
 def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
     experiment = small(datasets=("Sensorless", "aloi"), models=("logistic regression",))
-    state = sweep(experiment, tmp_path, Place(data_folder))
+    state = sweep(experiment, tmp_path, Resources(data_folder))
     assert list(state.skipped) == ["aloi"]
     assert "108,000" in state.skipped["aloi"]
     assert "https://" in state.skipped["aloi"]
@@ -130,7 +130,7 @@ def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
 
 def test_tuned_models_choose_on_the_training_part(data_folder, tmp_path):
     models = ("logistic regression, tuned", "LegendreTron, tuned")
-    sweep(small(models=models, seeds=1, noise=(0.0,), epochs=60), tmp_path, Place(data_folder))
+    sweep(small(models=models, seeds=1, noise=(0.0,), epochs=60), tmp_path, Resources(data_folder))
     records = read_records(tmp_path / "runs")
     assert len(records) == 2
     for record in records:
@@ -142,26 +142,26 @@ def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
     """The engine ends quietly on a first Ctrl-C and keeps the weights; a sweep must not take that for a result."""
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        sweep(small(epochs=10**6), tmp_path, Place(data_folder))
+        sweep(small(epochs=10**6), tmp_path, Resources(data_folder))
     assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize("backend", ["loky", pytest.param("dask", marks=pytest.mark.exhaustive)])
 def test_backends_give_the_same_results(backend, data_folder, tmp_path):
     experiment = small(datasets=("iris", "wine"))
-    sweep(experiment, tmp_path / "alone", Place(data_folder))
-    state = sweep(experiment, tmp_path / backend, Place(data_folder), backend=backend, n_jobs=2)
+    sweep(experiment, tmp_path / "alone", Resources(data_folder))
+    state = sweep(experiment, tmp_path / backend, Resources(data_folder), backend=backend, n_jobs=2)
     assert state.now == 16
     assert results(tmp_path / "alone") == results(tmp_path / backend)
 
 
 def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):
-    def execute(batch, place):
+    def execute(batch, resources):
         if batch.model == "LegendreTron":
             raise ValueError("two\nlines")
-        return TABLE.execute(batch, place)
+        return TABLE.execute(batch, resources)
 
-    state = sweep(replace(small(), execute=execute), tmp_path, Place(data_folder))
+    state = sweep(replace(small(), execute=execute), tmp_path, Resources(data_folder))
     assert [(batch.model, why) for batch, why in state.failed] == [("LegendreTron", "ValueError: two lines")]
     assert {record["model"] for record in read_records(tmp_path / "runs")} == {"logistic regression"}
 
@@ -177,30 +177,30 @@ def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        sweep(small(), tmp_path, Place(data_folder))
+        sweep(small(), tmp_path, Resources(data_folder))
     assert len(list((tmp_path / "runs").iterdir())) == 1, "nothing half written is left"
-    state = sweep(small(), tmp_path, Place(data_folder))
+    state = sweep(small(), tmp_path, Resources(data_folder))
     assert (state.before, state.now) == (4, 4)
 
 
 def test_damaged_results_are_named(data_folder, tmp_path):
-    sweep(small(), tmp_path, Place(data_folder))
+    sweep(small(), tmp_path, Resources(data_folder))
     broken = next((tmp_path / "runs").iterdir())
     broken.write_text('{"runs": [')
     with pytest.raises(ValueError, match=rf"{broken.name}' is not a file of results .* Move it away"):
-        sweep(small(), tmp_path, Place(data_folder))
+        sweep(small(), tmp_path, Resources(data_folder))
 
 
 def test_parts_do_not_depend_on_what_is_missing(data_folder, tmp_path):
     """Whichever parts are done, the others stay as they are: only so are results after a kill the same bits."""
     experiment = small(models=PAPERS[:1], seeds=7, noise=(0.0,))
-    sweep(experiment, tmp_path, Place(data_folder), batch_size=3)
+    sweep(experiment, tmp_path, Resources(data_folder), batch_size=3)
     files = sorted((tmp_path / "runs").iterdir())
     assert sorted(len(json.loads(file.read_text())["runs"]) for file in files) == [1, 3, 3]
     for file in files:
         content = file.read_text()
         file.unlink()
-        sweep(experiment, tmp_path, Place(data_folder), batch_size=3)
+        sweep(experiment, tmp_path, Resources(data_folder), batch_size=3)
         again, before = json.loads(file.read_text()), json.loads(content)
         assert again["runs"] == before["runs"]
 
@@ -208,7 +208,7 @@ def test_parts_do_not_depend_on_what_is_missing(data_folder, tmp_path):
 def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkeypatch):
     experiment = replace(small(models=PAPERS[:1], seeds=4, noise=(0.0,)), bytes_per_run=lambda model, dataset: 1.0)
     monkeypatch.setattr(os, "sysconf", lambda name: 2)  # 4 bytes in all, of which models may take 2
-    sweep(experiment, tmp_path, Place(data_folder))
+    sweep(experiment, tmp_path, Resources(data_folder))
     assert [record["batch_runs"] for record in read_records(tmp_path / "runs")] == [2] * 4
 
 
@@ -225,7 +225,7 @@ def test_memory_where_the_system_does_not_say(data_folder, tmp_path, monkeypatch
     ):
         with monkeypatch.context() as patched:
             change(patched)
-            sweep(experiment, tmp_path / folder, Place(data_folder))
+            sweep(experiment, tmp_path / folder, Resources(data_folder))
         assert [record["batch_runs"] for record in read_records(tmp_path / folder / "runs")] == [2] * 4
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path,
         return fitted
 
     monkeypatch.setattr(table_module, "fit_whole", diverging)
-    state = sweep(small(datasets=("iris", "wine"), models=PAPERS[:1]), tmp_path, Place(data_folder))
+    state = sweep(small(datasets=("iris", "wine"), models=PAPERS[:1]), tmp_path, Resources(data_folder))
     ((batch, why),) = state.failed
     assert batch.dataset == "iris"
     assert "training diverged: seed 1 at noise 0" in why
@@ -274,23 +274,23 @@ def test_files_that_are_not_results_are_named(data_folder, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "list.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"list\.json' is not a file of results"):
-        sweep(small(), tmp_path, Place(data_folder))
+        sweep(small(), tmp_path, Resources(data_folder))
 
 
 def test_trials_say_so(data_folder, tmp_path):
     """Those that are started from Python as well, where there is no command."""
     one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
-    sweep(one, tmp_path, Place(data_folder))
+    sweep(one, tmp_path, Resources(data_folder))
     records = read_records(tmp_path / "runs")
     assert [record["trial"] for record in records] == [True]
     text = one.report(records, tmp_path)[0].read_text()
-    assert "**A trial with other settings, such as fewer epochs, not the paper's recipe.**" in text
+    assert "**A trial with other settings, such as fewer epochs, not the recipe.**" in text
     assert "cells" not in text.split("| data set |")[1]
 
 
 def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
     recipe = replace(small(models=PAPERS[1:], seeds=1, noise=(0.0,)), trial=False)
-    sweep(recipe, tmp_path, Place(data_folder))
+    sweep(recipe, tmp_path, Resources(data_folder))
     records = read_records(tmp_path / "runs")
     assert [record["trial"] for record in records] == [False]
     assert "trial" not in recipe.report(records, tmp_path)[0].read_text()
@@ -298,21 +298,22 @@ def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
     assert not TABLE.narrowed(datasets=["iris"], seeds=1).trial
 
 
-@pytest.mark.parametrize(("command", "trial"), [("legendretron reproduce table_libsvm --epochs 2", True), ("", False)])
-def test_records_of_before_tell_by_their_command(data_folder, tmp_path, command, trial):
-    one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
-    sweep(one, tmp_path, Place(data_folder), command=command)
+def test_records_of_before_tell_by_the_settings_that_were_asked_for(data_folder, tmp_path):
+    trial = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
+    sweep(trial, tmp_path, Resources(data_folder))
     (path,) = (tmp_path / "runs").iterdir()
     content = json.loads(path.read_text())
     del content["trial"]
     path.write_text(json.dumps(content))
-    assert [record["trial"] for record in read_records(tmp_path / "runs")] == [trial]
-    assert sweep(one, tmp_path, Place(data_folder)).before == 1
+    for experiment, said in ((trial, True), (replace(trial, trial=False), False)):
+        state = sweep(experiment, tmp_path, Resources(data_folder))
+        assert (state.before, state.now) == (1, 0)
+        assert ("A trial" in render(experiment, state, tmp_path)[0].read_text()) == said
 
 
 def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):
-    sweep(small(epochs=2), tmp_path, Place(data_folder))
-    state = sweep(small(epochs=3), tmp_path, Place(data_folder))
+    sweep(small(epochs=2), tmp_path, Resources(data_folder))
+    state = sweep(small(epochs=3), tmp_path, Resources(data_folder))
     assert (state.before, state.now) == (0, 8)
 
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, welch_from_means, welch_test
-from legendretron.paper.published import published_better, published_libsvm
+from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, verdict, welch_from_means, welch_test
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(80, 1, 20), RNG.normal(81, 3, 20)
@@ -54,18 +53,19 @@ def test_means_of_nonsense_are_refused(values):
         mean_of(values)
 
 
-def test_published_numbers_agree_with_the_papers_own_verdicts():
-    """Welch's test from the printed means and errors gives the bold print, with one exception.
-
-    Vowel at 50 % has p = 0.015 in a two-sided test. (One-sided it would be bold, but then so would be glass at 0 %.)
-    """
-    table, better = published_libsvm(), published_better()
-    assert len(table) == 90
-    differ = []
-    for (dataset, noise), said in better.items():
-        learned, plain = table[dataset, noise, "LegendreTron"], table[dataset, noise, "logistic regression"]
-        p = welch_from_means(learned, plain)
-        ours = "" if p >= 0.01 else "LegendreTron" if learned.value > plain.value else "logistic regression"
-        if ours != said:
-            differ.append((dataset, noise))
-    assert differ == [("vowel", 0.5)]
+@pytest.mark.parametrize(
+    ("difference", "p", "adjusted", "said"),
+    [
+        (1.0, 0.001, 0.001, "better"),
+        (-1.0, 0.001, 0.001, "worse"),
+        (1.0, 0.001, 0.01, "(better)"),
+        (-1.0, 0.001, 0.5, "(worse)"),
+        (-1.0, 0.001, None, "worse"),
+        (1.0, 0.01, 0.01, "="),
+        (1.0, float("nan"), float("nan"), ""),
+    ],
+)
+def test_the_verdict_of_a_test(difference, p, adjusted, said):
+    assert verdict(difference, p, adjusted) == said
+    words = said.replace("better", "A").replace("worse", "B")
+    assert verdict(difference, p, adjusted, better="A", worse="B") == words

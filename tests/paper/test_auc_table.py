@@ -11,12 +11,11 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from legendretron.datasets import DATASETS
-from legendretron.experiments import Batch, Place, Run, read_records, sweep
+from legendretron.experiments import Batch, Resources, Run, read_records, sweep
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.auc.methods import METHODS, fit_method, scores
 from legendretron.paper.auc.problems import PROBLEMS, load_problem
-from legendretron.paper.auc.report import comparison, markdown
-from legendretron.paper.published import published_auc
+from legendretron.paper.auc.report import comparison, markdown, published_auc
 from legendretron.trons import GLMTronClassifier
 from tests.paper.made_up_images import TEST, TRAIN, write_images
 
@@ -34,30 +33,30 @@ TRIAL = replace(TABLE, settings=short)
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def resources(tmp_path, monkeypatch):
     """Small sets of images that count as complete."""
     for number, name in enumerate(("mnist", "fashion-mnist")):
         write_images(tmp_path / "data" / name, declared_subset=False, seed=number)
         monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], rows=TRAIN, test_rows=TEST))
-    return Place(tmp_path / "data")
+    return Resources(tmp_path / "data")
 
 
-def problem(place, name="MNIST, class 0", **varying):
+def problem(resources, name="MNIST, class 0", **varying):
     run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
-    return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), place)
+    return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), resources)
 
 
-def test_training_that_was_interrupted_is_no_result(place, tmp_path):
+def test_training_that_was_interrupted_is_no_result(resources, tmp_path):
     endless = TABLE.narrowed(datasets=["MNIST, class 0"], models=["LegendreTron"]).shortened(10**6)
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        sweep(endless, tmp_path / "out", place)
+        sweep(endless, tmp_path / "out", resources)
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
-def test_all_methods_and_all_problems(place, tmp_path):
+def test_all_methods_and_all_problems(resources, tmp_path):
     for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
-        state = sweep(part, tmp_path, place, command="trial")
+        state = sweep(part, tmp_path, resources, command="trial")
         assert (state.failed, state.skipped) == ([], {})
     assert (state.before, state.now) == (1, 2)
     records = read_records(tmp_path / "runs")
@@ -83,8 +82,8 @@ def test_all_methods_and_all_problems(place, tmp_path):
         assert f"| {record['brier']:.4f} | {record['log_loss']:.4f} |" in text
 
 
-def test_scores_are_those_of_scikit_learn(place):
-    data = problem(place)
+def test_scores_are_those_of_scikit_learn(resources):
+    data = problem(resources)
     estimator, about = fit_method(short("GLMTron", ""), data, seed=0)
     own = GLMTronClassifier(max_iter=3, standardize=False).fit(data.X, data.y)
     p = own.predict_proba(data.X_test)[:, 1]
@@ -96,16 +95,16 @@ def test_scores_are_those_of_scikit_learn(place):
     assert about.keys() == {"cpu_seconds"}
 
 
-def test_features_and_positive_classes(place):
-    data = problem(place, "Fashion-MNIST, odd against even")
+def test_features_and_positive_classes(resources):
+    data = problem(resources, "Fashion-MNIST, odd against even")
     assert data.X.mean(0) == pytest.approx(0.0, abs=1e-12)
     assert data.X.std(0).mean() == pytest.approx(1.0)
     assert (data.y == (np.arange(TRAIN) % 2 == 1)).all()
-    assert problem(place).facts["test_positive"] == TEST // 10
+    assert problem(resources).facts["test_positive"] == TEST // 10
 
 
-def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(place):
-    data = problem(place)
+def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(resources):
+    data = problem(resources)
     settings = METHODS["logistic regression, tuned"]
     blind = replace(data, X_test=None, y_test=None)  # would fail if it were looked at
     estimator, about = fit_method(settings, blind, seed=4)
@@ -120,8 +119,8 @@ def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(place):
     assert estimator.coef_ == pytest.approx(everything.coef_)
 
 
-def test_the_published_step_is_one_in_the_unit_ball(place):
-    data = problem(place)
+def test_the_published_step_is_one_in_the_unit_ball(resources):
+    data = problem(resources)
     estimator, about = fit_method(METHODS["SlIsotron, published step"], data, seed=0)
     assert about["learning_rate"] == estimator.learning_rate
     # sums of 784 squares, which may be added up in any order
@@ -132,7 +131,7 @@ def test_the_published_step_is_one_in_the_unit_ball(place):
 def test_a_subset_is_refused_in_one_line(tmp_path):
     write_images(tmp_path / "data" / "mnist")
     asked = TRIAL.narrowed(datasets=["MNIST, class 0"], models=["GLMTron"])
-    state = sweep(asked, tmp_path, Place(tmp_path / "data"))
+    state = sweep(asked, tmp_path, Resources(tmp_path / "data"))
     ((_, message),) = state.failed
     assert "all 60,000 training and 10,000 test images of mnist" in message
     assert "\n" not in message
@@ -140,9 +139,9 @@ def test_a_subset_is_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("varying", [{"noise": 0.2}, {"size": 100}])
-def test_noise_and_sizes_are_refused(place, varying):
+def test_noise_and_sizes_are_refused(resources, varying):
     with pytest.raises(ValueError, match="noise and sizes are not for table_auc"):
-        problem(place, **varying)
+        problem(resources, **varying)
 
 
 def record_of(model, auc, seed=0, dataset="MNIST, class 0"):

@@ -7,8 +7,7 @@ import pytest
 
 from legendretron.experiments import read_records
 from legendretron.experiments.statistics import paired_test
-from legendretron.paper.libsvm.report import LEVEL, PAPERS, comparison
-from legendretron.paper.published import published_better
+from legendretron.paper.libsvm.report import LEVEL, PAPERS, comparison, published_better
 
 RECORDS = list(read_records(Path(__file__).parents[2] / "docs/results/table_libsvm/runs"))
 ROWS = comparison(RECORDS)

@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from legendretron import LegendreTronClassifier
-from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.losses import AsymmetricBinaryLoss, CanonicalLoss
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.auc.problems import BinaryImages
@@ -157,10 +157,10 @@ def short(model, problem):
 def test_from_images_to_the_picture(tmp_path):
     write_images(tmp_path / "data" / "mnist")
     asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])
-    place = Place(tmp_path / "data")
-    state = sweep(asked, tmp_path, place, command="trial")
+    resources = Resources(tmp_path / "data")
+    state = sweep(asked, tmp_path, resources, command="trial")
     assert (state.now, state.failed) == (8, [])
-    assert sweep(asked, tmp_path, place).now == 0
+    assert sweep(asked, tmp_path, resources).now == 0
 
     records = read_records(tmp_path / "runs")
     files = FIGURE.report(records, tmp_path)

@@ -1,6 +1,6 @@
 import pytest
 
-from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.paper import EXPERIMENTS
 
 
@@ -8,7 +8,7 @@ def test_times_are_extrapolated_and_added_up(tmp_path):
     experiment = EXPERIMENTS["runtime"].narrowed(datasets=["iris", "wine"])
     asked = experiment.settings("LegendreTron", "iris")
     assert asked["trainings"] == 60
-    state = sweep(experiment.shortened(4), tmp_path, Place())
+    state = sweep(experiment.shortened(4), tmp_path, Resources())
     assert state.failed == []
     records = read_records(tmp_path / "runs")
     for record in records:

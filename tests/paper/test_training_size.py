@@ -11,10 +11,10 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import load_images
-from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.images import pixel_features, training_images
+from legendretron.paper.data import pixel_features, training_images
 from legendretron.paper.training_size.experiment import recipe, subset_rows
 from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, comparison, markdown
 from legendretron.trons import ISGPLinkgisticClassifier
@@ -39,7 +39,7 @@ def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), 
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
-    return out, sweep(small(), out, Place(folder)), read_records(out / "runs")
+    return out, sweep(small(), out, Resources(folder)), read_records(out / "runs")
 
 
 def test_records(done):
@@ -68,7 +68,7 @@ def test_records(done):
 
 def test_nothing_is_run_twice(done, folder):
     out, _, records = done
-    again = sweep(small(), out, Place(folder))
+    again = sweep(small(), out, Resources(folder))
     assert (again.before, again.now) == (24, 0)
     assert len(read_records(out / "runs")) == len(records)
 
@@ -81,7 +81,7 @@ def test_nothing_is_run_twice(done, folder):
 ])  # fmt: skip
 def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
     images = load_images("mnist", folder)
-    X = pixel_features(images)
+    X = pixel_features("mnist", images)
     own = [r for r in done[2] if (r["model"], r["dataset"], r["seed"]) == (model, "mnist", 1)]
     assert len(own) == 2
     for record in own:
@@ -93,7 +93,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
 
 
 def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
-    sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Place(folder))
+    sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Resources(folder))
     for record in read_records(tmp_path / "runs"):
         assert record["alpha"] in record["settings"]["tuning"]["strengths"]
         assert record["accuracy"] > 80
@@ -101,7 +101,7 @@ def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
 
 def test_features_use_statistics_of_the_training_images_alone(folder):
     images = load_images("mnist", folder)
-    X = pixel_features(images)
+    X = pixel_features("mnist", images)
     assert X.shape == (350, 784)
     np.testing.assert_allclose(X[:300].mean(0), 0.0, atol=1e-12)
     assert X[:300].std(0).mean() == pytest.approx(1.0)
@@ -120,17 +120,17 @@ def test_subsets():
 
 
 def test_how_many_images_there_are(folder, tmp_path, monkeypatch):
-    assert training_images("kmnist", Place(folder)) == 120
+    assert training_images("kmnist", Resources(folder)) == 120
     monkeypatch.setenv("LEGENDRETRON_DATA", str(tmp_path))
-    assert training_images("kmnist", Place()) == 60_000, "what is not there yet is downloaded whole"
+    assert training_images("kmnist", Resources()) == 60_000, "what is not there yet is downloaded whole"
 
 
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     noisy = replace(small(models=(PLAIN,), datasets=("mnist",)), noise=(0.2,))
-    ((_, why), _) = sweep(noisy, tmp_path, Place(folder)).failed
+    ((_, why), _) = sweep(noisy, tmp_path, Resources(folder)).failed
     assert "no label noise" in why
     few = small(models=(ISGP,), datasets=("mnist",), sizes=(5,), seeds=1)
-    ((_, why),) = sweep(few, tmp_path, Place(folder)).failed
+    ((_, why),) = sweep(few, tmp_path, Resources(folder)).failed
     assert "5 training images drawn with seed 0 miss a class" in why
 
 
@@ -138,7 +138,7 @@ def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
 
 #: of five seeds, with mean 0 and standard error 0.1
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.1 * np.sqrt(8.0)
-PLACE = {
+ENVIRONMENT = {
     "command": "legendretron reproduce figure_training_size", "device": "cpu", "threads": 1, "commit": "abc",
     "trial": False, "seconds": 50.0, "batch_runs": 5, "versions": {"torch": "2"}, "settings": {},
 }  # fmt: skip
@@ -150,7 +150,7 @@ def made_up(dataset, size, values, rows=60000):
     return [
         {
             "dataset": dataset, "size": size, "model": model, "seed": seed, "accuracy": float(value),
-            "log_loss": 1.0 + seed, "training_seconds": 2.0, "data": data, **PLACE,
+            "log_loss": 1.0 + seed, "training_seconds": 2.0, "data": data, **ENVIRONMENT,
         }
         for model, accuracies in values.items()
         for seed, value in enumerate(accuracies)

@@ -10,7 +10,7 @@ from scipy import stats
 from torch.nn.functional import nll_loss
 
 from legendretron.datasets import load_images
-from legendretron.experiments import Place, read_records, sweep
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.vgg.experiment import network_of, recipe
@@ -37,7 +37,7 @@ def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=10):
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
-    return out, sweep(small(), out, Place(folder)), read_records(out / "runs")
+    return out, sweep(small(), out, Resources(folder)), read_records(out / "runs")
 
 
 def test_records(done):
@@ -59,7 +59,7 @@ def test_records(done):
 
 def test_nothing_is_run_twice(done, folder):
     out, _, _ = done
-    again = sweep(small(), out, Place(folder))
+    again = sweep(small(), out, Resources(folder))
     assert (again.before, again.now) == (6, 0)
 
 
@@ -130,9 +130,11 @@ def test_the_rate_falls_to_zero():
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     one = small(models=("VGG",), datasets=("mnist",), seeds=1)
     for wrong in (replace(one, sizes=(20,)), replace(one, noise=(0.2,))):
-        ((_, why),) = sweep(wrong, tmp_path, Place(folder)).failed
+        ((_, why),) = sweep(wrong, tmp_path, Resources(folder)).failed
         assert "leave --sizes and --noise out" in why
-    ((_, why),) = sweep(small(models=("VGG",), datasets=("mnist",), seeds=1, batch=21), tmp_path, Place(folder)).failed
+    ((_, why),) = sweep(
+        small(models=("VGG",), datasets=("mnist",), seeds=1, batch=21), tmp_path, Resources(folder)
+    ).failed
     assert "batch must be at most the number of training images, 20, got 21" in why
     assert list((tmp_path / "runs").iterdir()) == []
 
@@ -145,7 +147,7 @@ def test_convolutions_are_chosen_as_before_afterwards(done):
 
 #: of five seeds, with mean 0 and standard error 0.01
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.01 * np.sqrt(8.0)
-PLACE = {
+ENVIRONMENT = {
     "command": "legendretron reproduce table_vgg", "device": "cuda", "threads": 1, "commit": "abc", "trial": False,
     "seconds": 15.0, "batch_runs": 1, "versions": {"torch": "2"},
     "settings": {"epochs": 20, "optimiser": "AdamW", "batch": 256},
@@ -157,7 +159,7 @@ def made_up(dataset, values, rows=60000, source="complete", label=None):
     return [
         {
             "dataset": dataset, "model": model, "seed": seed, "accuracy": float(value), "log_loss": 0.1 * (seed + 1),
-            "calibration_error": 0.002, "training_seconds": 14.0, "data": data, **PLACE,
+            "calibration_error": 0.002, "training_seconds": 14.0, "data": data, **ENVIRONMENT,
         }
         for model, accuracies in values.items()
         for seed, value in enumerate(accuracies)

@@ -70,7 +70,7 @@ def reproduce(
     from legendretron._internal.provenance import provenance
     from legendretron._internal.validation import check_device
     from legendretron.cli.sweep_progress import SweepProgress
-    from legendretron.experiments import Place, sweep
+    from legendretron.experiments import Resources, render, sweep
     from legendretron.experiments.runner import code_of
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
@@ -88,7 +88,7 @@ def reproduce(
     for experiment in asked:
         with naming(out):
             check_writable(out / experiment.name / "runs" / "results")  # before the work
-    place = Place(None if data is None else data.expanduser().absolute(), device)
+    resources = Resources(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
     failures: list[str] = []
@@ -100,7 +100,7 @@ def reproduce(
             state = sweep(
                 experiment,
                 folder,
-                place,
+                resources,
                 backend=backend.value,
                 n_jobs=n_jobs,
                 address=address,
@@ -110,7 +110,7 @@ def reproduce(
                 on_progress=progress,
                 on_download=progress.download,
             )
-        files = _rendered(experiment, state, folder)
+        files = render(experiment, state, folder)
         if others := {code: n for code, n in state.commits.items() if code != this and not render_only}:
             report.warning(
                 f"{sum(others.values()):,} runs were done before by other versions of the code ({', '.join(others)}), whose "
@@ -213,15 +213,6 @@ def _command(
     for model in models or []:
         words += ["--model", repr(model)]
     return " ".join([*words, *(["--device", device] if device != "cpu" else [])])
-
-
-def _rendered(experiment: Experiment, state: Sweep, folder: Path) -> list[Path]:
-    """Tables and pictures of the runs that were asked for and are done."""
-    from legendretron.experiments import read_records
-
-    found = {record["key"]: record for record in read_records(folder / "runs")}
-    records = [found[key] for key in state.keys if key in found]
-    return experiment.report(records, folder) if records else []
 
 
 def _summary(state: Sweep, files: Iterable[Path]) -> dict[str, Any]:

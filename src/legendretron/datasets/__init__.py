@@ -8,8 +8,8 @@ from legendretron.datasets.loading import load_dataset, load_images
 from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
 from legendretron.datasets.noise import flip_labels, symmetric_noise, symmetric_transition
 from legendretron.datasets.openml import load_openml
-from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
+from legendretron.datasets.remote_files import RemoteFile
 from legendretron.datasets.tables import Table, read_table
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "DatasetStatus",
     "DownloadError",
     "ImageSet",
-    "PublishedFile",
+    "RemoteFile",
     "Table",
     "cache_folder",
     "dataset_info",

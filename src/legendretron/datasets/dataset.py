@@ -35,7 +35,7 @@ class Dataset:
     path: Path | None  #: the file it was read from
     info: DatasetInfo
     source: str = ""  #: where it is from if not from the file the paper names
-    prepared: str = ""  #: what was done to the file's values to make them the published ones
+    prepared: str = ""  #: what was done to the file's values
 
     @property
     def n_rows(self) -> int:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -17,18 +15,14 @@ from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
-from legendretron.datasets.news20 import words_of_unit_length
-from legendretron.datasets.published import PublishedFile
 from legendretron.datasets.registry import DatasetInfo, dataset_info
-from legendretron.datasets.usps import smoothed_digits
+from legendretron.datasets.remote_files import RemoteFile
 
-__all__ = ["load_dataset", "load_images"]
+__all__ = ["DatasetError", "load_dataset", "load_images"]
 
-#: Data sets of which there are files with other values than the published ones, and how to get from those to these.
-_PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
-    "usps": (smoothed_digits, "smoothed here"),
-    "news20": (words_of_unit_length, "scaled here"),
-}
+
+class DatasetError(ValueError):
+    """A file that does not hold what it should; the message says where to get the right one."""
 
 
 def load_dataset(
@@ -51,8 +45,7 @@ def load_dataset(
     -------
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
-        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused. Images of usps that are
-        not smoothed as LIBSVM's get smoothed, counts of news20 are scaled as in LIBSVM's file, and ``prepared`` says so.
+        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused.
 
     Examples
     --------
@@ -80,18 +73,13 @@ def load_dataset(
         _check_rows(info, status, len(labels))
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
-        prepared = ""
-        if info.name in _PREPARATIONS:
-            prepare, remark = _PREPARATIONS[info.name]
-            X, changed = prepare(X)
-            prepared = remark if changed else ""
     except ValueError as error:
         if fresh:  # a wrong file kept would be found again
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        way_out = "" if info.how_to_get in str(error) else f" {info.name} has {info.shape}. {info.how_to_get}"
+        way_out = "" if isinstance(error, DatasetError) else f" {info.name} has {info.shape}. {info.how_to_get}"
         raise ValueError(f"{error}{way_out}") from error
-    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info, prepared=prepared)
+    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
 
 def load_images(
@@ -151,16 +139,16 @@ def _download(
 ) -> list[Path]:
     """Download the files of a set that ``folder`` does not have, or say how to get them."""
     if data is not None or not allowed:
-        place = str(cache_folder() if data is None else data)
+        searched = str(cache_folder() if data is None else data)
         need = f"the files {', '.join(info.files)}" if info.kind == "images" else f"one of {', '.join(info.files)}"
         where = f"its sub-folder {info.name}" if info.kind == "images" else "its sub-folder libsvm"
         raise ValueError(
-            f"{info.name} ({info.shape}) is {state} in {place!r}: it or {where} must hold {need}. {info.how_to_get}"
+            f"{info.name} ({info.shape}) is {state} in {searched!r}: it or {where} must hold {need}. {info.how_to_get}"
         )
-    return [_download_first(file, folder / file.name, progress) for file in info.published]
+    return [_download_first(file, folder / file.name, progress) for file in info.remote_files]
 
 
-def _download_first(file: PublishedFile, path: Path, progress: Progress | None) -> Path:
+def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> Path:
     """Download from the first address that has the file; a file that is there already is kept."""
     if path.is_file():
         return path
@@ -194,7 +182,7 @@ def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int
             "or misnamed; get it again or rename it."
         )
     if status.declared_rows is None and n != published:
-        raise ValueError(
+        raise DatasetError(
             f"{str(status.path)!r} has {n:,} rows, but {info.name} has {published:,}. It is damaged or breaks off: get it "
             f"again. {info.how_to_get} If it is a subset on purpose, say so in its name: "
             f"{_subset_name(status.path or Path(info.stem), n)!r}."
@@ -213,7 +201,7 @@ def _check_columns(info: DatasetInfo, status: DatasetStatus, X: np.ndarray | sci
     # zeros are left out of the text, so a sparse file or a subset may lack the last columns
     if status.state == "complete" and isinstance(X, np.ndarray) and not X[:, -1].any():
         used = int(np.flatnonzero(X.any(axis=0)).max(initial=-1)) + 1
-        raise ValueError(
+        raise DatasetError(
             f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file? {info.how_to_get}"
         )
 
@@ -222,13 +210,13 @@ def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np
     smallest, largest = info.labels
     outside = np.flatnonzero((labels < smallest) | (labels > largest))
     if len(outside):
-        raise ValueError(
+        raise DatasetError(
             f"{str(path)!r} has the label {labels[outside[0]]} in row {outside[0] + 1}, but those of {info.name} are from "
             f"{smallest} to {largest}; it is damaged or another file. {info.how_to_get}"
         )
     y, classes = encode_labels(labels)
     if len(classes) != info.classes:
-        raise ValueError(
+        raise DatasetError(
             f"{str(path)!r} has labels of {len(classes)} classes, but {info.name} has {info.classes}; it is damaged, another "
             f"file, or a subset that misses classes. {info.how_to_get}"
         )

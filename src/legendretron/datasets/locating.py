@@ -96,8 +96,8 @@ def _entries(folder: Path) -> dict[str, Path]:
 
 
 def _find_file(info: DatasetInfo, folder: Path) -> DatasetStatus:
-    places = [_entries(place) for place in (folder, folder / "libsvm", folder / info.name)]
-    for entries in places:
+    folders = [_entries(inner) for inner in (folder, folder / "libsvm", folder / info.name)]
+    for entries in folders:
         for name in info.files:
             path = entries.get(name.lower())
             if path is not None and path.is_file():
@@ -106,7 +106,7 @@ def _find_file(info: DatasetInfo, folder: Path) -> DatasetStatus:
     pattern = re.compile(rf"{re.escape(first)}\.subset(\d+){re.escape(dot + rest)}(\.bz2|\.xz|\.gz)?", re.IGNORECASE)
     subsets = [
         (int(match[1]), path)
-        for entries in places
+        for entries in folders
         for name, path in entries.items()
         if (match := pattern.fullmatch(name))
     ]
@@ -120,15 +120,15 @@ def _find_images(info: DatasetInfo, folder: Path) -> DatasetStatus:
     # a folder of images does not say by its files which set it is, so its own name must
     named = [path for path in (folder, *_entries(folder).values()) if spelling(path.name) == spelling(info.name)]
     best = DatasetStatus(info, None, "missing")
-    for place in (inner for path in named for inner in (path, path / "raw")):
-        entries = _entries(place)
+    for inner in (inner for path in named for inner in (path, path / "raw")):
+        entries = _entries(inner)
         parts = [_part(name, entries) for name in info.files]
         if all(rows == 0 for rows in parts):
-            return DatasetStatus(info, place, "complete")
+            return DatasetStatus(info, inner, "complete")
         if None not in parts:
-            best = DatasetStatus(info, place, "subset", max(rows for rows in parts if rows is not None))
+            best = DatasetStatus(info, inner, "subset", max(rows for rows in parts if rows is not None))
         elif best.path is None and any(rows is not None for rows in parts):
-            best = DatasetStatus(info, place, "incomplete")
+            best = DatasetStatus(info, inner, "incomplete")
     return best
 
 

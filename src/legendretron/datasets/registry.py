@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from legendretron.datasets.published import IMAGE_FILES, PublishedFile
+from legendretron.datasets.remote_files import IMAGE_FILES, RemoteFile
 
 __all__ = ["DATASETS", "DatasetInfo", "dataset_info"]
 
@@ -37,7 +37,7 @@ class DatasetInfo:
     features: int  #: columns; pixels for images
     classes: int
     labels: tuple[int, int]  #: smallest and largest label a file may have
-    published: tuple[PublishedFile, ...]  #: the files as their publisher names them
+    remote_files: tuple[RemoteFile, ...]  #: the files as their publisher names them
     licence: str
     origin: str  #: who made the data, and what to cite
     openml: int | None = None  #: id on OpenML, None if there is none or none is known
@@ -51,21 +51,21 @@ class DatasetInfo:
     def files(self) -> tuple[str, ...]:
         """Names looked for, in order; for images all of them are needed."""
         if self.kind == "images":
-            return tuple(file.name for file in self.published)
-        name = self.published[0].name
+            return tuple(file.name for file in self.remote_files)
+        name = self.remote_files[0].name
         spellings = [name] + [self.stem + ending for ending in _COMPRESSIONS]
         return tuple(dict.fromkeys(spellings))
 
     @property
     def stem(self) -> str:
         """The first file's name without the ending of a compression."""
-        name = self.published[0].name
+        name = self.remote_files[0].name
         return name if self.kind == "images" else name.removesuffix(".bz2")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where each published file is, the first address of each."""
-        return tuple(file.addresses[0] for file in self.published)
+        return tuple(file.addresses[0] for file in self.remote_files)
 
     @property
     def shape(self) -> str:
@@ -96,7 +96,7 @@ def _libsvm(
     notes: str = "",
     sparse: bool = False,
 ) -> DatasetInfo:
-    published = PublishedFile(file.rpartition("/")[2], (_LIBSVM + file,))
+    remote = RemoteFile(file.rpartition("/")[2], (_LIBSVM + file,))
     return DatasetInfo(
         name=name,
         kind="libsvm",
@@ -104,7 +104,7 @@ def _libsvm(
         features=features,
         classes=classes,
         labels=labels or (1, classes),
-        published=(published,),
+        remote_files=(remote,),
         licence=licence,
         origin=origin,
         openml=openml,
@@ -124,7 +124,7 @@ def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool
         features=784,
         classes=10,
         labels=(0, 9),
-        published=IMAGE_FILES[name],
+        remote_files=IMAGE_FILES[name],
         licence=licence,
         origin=origin,
         openml=openml,
@@ -147,7 +147,7 @@ _ALL = (
             "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)",
             openml=6, openml_note="all 20,000 rows, training and test, not scaled"),
     _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True,
-            notes="LIBSVM's file has which words a document has, at unit length; counts are scaled so when loaded"),
+            notes="LIBSVM's file has which words a document has, at unit length; other copies have counts"),
     _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
             "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
     _libsvm("vowel", "vowel.scale", 528, 10, 11,
@@ -159,7 +159,7 @@ _ALL = (
             "Hull, A database for handwritten text recognition research (1994)",
             licence=_NOT_STATED, openml=41082, openml_seen=True,
             openml_note="9,298 rows, training and test",
-            notes="LIBSVM's images are smoothed by a Gaussian of 0.75 pixels; original ones are smoothed when loaded"),
+            notes="LIBSVM's images are smoothed by a Gaussian of 0.75 pixels; other copies have the originals"),
     _libsvm("segment", "segment.scale", 2310, 19, 7,
             "Statlog (Image Segmentation), UCI (1990); Hsu and Lin (2002)",
             openml=40984, openml_seen=True, openml_note="not scaled; columns may be fewer"),

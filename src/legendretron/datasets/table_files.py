@@ -138,9 +138,9 @@ def _read_parquet(path: Path) -> Any:
             table = content.read()
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
         raise ValueError(f"{str(path)!r} is damaged or not a Parquet file: {error}") from error
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if arrow.types.is_decimal(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(arrow.float64()))
+            table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))
     # row numbers that pandas wrote as a column of their own
     extra = [name for name in table.column_names if name.startswith("__index_level_")]
     return table.drop_columns(extra).to_pandas(ignore_metadata=True)

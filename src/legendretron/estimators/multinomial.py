@@ -10,7 +10,7 @@ from legendretron._internal.sklearn_compat import StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
-from legendretron.links import CompositeLink, Link, SoftmaxLink
+from legendretron.links import Link, SoftmaxLink
 
 __all__ = ["MultinomialLogisticClassifier"]
 
@@ -110,10 +110,6 @@ verbose, checkpoint, checkpoint_every, keep_interrupted
         return cls(**{**paper_settings(group, with_link=False), **parameters})
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
-        if self.init == "paper":
-            # For their table of LIBSVM data sets the authors set up LegendreTron's link beside logistic regression, and leave
-            # it alone: what is left of the random numbers after its start decides the order of the batches.
-            CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
         return SoftmaxLink(n_classes)
 
     def _settings(self) -> dict[str, Any]:

@@ -1,7 +1,20 @@
 """Comparisons: declared as data, run in batches that resume, told with statistics and reports."""
 
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
-from legendretron.experiments.runner import Sweep, sweep
+from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, Outcome, Record, Resources, Run
+from legendretron.experiments.runner import Sweep, render, sweep
 from legendretron.experiments.store import Store, read_records
 
-__all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run", "Store", "Sweep", "read_records", "sweep"]
+__all__ = [
+    "Batch",
+    "Experiment",
+    "MissingDataError",
+    "Outcome",
+    "Record",
+    "Resources",
+    "Run",
+    "Store",
+    "Sweep",
+    "read_records",
+    "render",
+    "sweep",
+]

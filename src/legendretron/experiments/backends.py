@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_choice
-from legendretron.experiments.experiment import Batch, Outcome, Place
+from legendretron.experiments.experiment import Batch, Outcome, Resources
 
 __all__ = ["BACKENDS", "Finished", "executed"]
 
 BACKENDS = ("loky", "ray", "dask")
 
 
+@dataclass(frozen=True)
 class Finished:
     """A batch that was executed: its outcome, or why there is none.
 
@@ -32,31 +35,32 @@ class Finished:
         One line, if nothing did.
     seconds : float
         Time taken.
-    place : dict
+    environment : dict
         Device, threads, versions and commit of the process that did it.
     """
 
-    def __init__(
-        self, batch: Batch, outcome: Outcome | None, error: str, seconds: float, place: dict[str, object]
-    ) -> None:
-        self.batch, self.outcome, self.error, self.seconds, self.place = batch, outcome, error, seconds, place
+    batch: Batch
+    outcome: Outcome | None
+    error: str
+    seconds: float
+    environment: dict[str, object]
 
 
-def _execute(execute: Callable[[Batch, Place], Outcome], batch: Batch, place: Place) -> Finished:
+def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resources: Resources) -> Finished:
     """Execute a batch; an error belongs to the batch, and does not end the others."""
     began = time.perf_counter()
     outcome, error = None, ""
     try:
-        outcome = execute(batch, place)
+        outcome = execute(batch, resources)
     except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
         error = " ".join(f"{type(problem).__name__}: {problem}".split())
-    return Finished(batch, outcome, error, time.perf_counter() - began, provenance(place.device))
+    return Finished(batch, outcome, error, time.perf_counter() - began, provenance(resources.device))
 
 
 def executed(
-    execute: Callable[[Batch, Place], Outcome],
+    execute: Callable[[Batch, Resources], Outcome],
     batches: Sequence[Batch],
-    place: Place,
+    resources: Resources,
     *,
     backend: str = "loky",
     n_jobs: int = 1,
@@ -70,7 +74,7 @@ def executed(
         Of the experiment; other processes get it as it is, so that it need not be a part of the library.
     batches : sequence of Batch
         What to do.
-    place : Place
+    resources : Resources
         Data folder and device, the same on every machine.
     backend : {"loky", "ray", "dask"}
         Processes of this machine, or a cluster; one on this machine is started if there is no address.
@@ -83,14 +87,14 @@ def executed(
     if address is not None and backend == "loky":
         raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
     if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
-        yield from (_execute(execute, batch, place) for batch in batches)
+        yield from (_execute(execute, batch, resources) for batch in batches)
         return
     import joblib
 
     with _cluster(backend, n_jobs, address), joblib.parallel_config(backend=backend, n_jobs=n_jobs):
         # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-        yield from parallel(joblib.delayed(_execute)(execute, batch, place) for batch in batches)
+        yield from parallel(joblib.delayed(_execute)(execute, batch, resources) for batch in batches)
 
 
 @contextlib.contextmanager
@@ -100,7 +104,12 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
         ray: Any = import_extra("ray", "backend ray", "distributed")
         _register_ray()
         if address is None:
-            ray.init(num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+            # workers find the modules that this process finds, as they do with the other backends
+            paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+            ray.init(
+                num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False,
+                runtime_env={"env_vars": paths},
+            )  # fmt: skip
         else:
             ray.init(address=address, logging_level=logging.ERROR)
         try:

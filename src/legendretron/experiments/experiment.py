@@ -12,10 +12,16 @@ from typing import Any
 
 from legendretron.experiments.recorded_estimators import identifying_settings
 
-__all__ = ["Batch", "Experiment", "Outcome", "Place", "Record", "Run"]
+__all__ = ["Batch", "Experiment", "MissingDataError", "OnDownload", "Outcome", "Record", "Resources", "Run"]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
 Record = dict[str, Any]
+#: Called with the name of a data set, the bytes that have come, and the bytes in all if known.
+OnDownload = Callable[[str, int, "int | None"], None]
+
+
+class MissingDataError(ValueError):
+    """A data set that is not there; the message says how to get it. A sweep leaves it out and goes on."""
 
 
 @dataclass(frozen=True, order=True)
@@ -59,7 +65,7 @@ class Batch:
     settings : dict
         How the model is made; JSON.
     source : str
-        Whether the data are ``"complete"`` or a ``"subset"``, so that results of one never stand for the other.
+        Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one never stand for the other.
     runs : tuple of Run
         At least one.
     trial : bool
@@ -93,13 +99,13 @@ def _digest(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a batch is executed.
+class Resources:
+    """What a batch is executed with.
 
     Attributes
     ----------
     data : Path, optional
-        Folder of data sets; the cache and downloads if None.
+        Folder of data sets; None where ``execute`` knows where to look, or data are downloaded.
     device : str
         Torch device.
     """
@@ -118,7 +124,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper.
+    """A comparison of models on data sets: a table or figure, declared as data.
 
     Attributes
     ----------
@@ -131,7 +137,7 @@ class Experiment:
     settings : callable
         ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model.
     execute : callable
-        ``execute(batch, place)`` trains and measures; an :class:`Outcome`.
+        ``execute(batch, resources)`` trains and measures; an :class:`Outcome`.
     report : callable
         ``report(records, folder)`` writes tables and pictures, and returns the files.
     seeds : int
@@ -146,12 +152,11 @@ class Experiment:
         ``bytes_per_run(model, dataset)``: memory that a run takes, to see how many fit.
     cost : callable
         ``cost(run)``: how long a run takes, in any unit, for the time left.
-    synthetic : bool
-        Whether data are made up, so that no files are needed.
-    source_of : callable
-        ``source_of(dataset)``: the data set behind a row, by its name in the registry; rows are data sets if not given.
+    find_data : callable
+        ``find_data(dataset, resources, on_download)``: which data these are, see :attr:`Batch.source`; it may download them,
+        and raises :class:`MissingDataError` where they are not there. ``"complete"`` for all data sets if not given.
     available_rows : callable, optional
-        ``available_rows(dataset, place)``: training rows that are there. Larger sizes are then left out and reported, never
+        ``available_rows(dataset, resources)``: training rows that are there. Larger sizes are left out and reported, never
         made smaller.
     trial : bool
         Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. To be set
@@ -163,7 +168,7 @@ class Experiment:
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     settings: Callable[[str, str], dict[str, Any]]
-    execute: Callable[[Batch, Place], Outcome]
+    execute: Callable[[Batch, Resources], Outcome]
     report: Callable[[list[Record], Path], list[Path]]
     seeds: int = 1
     noise: tuple[float, ...] = (0.0,)
@@ -171,9 +176,8 @@ class Experiment:
     side_by_side: tuple[str, ...] = ()
     bytes_per_run: Callable[[str, str], float] | None = None
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
-    synthetic: bool = False
-    source_of: Callable[[str], str] = field(default=str)
-    available_rows: Callable[[str, Place], int] | None = None
+    find_data: Callable[[str, Resources, OnDownload], str] = field(default=lambda *_: "complete")
+    available_rows: Callable[[str, Resources], int] | None = None
     trial: bool = False
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 
-__all__ = ["estimator_of", "identifying_settings", "recorded_settings", "settings_of"]
+__all__ = ["estimator_of", "estimator_settings", "identifying_settings", "recorded_settings"]
 
 _CLASSES: dict[str, type[BaseEstimator]] = {
     kind.__name__: kind
@@ -41,16 +41,16 @@ _CLASSES: dict[str, type[BaseEstimator]] = {
         LogisticRegression,
     )
 }
-#: Parameters that belong to a run or its place, not to the recipe.
+#: Parameters that belong to a run or to the machine, not to the recipe.
 _ELSEWHERE = ("random_state", "device", "verbose", "checkpoint", "checkpoint_every", "n_jobs", "keep_interrupted")
 
 
-def settings_of(estimator: BaseEstimator) -> dict[str, Any]:
+def estimator_settings(estimator: BaseEstimator) -> dict[str, Any]:
     """All parameters of an estimator but seed and device, with its class: JSON.
 
     Examples
     --------
-    >>> settings_of(GLMTronClassifier())["estimator"]
+    >>> estimator_settings(GLMTronClassifier())["estimator"]
     'GLMTronClassifier'
     """
     parameters = {name: value for name, value in estimator.get_params().items() if name not in _ELSEWHERE}
@@ -58,14 +58,14 @@ def settings_of(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
-    """:func:`settings_of` an estimator with some parameters, and the others as by default when results were recorded.
+    """:func:`estimator_settings` an estimator with some parameters, and the others as by default when results were recorded.
 
     Examples
     --------
     >>> recorded_settings(GLMTronClassifier, standardize=False)["max_iter"]
     200
     """
-    return settings_of(estimator_of({"estimator": kind.__name__}).set_params(**parameters))
+    return estimator_settings(estimator_of({"estimator": kind.__name__}).set_params(**parameters))
 
 
 def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> identifying_settings({"estimator": "GLMTronClassifier"}) == settings_of(GLMTronClassifier())
+    >>> identifying_settings({"estimator": "GLMTronClassifier"}) == estimator_settings(GLMTronClassifier())
     True
     """
     recorded = RECORDED_DEFAULTS.get(settings.get("estimator", ""))
@@ -88,7 +88,7 @@ def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def estimator_of(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
-    """The estimator of :func:`settings_of`, with a seed and, if it knows devices, on a device."""
+    """The estimator of :func:`estimator_settings`, with a seed and, if it knows devices, on a device."""
     kind = _CLASSES[settings["estimator"]]
     known = kind().get_params()
     unsaid = {**LATER_DEFAULTS, **RECORDED_DEFAULTS.get(settings["estimator"], {})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 
-__all__ = ["as_text", "described", "is_trial", "markdown_table", "save_picture", "write_csv", "write_text"]
+__all__ = ["as_text", "described", "is_trial", "markdown_table", "read_csv", "save_picture", "write_csv", "write_text"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -53,6 +54,11 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return write_text(path, buffer.getvalue())
 
 
+def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
+    """Rows of a CSV file by the names of its first line."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
 def save_picture(figure: Any, path: Path) -> Path:
     """Write a picture, whole or not at all, and close it."""
     import matplotlib.pyplot as plt
@@ -65,7 +71,7 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs are by other settings than the recipe's, such as by ``--epochs``."""
+    """Whether some runs are by other settings than the recipe's, such as by :meth:`Experiment.shortened`."""
     return any(record["trial"] for record in records)
 
 
@@ -80,9 +86,7 @@ def described(records: Sequence[Record]) -> str:
     )
     commands = ", ".join(f"`{command}`" for command in dict.fromkeys(record["command"] for record in records))
     seconds = sum(record["seconds"] / record["batch_runs"] for record in records)
-    trial = (
-        "**A trial with other settings, such as fewer epochs, not the paper's recipe.** " if is_trial(records) else ""
-    )
+    trial = "**A trial with other settings, such as fewer epochs, not the recipe.** " if is_trial(records) else ""
     return trial + (
         f"{len(records):,} runs by {commands}; device {all_of('device')}; threads {all_of('threads')}; "
         f"commit {all_of('commit')}; {'; '.join(versions)}; {seconds:,.0f} s in all."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
@@ -14,12 +13,11 @@ from typing import Any
 
 import torch
 
-from legendretron.datasets import find_dataset, load_dataset, load_images
 from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, Place, Record
+from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
 from legendretron.experiments.store import Store, read_records
 
-__all__ = ["Sweep", "code_of", "sweep"]
+__all__ = ["Sweep", "code_of", "render", "sweep"]
 
 #: Share of the free memory that models may take; the rest is for data and what a step needs for itself.
 _SHARE = 0.5
@@ -64,7 +62,7 @@ class Sweep:
 def sweep(
     experiment: Experiment,
     out: Path,
-    place: Place,
+    resources: Resources,
     *,
     backend: str = "loky",
     n_jobs: int = 1,
@@ -73,7 +71,7 @@ def sweep(
     render_only: bool = False,
     command: str = "",
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
-    on_download: Callable[[str, int, int | None], None] = lambda name, done, total: None,
+    on_download: OnDownload = lambda name, done, total: None,
 ) -> Sweep:
     """Do all runs of an experiment that have no result in a folder yet.
 
@@ -85,7 +83,7 @@ def sweep(
         What to do.
     out : path
         Folder of results; ``out/runs`` gets a file for every batch.
-    place : Place
+    resources : Resources
         Folder of data, and device.
     backend, n_jobs, address
         See :func:`~legendretron.experiments.backends.executed`.
@@ -107,13 +105,13 @@ def sweep(
         sources, available = _recorded(experiment, records.values())
     else:
         store = Store(out)
-        sources, skipped = _sources(experiment, place, on_download)
-        available, too_large = _available(experiment, list(sources), place)
+        sources, skipped = _sources(experiment, resources, on_download)
+        available, too_large = _available(experiment, list(sources), resources)
     whole = _whole_batches(experiment, sources, available)
     done = set(records)
     batches = []
     for batch in whole:
-        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, place)
+        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, resources)
     runs = [run for batch in whole for run in batch.runs]
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
@@ -126,12 +124,12 @@ def sweep(
         return state
     if n_jobs != 1:  # the longest first, so that none is left for last alone
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
-    for finished in executed(experiment.execute, batches, place, backend=backend, n_jobs=n_jobs, address=address):
+    for finished in executed(experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address):
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
             try:
-                store.add(finished.batch, finished.outcome, finished.seconds, finished.place, command)
+                store.add(finished.batch, finished.outcome, finished.seconds, finished.environment, command)
                 state.now += len(finished.batch.runs)
             except ValueError as error:  # measurements that are no numbers
                 state.failed.append((finished.batch, str(error)))
@@ -140,9 +138,27 @@ def sweep(
     return state
 
 
-def code_of(place: Mapping[str, Any]) -> str:
+def render(experiment: Experiment, state: Sweep, out: Path) -> list[Path]:
+    """Report the runs that a sweep was asked for and that are done; returns the files, none if no run is done.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Whose ``report`` is used.
+    state : Sweep
+        What :func:`sweep` returned.
+    out : path
+        Folder of results, as for :func:`sweep`; tables and pictures are written into it.
+    """
+    found = {record["key"]: record for record in read_records(out / "runs")}
+    # of records without the field, the settings that were asked for tell
+    records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
+    return experiment.report(records, out) if records else []
+
+
+def code_of(environment: Mapping[str, Any]) -> str:
     """Commit of a record, or the version of the package where there is no checkout."""
-    return str(place["commit"] or place["versions"]["legendretron"])
+    return str(environment["commit"] or environment["versions"]["legendretron"])
 
 
 def _recorded(
@@ -160,35 +176,20 @@ def _recorded(
 
 
 def _sources(
-    experiment: Experiment, place: Place, on_download: Callable[[str, int, int | None], None]
+    experiment: Experiment, resources: Resources, on_download: OnDownload
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Data sets that can be had, complete or as a subset, and for the others what to do.
-
-    Without a folder, what is missing is downloaded now, once, and not by each worker.
-    """
-    if experiment.synthetic:
-        return dict.fromkeys(experiment.datasets, "random"), {}
+    """Which data there are, and what to do for the others; downloads happen here, once, and not in each worker."""
     sources, skipped = {}, {}
     for name in experiment.datasets:
-        found = find_dataset(experiment.source_of(name), place.data)
-        if found.state in ("missing", "incomplete") and place.data is not None:
-            skipped[name] = (
-                f"{name} ({found.info.shape}) is {found.state} in {str(place.data)!r}. {found.info.how_to_get}"
-            )
-            continue
-        if found.state in ("missing", "incomplete"):
-            load = load_images if found.info.kind == "images" else load_dataset
-            try:
-                load(found.info.name, progress=functools.partial(on_download, found.info.name))
-            except ValueError as error:
-                skipped[name] = str(error)
-                continue
-        sources[name] = f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
+        try:
+            sources[name] = experiment.find_data(name, resources, on_download)
+        except MissingDataError as error:
+            skipped[name] = str(error)
     return sources, skipped
 
 
 def _available(
-    experiment: Experiment, datasets: list[str], place: Place
+    experiment: Experiment, datasets: list[str], resources: Resources
 ) -> tuple[dict[str, tuple[int | None, ...]], dict[str, str]]:
     """Sizes that each data set has the rows for, and a sentence where those are not all."""
     if experiment.available_rows is None:
@@ -196,7 +197,7 @@ def _available(
     available, too_large = {}, {}
     for name in datasets:
         try:
-            rows = experiment.available_rows(name, place)
+            rows = experiment.available_rows(name, resources)
         except ValueError:  # damaged: its batches say so, and those of others are done
             available[name] = experiment.sizes
             continue
@@ -235,14 +236,14 @@ def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | No
     return min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
 
 
-def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, place: Place) -> list[Batch]:
+def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, resources: Resources) -> list[Batch]:
     """Cut what is missing of a batch into parts of the same size.
 
     The parts of a sweep that goes on after it was killed are those it had before: their size does not depend on what is
     missing, and the runs of a part are there all or none.
     """
     missing = [run for run, key in zip(whole.runs, whole.run_keys(), strict=True) if key not in done]
-    size = min(limit, _fitting(experiment, whole.model, whole.dataset, place.device))
+    size = min(limit, _fitting(experiment, whole.model, whole.dataset, resources.device))
     return [replace(whole, runs=tuple(missing[start : start + size])) for start in range(0, len(missing), size)]
 
 

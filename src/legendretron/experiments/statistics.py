@@ -12,7 +12,7 @@ from scipy import stats
 
 from legendretron.experiments.rounding import rounded_difference
 
-__all__ = ["Mean", "holm", "mean_difference", "mean_of", "paired_test", "welch_from_means", "welch_test"]
+__all__ = ["Mean", "holm", "mean_difference", "mean_of", "paired_test", "verdict", "welch_from_means", "welch_test"]
 
 
 @dataclass(frozen=True)
@@ -130,3 +130,38 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     scaled = np.minimum(1.0, p[order] * np.arange(len(order), 0, -1))
     adjusted[order] = np.maximum.accumulate(scaled)
     return adjusted
+
+
+def verdict(
+    difference: float,
+    p: float,
+    adjusted: float | None = None,
+    *,
+    level: float = 0.01,
+    better: str = "better",
+    worse: str = "worse",
+) -> str:
+    """What a test says of a difference, in a word: ``"better"``, ``"worse"``, or ``"="`` where none was found.
+
+    Parameters
+    ----------
+    difference : float
+        Of the first model to the second; more is better.
+    p : float
+        p-value; NaN, where there is no test, gives an empty text.
+    adjusted : float, optional
+        p-value after a correction for many tests: the word is in brackets where it does not survive that.
+    level : float
+        Of the test: 0.01 is a confidence of 99 %.
+    better, worse : str
+        The words.
+
+    Examples
+    --------
+    >>> verdict(1.5, 0.002), verdict(-1.5, 0.002, 0.03), verdict(1.5, 0.2), verdict(1.5, float("nan"))
+    ('better', '(worse)', '=', '')
+    """
+    if not p < level:
+        return "=" if p >= level else ""
+    word = better if difference > 0 else worse
+    return word if adjusted is None or adjusted < level else f"({word})"

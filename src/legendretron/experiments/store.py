@@ -29,7 +29,7 @@ class Store:
         self.folder = folder / "runs"
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, batch: Batch, outcome: Outcome, seconds: float, place: dict[str, object], command: str) -> Path:
+    def add(self, batch: Batch, outcome: Outcome, seconds: float, environment: dict[str, object], command: str) -> Path:
         """Write the results of a batch.
 
         Parameters
@@ -38,7 +38,7 @@ class Store:
             What was run, and what came out.
         seconds : float
             Time it took.
-        place : dict
+        environment : dict
             :func:`~legendretron._internal.provenance.provenance` of the process that did it.
         command : str
             How to do it again.
@@ -56,7 +56,7 @@ class Store:
             "settings": dict(batch.settings),
             "data": {"source": batch.source, **rounded(outcome.data)},
             "seconds": round(seconds, 3),
-            **place,
+            **environment,
         }
         # one line a run: files that are kept under version control stay short and can be compared
         head = json.dumps(content, indent=1)[:-2]
@@ -81,8 +81,7 @@ def read_records(folder: Path) -> list[Record]:
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}
-            if "trial" not in shared:  # records of before told by their command
-                shared["trial"] = "--epochs" in shared["command"]
+            shared.setdefault("trial", False)  # the first records do not have it
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:

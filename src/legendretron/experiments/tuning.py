@@ -1,19 +1,29 @@
-"""Choose the strength of the penalty for many splits at once."""
+"""Fits whose results are kept: whether or not they have converged, and with a penalty that is chosen for every split."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import fit_splits
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.splits import SplitResults
-from legendretron.experiments.convergence import unconverged_allowed
 
-__all__ = ["fit_tuned", "fit_whole"]
+__all__ = ["fit_tuned", "fit_whole", "unconverged_allowed"]
+
+
+@contextmanager
+def unconverged_allowed() -> Iterator[None]:
+    """Inside, no warning says that a training has not converged: its record does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:

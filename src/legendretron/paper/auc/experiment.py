@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
 from legendretron.paper.auc.methods import METHODS, SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import PROBLEMS, load_problem, source_of
+from legendretron.paper.auc.problems import PROBLEMS, find_data, load_problem, source_of
 from legendretron.paper.auc.report import report
 
 __all__ = ["TABLE_AUC", "execute"]
 
 
-def execute(batch: Batch, place: Place) -> Outcome:
+def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on all training images, on the CPU, and score the test images."""
     if batch.source != "complete":
         raise ValueError(
             f"data must hold all 60,000 training and 10,000 test images of {source_of(batch.dataset)}, since the paper's "
             "AUCs are of all; got a subset. Give a folder with the complete set, or none to download it."
         )
-    data = load_problem(batch, place)
+    data = load_problem(batch, resources)
     runs = []
     for run in batch.runs:
         estimator, about = fit_method(batch.settings, data, run.seed)
@@ -33,6 +33,6 @@ TABLE_AUC = Experiment(
     settings=recipe,
     execute=execute,
     report=report,
-    source_of=source_of,
+    find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )

@@ -13,10 +13,11 @@ from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.convergence import unconverged_allowed
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.recorded_estimators import recorded_settings
+from legendretron.experiments.tuning import unconverged_allowed
 from legendretron.paper.auc.problems import PROBLEMS, BinaryImages
+from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -104,7 +105,7 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
         chosen["learning_rate"] = settings["learning_rate"] = 1.0 / float((data.X**2).sum(1).max())
     if tuning := settings.get("tuning"):
         chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
-    estimator = estimator_of(settings, seed=seed)
+    estimator = author_estimator(settings, seed=seed)
     with unconverged_allowed():
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
@@ -115,7 +116,7 @@ def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data:
     losses = []
     for value in values:
         with unconverged_allowed():
-            estimator = estimator_of({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
+            estimator = author_estimator({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
         losses.append(log_loss(data.y[choose], estimator.predict_proba(data.X[choose])))
     return values[int(np.argmin(losses))]
 

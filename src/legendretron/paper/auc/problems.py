@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from legendretron.datasets import load_images
-from legendretron.experiments.experiment import Batch, Place
+from legendretron.experiments.experiment import Batch, OnDownload, Resources
+from legendretron.paper import data as paper_data
 
-__all__ = ["PROBLEMS", "BinaryImages", "load_problem", "source_of"]
+__all__ = ["PROBLEMS", "BinaryImages", "find_data", "load_problem", "source_of"]
 
 #: Data set and positive classes by the problem's name. The paper names none; odd against even classes are the example of
 #: its authors' public code for Fashion-MNIST.
@@ -30,6 +31,11 @@ def source_of(problem: str) -> str:
     'fashion-mnist'
     """
     return PROBLEMS[problem][0]
+
+
+def find_data(problem: str, resources: Resources, on_download: OnDownload) -> str:
+    """As :func:`legendretron.paper.data.find_data`, for the data set of a problem."""
+    return paper_data.find_data(source_of(problem), resources, on_download)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +59,8 @@ class BinaryImages:
     facts: dict[str, Any]
 
 
-def load_problem(batch: Batch, place: Place) -> BinaryImages:
-    """Load a batch's problem, one of :data:`PROBLEMS`, from a place's folder of data, or from where data sets are kept."""
+def load_problem(batch: Batch, resources: Resources) -> BinaryImages:
+    """Load a batch's problem, one of :data:`PROBLEMS`, from the folder of data or from the cache."""
     for run in batch.runs:
         if run.noise or run.size is not None:
             raise ValueError(
@@ -62,11 +68,8 @@ def load_problem(batch: Batch, place: Place) -> BinaryImages:
                 f"got noise {run.noise:g} and size {run.size}. Leave both out."
             )
     source, positive = PROBLEMS[batch.dataset]
-    images = load_images(source, place.data)
-    X, X_test = (part.reshape(len(part), -1).astype(np.float64) for part in (images.train_images, images.test_images))
-    mean, scale = X.mean(0), X.std(0).mean()
-    if not scale > 0.0:
-        raise ValueError(f"{source} must hold images that differ, got {len(X):,} equal ones.")
+    images = load_images(source, resources.data)
+    X, X_test = np.split(paper_data.pixel_features(source, images), [len(images.train_images)])
     y, y_test = (np.isin(part, positive) for part in (images.train_labels, images.test_labels))
     facts = {
         "label": batch.dataset if images.complete else f"{batch.dataset} ({len(X):,} images)",
@@ -77,4 +80,4 @@ def load_problem(batch: Batch, place: Place) -> BinaryImages:
         "test_positive": int(y_test.sum()),
         "fitted_on": "cpu",
     }
-    return BinaryImages((X - mean) / scale, y, (X_test - mean) / scale, y_test, facts)
+    return BinaryImages(X, y, X_test, y_test, facts)

@@ -1,11 +1,20 @@
-"""Splits and label noise of the paper's table as the authors' code draws them: the same rows, the same wrong labels."""
+"""Random draws as the authors' code makes them: the same splits, the same wrong labels, the same order of batches."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import torch
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 
-__all__ = ["noisy_labels", "split_rows"]
+from legendretron.estimators import MultinomialLogisticClassifier
+from legendretron.experiments.recorded_estimators import estimator_of
+from legendretron.links import CompositeLink, Link
+
+__all__ = ["AuthorsLogisticClassifier", "author_estimator", "noisy_labels", "split_rows"]
 
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,3 +48,29 @@ def noisy_labels(y: np.ndarray, eta: float, n_classes: int, seed: int) -> np.nda
     # the last bits matter: the row is summed as the authors' code sums it
     rows = [row / sum(row) for row in probabilities]
     return np.array([generator.multinomial(1, rows[label]).argmax() for label in y], dtype=y.dtype)
+
+
+class AuthorsLogisticClassifier(MultinomialLogisticClassifier):
+    """Logistic regression on the batches that the authors' code draws for the same seed.
+
+    Their code sets up LegendreTron's link beside logistic regression, and leaves it alone. What is left of the random
+    numbers after the link's start decides the order of the batches, so here a link is built and thrown away, too.
+    """
+
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+        CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
+        return super()._make_link(n_classes, generator, dtype)
+
+
+def author_estimator(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
+    """As :func:`~legendretron.experiments.recorded_estimators.estimator_of`; by the paper's recipe with its random draws.
+
+    Examples
+    --------
+    >>> type(author_estimator({"estimator": "MultinomialLogisticClassifier", "init": "paper"})).__name__
+    'AuthorsLogisticClassifier'
+    """
+    estimator = estimator_of(settings, device=device, seed=seed)
+    if isinstance(estimator, MultinomialLogisticClassifier) and estimator.init == "paper":
+        return AuthorsLogisticClassifier(**estimator.get_params())
+    return estimator

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.datasets import DATASETS, load_dataset
+from legendretron.datasets import DATASETS, Dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
-from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
+from legendretron.experiments.recorded_estimators import recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
-from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
+from legendretron.paper.data import find_data, load_prepared
+from legendretron.paper.libsvm.author_rng import author_estimator, noisy_labels, split_rows
 from legendretron.paper.libsvm.report import report
 
-__all__ = ["TABLE_LIBSVM", "cost", "recipe"]
+__all__ = ["TABLE_LIBSVM", "cost", "fit_and_test", "recipe"]
 
 #: Strengths of the penalty that a tuned model chooses from, and the share of the training part it chooses on.
 TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
@@ -46,20 +47,40 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     return {**recorded_settings(LegendreTronClassifier, standardize=False, **learned), "tuning": TUNING}
 
 
-def execute_splits(batch: Batch, place: Place) -> Outcome:
+def execute_splits(batch: Batch, resources: Resources) -> Outcome:
     """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
-    data = load_dataset(batch.dataset, place.data)
-    y, seeds = data.y, [run.seed for run in batch.runs]
-    train, test = (np.stack(part) for part in zip(*(split_rows(data.n_rows, seed) for seed in seeds), strict=True))
+    data = load_prepared(batch.dataset, resources.data)
+    splits = [split_rows(data.n_rows, run.seed) for run in batch.runs]
+    train, test = (np.stack(part) for part in zip(*splits, strict=True))
     labels = np.stack(
         [
-            noisy_labels(y[rows], run.noise, data.n_classes, run.seed)
+            noisy_labels(data.y[rows], run.noise, data.n_classes, run.seed)
             for rows, run in zip(train, batch.runs, strict=True)
         ]
     )
+    return fit_and_test(batch, resources, data, train, test, labels)
+
+
+def fit_and_test(
+    batch: Batch, resources: Resources, data: Dataset, train: np.ndarray, test: np.ndarray, labels: np.ndarray
+) -> Outcome:
+    """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
+
+    Parameters
+    ----------
+    batch, resources
+        As for ``execute`` of an :class:`~legendretron.experiments.Experiment`.
+    data : Dataset
+        Features and clean labels.
+    train, test : ndarray of shape (runs, n)
+        Rows of each run.
+    labels : ndarray of shape (runs, n)
+        Labels to train on.
+    """
+    y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
-    device = "cpu" if batch.settings["solver"] == "lbfgs" else place.device
-    estimator = estimator_of(batch.settings, device=device)
+    device = "cpu" if batch.settings["solver"] == "lbfgs" else resources.device
+    estimator = author_estimator(batch.settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     if tuning := batch.settings.get("tuning"):
         fitted, chosen = fit_tuned(estimator, data.X, y, train, seeds, labels, tuning["strengths"], tuning["share"])
@@ -118,4 +139,5 @@ TABLE_LIBSVM = Experiment(
     side_by_side=MODELS,
     bytes_per_run=bytes_per_run,
     cost=cost,
+    find_data=find_data,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from legendretron.experiments.rendering import (
     described,
     is_trial,
     markdown_table,
+    read_csv,
     write_csv,
     write_text,
 )
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
-from legendretron.paper.published import REPETITIONS, published_libsvm
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
 from legendretron.plots.axes import COLOURS
 
-__all__ = ["comparison", "report"]
+__all__ = ["comparison", "published_accuracies", "published_better", "report"]
 
 #: Level of the paper's t-tests.
 LEVEL = 0.01
@@ -32,6 +33,26 @@ TUNED = tuple(f"{model}, tuned" for model in PAPERS)
 #: Tests by name: which is it, and the models it compares.
 TESTS = {"welch": (welch_test, PAPERS), "paired": (paired_test, PAPERS), "tuned, paired": (paired_test, TUNED)}
 MARKERS = ("o", "s", "^", "P")
+#: Runs behind each of the paper's cells; its ± is their standard error.
+REPETITIONS = 20
+_PUBLISHED = files(__package__) / "published.csv"
+
+
+def published_accuracies() -> dict[tuple[str, float, str], Mean]:
+    """The paper's test accuracies in % by data set, noise level and model."""
+    return {
+        (row["dataset"], float(row["eta"]), model): Mean(
+            float(row[f"{column}_accuracy"]), float(row[f"{column}_se"]), REPETITIONS
+        )
+        for row in read_csv(_PUBLISHED)
+        for model, column in zip(PAPERS, ("lt", "mlr"), strict=True)
+    }
+
+
+def published_better() -> dict[tuple[str, float], str]:
+    """Which model the paper prints in bold, better at 99 %, by data set and noise level; empty for none."""
+    names = {"LT": PAPERS[0], "MLR": PAPERS[1], "": ""}
+    return {(row["dataset"], float(row["eta"])): names[row["better_at_99"]] for row in read_csv(_PUBLISHED)}
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -41,7 +62,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     independent, as the paper does; ``paired`` knows that both models saw the same splits, and so does ``tuned, paired``,
     which compares the tuned ones. Holm's correction is over all rows of the table, for each test.
     """
-    paper = published_libsvm()
+    paper = published_accuracies()
     found: dict[tuple[str, float], dict[str, dict[int, Record]]] = {}
     for (dataset, noise, model), seeds in by_seed(records, "dataset", "noise", "model").items():
         found.setdefault((dataset, noise), {})[model] = seeds
@@ -95,11 +116,8 @@ def _to_the_digit(ours: Mean, paper: Mean) -> bool:
 
 
 def _verdict(row: dict[str, Any], test: str) -> str:
-    p, adjusted = row[test], row[f"{test}, Holm"]
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    better = "LT" if row[f"{test}: advantage"] > 0 else "LR"
-    return better if adjusted < LEVEL else f"({better})"
+    difference = row.get(f"{test}: advantage", float("nan"))
+    return verdict(difference, row[test], row[f"{test}, Holm"], level=LEVEL, better="LT", worse="LR")
 
 
 def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:

@@ -10,9 +10,9 @@ import torch
 from sklearn.base import BaseEstimator
 
 from legendretron.diagnostics import monotonicity
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
 from legendretron.paper.auc.methods import SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import BinaryImages, load_problem, source_of
+from legendretron.paper.auc.problems import BinaryImages, find_data, load_problem
 from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses, partial_losses_of_table
 from legendretron.paper.proper_losses.report import report
 from legendretron.trons import SlIsotronClassifier
@@ -75,9 +75,9 @@ def _increasing(estimator: BaseEstimator) -> Callable[[np.ndarray], np.ndarray]:
     return inverse_link
 
 
-def execute(batch: Batch, place: Place) -> Outcome:
+def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on the CPU, score the test images, and tabulate the learned loss."""
-    data = load_problem(batch, place)
+    data = load_problem(batch, resources)
     runs = []
     for run in batch.runs:
         estimator, about = fit_method(batch.settings, data, run.seed)
@@ -97,6 +97,6 @@ FIGURE_PROPER_LOSSES = Experiment(
     settings=recipe,
     execute=execute,
     report=report,
-    source_of=source_of,
+    find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )  # fmt: skip

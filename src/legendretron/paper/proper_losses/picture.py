@@ -76,9 +76,9 @@ def _column(
         if first is log:
             style: dict[str, Any] = {"color": "0.65", "linewidth": 5, "zorder": 1}
         else:
-            place = names.index(first.name)
-            dashes, width = _STYLES[place % len(_STYLES)]
-            style = {"color": COLOURS[place % len(COLOURS)], "linestyle": dashes, "linewidth": width}
+            index = names.index(first.name)
+            dashes, width = _STYLES[index % len(_STYLES)]
+            style = {"color": COLOURS[index % len(COLOURS)], "linestyle": dashes, "linewidth": width}
         fresh = [curve.name for curve in group if curve.name not in seen]
         label = ", ".join("log-loss" if name == "log" else name for name in dict.fromkeys(fresh))
         top.plot(first.probability, first.loss_1, label=label or None, **style)

@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse
 
 from legendretron.datasets import DATASETS
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Record, Run
-from legendretron.experiments.recorded_estimators import estimator_of
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_csv, write_text
 from legendretron.experiments.tuning import fit_whole
+from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
 __all__ = ["RUNTIME"]
@@ -54,7 +54,7 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return {**recipe(model, dataset), "trainings": TRAININGS, "timed_epochs": max(3, math.ceil(_STEPS / steps))}
 
 
-def execute(batch: Batch, place: Place) -> Outcome:
+def execute(batch: Batch, resources: Resources) -> Outcome:
     """Time some epochs of all trainings side by side, and extrapolate to the recipe's number of epochs."""
     data, y = random_data(batch.dataset)
     asked = batch.settings
@@ -64,7 +64,7 @@ def execute(batch: Batch, place: Place) -> Outcome:
     train, test = np.split(orders, [int(0.8 * len(y))], axis=1)
     runs = []
     for _ in batch.runs:
-        estimator = estimator_of({**asked, "max_epochs": timed}, device=place.device)
+        estimator = author_estimator({**asked, "max_epochs": timed}, device=resources.device)
         began = time.perf_counter()
         fitted = fit_whole(estimator, data, y, train, list(range(len(train))))
         trained = time.perf_counter()
@@ -152,5 +152,5 @@ RUNTIME = Experiment(
     execute=execute,
     report=report,
     cost=_cost,
-    synthetic=True,
+    find_data=lambda *_: "random",
 )

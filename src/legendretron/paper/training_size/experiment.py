@@ -13,10 +13,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.presets import paper_settings
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place, Run
-from legendretron.experiments.recorded_estimators import estimator_of, recorded_settings
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
+from legendretron.experiments.recorded_estimators import recorded_settings
 from legendretron.experiments.tuning import fit_tuned, fit_whole
-from legendretron.paper.images import facts_of, pixel_features, training_images
+from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
+from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
@@ -69,13 +70,13 @@ def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(n_rows)[:size]
 
 
-def execute_sizes(batch: Batch, place: Place) -> Outcome:
+def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
     """Draw each run's training images, train, and test on all test images."""
     (size,) = {run.size for run in batch.runs}
     if size is None or any(run.noise for run in batch.runs):
         raise ValueError("runs of figure_training_size have a size and no label noise; leave --noise out.")
-    images = load_images(batch.dataset, place.data)
-    X = pixel_features(images)
+    images = load_images(batch.dataset, resources.data)
+    X = pixel_features(batch.dataset, images)
     y = np.concatenate([images.train_labels, images.test_labels])
     n_rows = len(images.train_labels)
     seeds = [run.seed for run in batch.runs]
@@ -90,7 +91,7 @@ def execute_sizes(batch: Batch, place: Place) -> Outcome:
             ],
         )
     else:
-        device, runs = place.device, _side_by_side(batch.settings, place.device, X, y, train, test, seeds)
+        device, runs = resources.device, _side_by_side(batch.settings, resources.device, X, y, train, test, seeds)
     for run, rows in zip(runs, train, strict=True):
         if not math.isfinite(run["log_loss"]):
             raise ArithmeticError(f"log-loss of {batch.model} on {batch.dataset} is {run['log_loss']}.")
@@ -101,7 +102,7 @@ def execute_sizes(batch: Batch, place: Place) -> Outcome:
 def _side_by_side(
     settings: Any, device: str, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seeds: list[int]
 ) -> list[dict[str, Any]]:
-    estimator = estimator_of(settings, device=device)
+    estimator = author_estimator(settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     began = time.perf_counter()
     if tuning := settings.get("tuning"):
@@ -121,7 +122,7 @@ def _one_against_rest(
     if len(np.unique(y[train])) < len(np.unique(y)):
         raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
     began = time.perf_counter()
-    fitted = OneVsRestClassifier(estimator_of(settings, seed=seed)).fit(X[train], y[train])
+    fitted = OneVsRestClassifier(author_estimator(settings, seed=seed)).fit(X[train], y[train])
     seconds = time.perf_counter() - began
     log_p = -np.logaddexp(0.0, -fitted.decision_function(X[test]))
     log_p -= logsumexp(log_p, axis=1, keepdims=True)
@@ -166,5 +167,6 @@ FIGURE_TRAINING_SIZE = Experiment(
     side_by_side=(LEARNED, PLAIN, TUNED),
     bytes_per_run=bytes_per_run,
     cost=cost,
+    find_data=find_data,
     available_rows=training_images,
 )

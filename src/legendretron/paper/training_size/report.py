@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
+from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
-from legendretron.paper.training_size.picture import picture
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
+from legendretron.plots.axes import COLOURS
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
 
@@ -25,6 +27,8 @@ PAIRS = ((LEARNED, PLAIN), (LEARNED, TUNED), (LEARNED, ISGP), (PLAIN, ISGP))
 LEVEL = 0.01
 #: Points of accuracy by which a model may fall short of one that it matches.
 MARGIN = 0.5
+#: Markers and lines of the models, in order: told apart without colours too.
+STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -99,22 +103,15 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
-def verdict(row: dict[str, Any], a: str, b: str) -> str:
-    """Which of two models is better: ``"better"``, ``"worse"`` or ``"="`` for the first, or nothing without a test.
-
-    In brackets where it does not survive the correction.
-    """
+def _verdict(row: dict[str, Any], a: str, b: str) -> str:
+    """Whether the first of two models is better, by the paired test; nothing without a test."""
     pair = f"{a} minus {b}"
-    p = row.get(f"{pair}: p", float("nan"))
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    word = "better" if row[pair] > 0 else "worse"
-    return word if row[f"{pair}: p, Holm"] < LEVEL else f"({word})"
+    return "" if pair not in row else verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL)
 
 
 def _beats(row: dict[str, Any], a: str, b: str) -> str:
     said = {"better": "yes", "(better)": "(yes)", "=": "undecided", "(worse)": "(no: worse)", "worse": "no: worse"}
-    return said.get(verdict(row, a, b), "")
+    return said.get(_verdict(row, a, b), "")
 
 
 def _at_least_matches(row: dict[str, Any], a: str, b: str) -> str:
@@ -123,7 +120,7 @@ def _at_least_matches(row: dict[str, Any], a: str, b: str) -> str:
     That no test has found a difference does not make two models equal: with few seeds it may be large.
     """
     pair = f"{a} minus {b}"
-    found = verdict(row, a, b)
+    found = _verdict(row, a, b)
     if found != "=":
         said = {"better": "yes: beats", "(better)": "(yes: beats)", "(worse)": "(no: worse)", "worse": "no: worse"}
         return said.get(found, "")
@@ -226,6 +223,41 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         described(records),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
+    """Draw a panel for every data set, with a curve for every model.
+
+    Parameters
+    ----------
+    curves : mapping
+        For each model, pairs of a row with ``label`` and ``size`` and the mean there, or None.
+    path : path
+        PNG file to write.
+    """
+    everything = [row for points in curves.values() for row, _ in points]
+    labels = list(dict.fromkeys(row["label"] for row in everything))
+    ticks = sorted({row["size"] for row in everything})
+    panels = panels_for(labels, (1.2 + 3.6 * len(labels), 4.2), sharex=True)
+    for panel, label in zip(panels, labels, strict=True):
+        for m, (model, points) in enumerate(curves.items()):
+            own = [(row["size"], mean) for row, mean in points if row["label"] == label and mean is not None]
+            if not own:
+                continue
+            marker, line = STYLES[m % len(STYLES)]
+            # a little beside each other, so that bars of models that agree can be told apart
+            sizes = np.array([size for size, _ in own]) * 1.04 ** (m - (len(curves) - 1) / 2)
+            panel.errorbar(
+                sizes, [mean.value for _, mean in own], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in own],
+                color=COLOURS[m], marker=marker, linestyle=line, markersize=5, linewidth=1.5, elinewidth=1.2, capsize=2.5,
+                label=model,
+            )  # fmt: skip
+        panel.set(xlabel="training images", xscale="log")
+        panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
+        panel.minorticks_off()
+        panel.grid(color="0.9")
+    panels[0].set_ylabel("test accuracy (%)")
+    return save_panels(panels, path, ncols=4, title="mean over seeds; bars: two standard errors")
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

@@ -14,8 +14,8 @@ from torch.nn.functional import nll_loss
 
 from legendretron.datasets import load_images
 from legendretron.diagnostics import expected_calibration_error
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Place
-from legendretron.paper.images import facts_of
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
+from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg.network import VGG5, VGGTron
 from legendretron.paper.vgg.report import report
 from legendretron.paper.vgg.training import log_probabilities, train_network
@@ -64,19 +64,19 @@ def _fastest_convolutions() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def execute_networks(batch: Batch, place: Place) -> Outcome:
+def execute_networks(batch: Batch, resources: Resources) -> Outcome:
     """Train each run's network on all training images, and test it on all test images."""
     if any(run.noise or run.size is not None for run in batch.runs):
         raise ValueError(
             "runs of table_vgg have all training images and no label noise; leave --sizes and --noise out."
         )
-    images = load_images(batch.dataset, place.data)
+    images = load_images(batch.dataset, resources.data)
     mean, deviation = float(images.train_images.mean()), float(images.train_images.std())
 
     def on_device(pixels: np.ndarray) -> Tensor:
-        return ((torch.as_tensor(pixels, device=place.device).float() - mean) / deviation).unsqueeze(1)
+        return ((torch.as_tensor(pixels, device=resources.device).float() - mean) / deviation).unsqueeze(1)
 
-    x, y = on_device(images.train_images), torch.as_tensor(images.train_labels, device=place.device)
+    x, y = on_device(images.train_images), torch.as_tensor(images.train_labels, device=resources.device)
     x_test, y_test = on_device(images.test_images), torch.as_tensor(images.test_labels)
     runs = []
     for run in batch.runs:
@@ -98,7 +98,7 @@ def execute_networks(batch: Batch, place: Place) -> Outcome:
         )
     facts = facts_of(batch.dataset, images)
     counts = np.bincount(images.train_labels, minlength=facts["classes"]).tolist()
-    return Outcome({**facts, "train_counts": counts, "fitted_on": place.device}, runs)
+    return Outcome({**facts, "train_counts": counts, "fitted_on": resources.device}, runs)
 
 
 TABLE_VGG = Experiment(
@@ -110,4 +110,5 @@ TABLE_VGG = Experiment(
     execute=execute_networks,
     report=report,
     seeds=5,
+    find_data=find_data,
 )

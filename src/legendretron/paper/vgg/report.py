@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,9 @@ import numpy as np
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_csv, write_text
 from legendretron.experiments.rounding import rounded_difference
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, welch_test
-from legendretron.paper.published import published_vgg
+from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
@@ -23,6 +23,13 @@ __all__ = ["comparison", "report"]
 PLAIN = "VGG"
 LEVEL = 0.01
 MEASURES = ("accuracy", "log_loss", "calibration_error", "training_seconds")
+
+
+def published_vgg() -> dict[tuple[str, str], float]:
+    """The paper's test accuracies in % by data set (``mnist``, ``fashion-mnist``, ``kmnist``) and network."""
+    columns = {"mnist": "mnist_accuracy", "fashion-mnist": "fmnist_accuracy", "kmnist": "kmnist_accuracy"}
+    rows = read_csv(files(__package__) / "published.csv")
+    return {(dataset, row["method"]): float(row[column]) for row in rows for dataset, column in columns.items()}
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -78,11 +85,7 @@ def _gap(row: dict[str, Any], name: str, digits: int) -> str:
 
 
 def _verdict(row: dict[str, Any], test: str) -> str:
-    p = row[test]
-    if not p < LEVEL:
-        return "=" if p >= LEVEL else ""
-    word = "better" if row["accuracy minus VGG"] > 0 else "worse"
-    return word if row[f"{test}, Holm"] < LEVEL else f"({word})"
+    return verdict(row.get("accuracy minus VGG", float("nan")), row[test], row[f"{test}, Holm"], level=LEVEL)
 
 
 def _line(row: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ __all__ = ["log_probabilities", "train_network"]
 
 
 class _Trainer:
-    """Steps of AdamW on batches that are copied into one place."""
+    """Steps of AdamW on batches that are copied into one buffer."""
 
     def __init__(self, network: nn.Module, images: Tensor, labels: Tensor, settings: Mapping[str, Any]) -> None:
         device = images.device

@@ -1,4 +1,4 @@
-"""Published files: their names, their addresses, and the checksums their publishers' files have.
+"""Files to download: their names, their addresses, and their checksums as far as these are known.
 
 The checksums of the MNIST family are the ones that several independent projects record for the files at these addresses.
 LIBSVM publishes none for its files, so a download of one is checked by what it holds.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["IMAGE_FILES", "PublishedFile"]
+__all__ = ["IMAGE_FILES", "RemoteFile"]
 
 
 @dataclass(frozen=True)
-class PublishedFile:
+class RemoteFile:
     """A file as its publisher names it.
 
     Examples
     --------
-    >>> PublishedFile("iris.scale", ("https://example.org/iris.scale",)).sha256 is None
+    >>> RemoteFile("iris.scale", ("https://example.org/iris.scale",)).sha256 is None
     True
     """
 
@@ -34,15 +34,15 @@ _PARTS = (
 )
 
 
-def _four(folders: tuple[str, ...], checksums: tuple[str, str, str, str]) -> tuple[PublishedFile, ...]:
+def _four(folders: tuple[str, ...], checksums: tuple[str, str, str, str]) -> tuple[RemoteFile, ...]:
     return tuple(
-        PublishedFile(name, tuple(folder + name for folder in folders), checksum)
+        RemoteFile(name, tuple(folder + name for folder in folders), checksum)
         for name, checksum in zip(_PARTS, checksums, strict=True)
     )
 
 
 #: The four files of each set of images: training images and labels, test images and labels.
-IMAGE_FILES: dict[str, tuple[PublishedFile, ...]] = {
+IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
     "mnist": _four(
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         (

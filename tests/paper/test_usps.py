@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from legendretron.datasets import load_dataset
-from legendretron.datasets.usps import smoothed_digits
+from legendretron.datasets import DATASETS, DatasetStatus, load_dataset
+from legendretron.paper import data
+from legendretron.paper.data import load_prepared
+from legendretron.paper.libsvm.usps import smoothed_digits
 
 
 @pytest.fixture
@@ -71,7 +73,28 @@ def test_loading_says_what_it_did(strokes, tmp_path):
             for label, row in zip(labels, X, strict=True)
         )
         (folder / "usps.subset40").write_text("\n".join(lines) + "\n")
-    sharp, smooth = (load_dataset("usps", tmp_path / name) for name in ("sharp", "smooth"))
+    sharp, smooth = (load_prepared("usps", tmp_path / name) for name in ("sharp", "smooth"))
     assert sharp.label == "usps (40 of 7,291 rows, smoothed here)"
     assert smooth.label == "usps (40 of 7,291 rows)"
     np.testing.assert_allclose(sharp.X, smooth.X, atol=1e-5)
+    as_it_is = load_dataset("usps", tmp_path / "sharp")
+    assert as_it_is.label == "usps (40 of 7,291 rows)"
+    np.testing.assert_allclose(as_it_is.X, strokes, atol=1e-5)
+
+
+def test_a_file_of_another_range_is_refused(strokes, tmp_path, monkeypatch):
+    """With the way to the right one; a copy that was just downloaded is not kept."""
+    lines = (
+        f"{i % 10 + 1} " + " ".join(f"{j + 1}:{v:g}" for j, v in enumerate((row + 3) / 2))
+        for i, row in enumerate(strokes)
+    )
+    path = tmp_path / "libsvm" / "usps.subset40"
+    path.parent.mkdir()
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=r"but here they are from 1 to 2\. .* usps has 7,291 rows .* Get https://"):
+        load_prepared("usps", tmp_path)
+    assert path.exists()
+    monkeypatch.setattr(data, "find_dataset", lambda name, folder: DatasetStatus(DATASETS["usps"], None, "missing"))
+    with pytest.raises(ValueError, match=r"It came from 'https://.*usps.bz2' and was not kept\."):
+        load_prepared("usps", tmp_path)
+    assert not path.exists()

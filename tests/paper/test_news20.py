@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from legendretron.datasets import load_dataset
-from legendretron.datasets.news20 import words_of_unit_length
+from legendretron.paper.data import load_prepared
+from legendretron.paper.libsvm.news20 import words_of_unit_length
 
 
 @pytest.fixture
@@ -58,6 +58,6 @@ def test_loading_says_what_it_did(counts, tmp_path):
         pairs = " ".join(f"{j + 1}:{v:g}" for j, v in zip(row.indices, row.data, strict=True))
         lines.append(f"{i % 20 + 1} {pairs}")
     (tmp_path / "news20.subset200.scale").write_text("\n".join(lines) + "\n")
-    data = load_dataset("news20", tmp_path)
+    data = load_prepared("news20", tmp_path)
     assert data.label == "news20 (200 of 15,935 rows, scaled here)"
     np.testing.assert_allclose(scipy.sparse.linalg.norm(data.X, axis=1), 1.0)

@@ -1,0 +1,126 @@
+"""Data sets as the paper's tables use them: which are there, with LIBSVM's values, and images with scaled pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legendretron.datasets import DATASETS, Dataset, ImageSet, find_dataset, load_dataset, load_images, read_idx
+from legendretron.datasets.downloading import Progress
+from legendretron.experiments.experiment import MissingDataError, OnDownload, Resources
+from legendretron.paper.libsvm.news20 import words_of_unit_length
+from legendretron.paper.libsvm.usps import smoothed_digits
+
+__all__ = ["TITLES", "facts_of", "find_data", "load_prepared", "pixel_features", "training_images"]
+
+#: Names for tables and plots.
+TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
+#: Data sets of which there are copies with other values than LIBSVM's, and how to get from those to these.
+_PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
+    "usps": (smoothed_digits, "smoothed here"),
+    "news20": (words_of_unit_length, "scaled here"),
+}
+
+
+def find_data(dataset: str, resources: Resources, on_download: OnDownload) -> str:
+    """Find a data set of the registry, or download it where no folder is given; ``"complete"`` or ``"subset of n"``.
+
+    See ``find_data`` of :class:`~legendretron.experiments.Experiment`.
+    """
+    found = find_dataset(dataset, resources.data)
+    if found.state in ("missing", "incomplete"):
+        info = found.info
+        if resources.data is not None:
+            raise MissingDataError(
+                f"{info.name} ({info.shape}) is {found.state} in {str(resources.data)!r}. {info.how_to_get}"
+            )
+        load = load_images if info.kind == "images" else load_prepared
+        try:
+            load(info.name, progress=partial(on_download, info.name))
+        except ValueError as error:
+            raise MissingDataError(str(error)) from error
+    return f"subset of {found.declared_rows}" if found.state == "subset" else "complete"
+
+
+def load_prepared(name: str, data: str | Path | None = None, *, progress: Progress | None = None) -> Dataset:
+    """Load a LIBSVM data set with the values that LIBSVM's file has, also from a copy that has others.
+
+    Images of usps that are not smoothed get smoothed, counts of news20 are scaled, and ``prepared`` says so. Parameters are
+    those of :func:`~legendretron.datasets.load_dataset`.
+    """
+    fresh = find_dataset(name, data).path is None
+    found = load_dataset(name, data, progress=progress)
+    info = found.info
+    if info.name not in _PREPARATIONS:
+        return found
+    prepare, remark = _PREPARATIONS[info.name]
+    try:
+        X, changed = prepare(found.X)
+    except ValueError as error:
+        if fresh and found.path is not None:  # a wrong file kept would be found again
+            found.path.unlink(missing_ok=True)
+            raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
+        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
+    return replace(found, X=X, prepared=remark) if changed else found
+
+
+def training_images(dataset: str, resources: Resources) -> int:
+    """How many training images of a set there are, without reading them."""
+    found = find_dataset(dataset, resources.data)
+    if found.state != "subset":  # what is missing is downloaded, and that is complete
+        return DATASETS[dataset].rows
+    assert found.path is not None
+    return len(read_idx(next(found.path.glob("train*-labels-idx1-ubyte.gz"))))
+
+
+def facts_of(dataset: str, images: ImageSet) -> dict[str, Any]:
+    """What records say of the data: counts, and a label that tells a part from the whole.
+
+    Examples
+    --------
+    >>> pixels, labels = np.zeros((3, 28, 28), np.uint8), np.arange(3)
+    >>> facts_of("kmnist", ImageSet(pixels, labels, pixels, labels, False))["label"]
+    'Kuzushiji-MNIST (3 of 60,000 images, 3 of 10,000 test images)'
+    """
+    info = DATASETS[dataset]
+    rows, test_rows = len(images.train_labels), len(images.test_labels)
+    parts = [f"{rows:,} of {info.rows:,} images"] if rows < info.rows else []
+    parts += [f"{test_rows:,} of {info.test_rows:,} test images"] if test_rows < info.test_rows else []
+    return {
+        "rows": rows,
+        "published_rows": info.rows,
+        "test_rows": test_rows,
+        "features": info.features,
+        "classes": info.classes,
+        "label": TITLES[dataset] + (f" ({', '.join(parts)})" if parts else ""),
+    }
+
+
+def pixel_features(dataset: str, images: ImageSet) -> np.ndarray:
+    """Training images, then test images, as rows ``(x - pixel mean) / mean(pixel deviations)``, in double precision.
+
+    The means and the one scale are those of all training images that are there, as in the authors' code: a training on
+    some of them uses the same features, and no label is involved.
+
+    Examples
+    --------
+    >>> pixels = np.array([[[0, 8]], [[2, 10]]], np.uint8)
+    >>> pixel_features("mnist", ImageSet(pixels, np.arange(2), pixels, np.arange(2), False))
+    array([[-1., -1.],
+           [ 1.,  1.],
+           [-1., -1.],
+           [ 1.,  1.]])
+    """
+    train, test = (part.reshape(len(part), -1).astype(np.float64) for part in (images.train_images, images.test_images))
+    mean, scale = train.mean(0), train.std(0).mean()
+    if not scale > 0.0:
+        raise ValueError(f"{dataset} must hold images that differ, got {len(train):,} equal ones.")
+    X: np.ndarray = np.concatenate([train, test])
+    X -= mean
+    X /= scale
+    return X

@@ -1,0 +1,113 @@
+"""The comparison of docs/own_comparison.md: data and models that the library knows nothing of, in a module of its own."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from legendretron.experiments import MissingDataError, Resources, read_records, render, sweep
+
+PAGE = Path(__file__).parents[2] / "docs" / "own_comparison.md"
+
+
+@pytest.fixture
+def script(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    path = tmp_path / "my_comparison.py"
+    path.write_text(code)
+    return path
+
+
+@pytest.fixture
+def module(script, monkeypatch):
+    monkeypatch.syspath_prepend(str(script.parent))
+    sys.modules.pop("my_comparison", None)
+    yield importlib.import_module("my_comparison")
+    sys.modules.pop("my_comparison", None)
+
+
+def measured(folder):
+    return {
+        record["key"]: (record["dataset"], record["model"], record["seed"], record["accuracy"], record["log_loss"])
+        for record in read_records(folder / "runs")
+    }
+
+
+def test_the_script_of_the_page_runs_and_goes_on(script, module):
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=script.parent, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "20 runs done, 0 before" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert lines[0] == "| data set | model | accuracy | random forest | difference | p | verdict |"
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| iris", "| wine"]
+    assert "20 runs by `python my_comparison.py`" in done.stdout
+    assert "trial" not in done.stdout
+    again = sweep(module.COMPARISON, script.parent / "results" / "my_comparison", Resources())
+    assert (again.before, again.now) == (20, 0)
+
+
+@pytest.mark.parametrize("backend", [
+    "loky",
+    pytest.param("dask", marks=pytest.mark.exhaustive),
+    pytest.param("ray", marks=pytest.mark.exhaustive),
+])  # fmt: skip
+def test_other_processes_get_what_is_in_the_module(backend, module, tmp_path):
+    part = module.COMPARISON.narrowed(seeds=2).shortened(2)
+    alone = sweep(part, tmp_path / "alone", Resources())
+    others = sweep(part, tmp_path / backend, Resources(), backend=backend, n_jobs=2)
+    assert (alone.now, others.now, others.failed) == (8, 8, [])
+    assert measured(tmp_path / backend) == measured(tmp_path / "alone")
+    assert "A trial" in render(part, others, tmp_path / backend)[0].read_text()
+
+
+@pytest.mark.exhaustive
+def test_functions_without_a_module_reach_other_processes(module, tmp_path):
+    """As those of a notebook do."""
+    best = {"iris": 96.0, "wine": 98.0}
+    one = replace(module.COMPARISON, execute=lambda batch, resources: outcome_of(module, batch, best)).narrowed(seeds=1)
+    assert sweep(one, tmp_path, Resources(), n_jobs=2).failed == []
+    assert {row[3] for row in measured(tmp_path).values()} == {96.0, 98.0}
+
+
+def outcome_of(module, batch, best):
+    return module.Outcome({"rows": 10}, [{"accuracy": best[batch.dataset], "log_loss": 0.1} for _ in batch.runs])
+
+
+def test_more_seeds_keep_what_is_done_and_settings_change_it(module, tmp_path):
+    forest = module.COMPARISON.narrowed(models=["random forest"])
+    sweep(forest.narrowed(seeds=2), tmp_path, Resources())
+    before = measured(tmp_path)
+    state = sweep(forest.narrowed(seeds=3), tmp_path, Resources())
+    assert (state.before, state.now) == (4, 2)
+    assert before.items() <= measured(tmp_path).items()
+    smaller = replace(forest, settings=lambda model, dataset: {"n_estimators": 5})
+    assert sweep(smaller.narrowed(seeds=2), tmp_path, Resources()).before == 0
+
+
+def test_data_that_are_missing_are_left_out(module, tmp_path):
+    def find_data(dataset, resources, on_download):
+        if dataset == "wine":
+            raise MissingDataError("wine is sold out; get it elsewhere.")
+        on_download(dataset, 10, 10)
+        return f"from {resources.data.name}"
+
+    seen = []
+    part = replace(module.COMPARISON, find_data=find_data).narrowed(models=["random forest"], seeds=1)
+    resources = Resources(tmp_path / "cellar")
+    state = sweep(part, tmp_path, resources, on_download=lambda *progress: seen.append(progress))
+    assert state.skipped == {"wine": "wine is sold out; get it elsewhere."}
+    assert (state.total, state.now, seen) == (1, 1, [("iris", 10, 10)])
+    (record,) = read_records(tmp_path / "runs")
+    assert record["data"] == {"source": "from cellar", "rows": 150}
+    assert json.loads(json.dumps(record)) == record
+    elsewhere = replace(part, find_data=lambda *_: "complete").narrowed(datasets=["iris"])
+    assert sweep(elsewhere, tmp_path, resources).before == 0, "other data are other runs"
