@@ -52,7 +52,7 @@ def test_many_splits_at_once():
     rows = np.stack([np.random.default_rng(seed).permutation(len(y))[:100] for seed in range(3)])
     model = LegendreTronClassifier("leaky", max_epochs=20, learning_rate=0.1, standardize=False)
     results = fit_splits(model, scale(X), y, rows, [0, 1, 2])
-    assert (results.evaluate(rows)[1] > 0.9).all()
+    assert (results.evaluate(rows)[1] > 0.8).all()
 
 
 @pytest.mark.parametrize(
