@@ -11,7 +11,7 @@ TESTED := .[test,cli,plots,export,examples,distributed]
 # tiny tensors: a second thread inside a process only costs
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory clean
+.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
@@ -22,6 +22,7 @@ help:
 	@echo "make coverage    the tests again, with the lines they do not reach"
 	@echo "make resuming    kill a sweep ten times with each of two backends, and see it end as if nothing had been"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
+	@echo "make rooms       draw which part of the library imports from which, and write the map in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
 
 # What the demo needs comes first and alone; Ray, Transformers and others when tests ask for them. Python compiles what it
@@ -74,6 +75,9 @@ resuming: $(VENV)/.tested
 
 theory: $(VENV)/.tested
 	$(BIN)/python examples/theory.py --out docs
+
+rooms: $(VENV)/.tested
+	$(BIN)/python docs/rooms.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* demo_output

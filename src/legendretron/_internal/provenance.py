@@ -28,7 +28,7 @@ def provenance(device: str = "cpu") -> dict[str, object]:
     >>> sorted(provenance())
     ['commit', 'device', 'threads', 'versions']
     """
-    from legendretron import __version__
+    from legendretron._internal.version import __version__
 
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from legendretron import __version__
+from legendretron._internal.version import __version__
 from legendretron.cli.command import register, unwrapped
 from legendretron.cli.datasets import datasets
 from legendretron.cli.demo import demo

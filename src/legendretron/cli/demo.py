@@ -17,7 +17,7 @@ from legendretron.cli.outputs import check_writable, write_output
 from legendretron.cli.report import Report, grid
 
 if TYPE_CHECKING:
-    from legendretron import LegendreTronClassifier
+    from legendretron.estimators import LegendreTronClassifier
 
 __all__ = ["demo"]
 
@@ -44,8 +44,8 @@ def demo(
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    from legendretron import LegendreTronClassifier
     from legendretron.cli.scores import scores_of
+    from legendretron.estimators import LegendreTronClassifier
 
     import_extra("matplotlib", "drawing", "plots")
     reliability, training = out / "reliability.png", out / "training.png"
@@ -81,7 +81,7 @@ def _contestants(n_rows: int, epochs: int) -> dict[str, Any]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from legendretron import LegendreTronClassifier
+    from legendretron.estimators import LegendreTronClassifier
 
     def tuned(model: Any, parameter: str, values: Sequence[float]) -> Any:
         """The same search for every contestant: the strength of the penalty, three folds, by log-loss."""

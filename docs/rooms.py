@@ -1,0 +1,192 @@
+"""Draw the rooms of the library and which imports from which, and write the map in CONTRIBUTING.md.
+
+    python docs/rooms.py
+
+Imports are read from the code: those inside functions and those for type checkers alone count as well. There must be no
+circle of files, and no import of a room from one above it. A test holds both, and the map.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "legendretron"
+
+#: From the ground up: a room imports from those before it, and from no other.
+ROOMS = (
+    *(
+        "_internal",
+        "_triton",
+        "export",
+        "simplex",
+        "projected_categorical",
+        "potentials",
+        "links",
+        "losses",
+        "diagnostics",
+    ),
+    *("nn", "training", "estimators", "trons", "plots", "datasets", "experiments", "paper", "cli"),
+)
+#: Where a room is drawn, from left to right, so that few arrows cross; how high follows from the imports.
+COLUMNS = {
+    "experiments": -0.8,
+    "trons": -2.0,
+    "plots": 0.3,
+    "estimators": -2.0,
+    "diagnostics": 0.3,
+    "losses": -0.3,
+    "nn": 2.2,
+    "training": -1.2,
+    "links": -0.8,
+    "potentials": -2.0,
+    "projected_categorical": 0.8,
+    "export": -4.0,
+    "simplex": -0.6,
+    "datasets": 2.9,
+    "_triton": -2.6,
+}
+Graph = dict[str, set[str]]
+
+
+def modules() -> dict[str, Path]:
+    """Files of the library by module name; the package's own `__init__.py`, which only hands on names, is none of them."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name not in ("", "__main__"):
+            found[name] = path
+    return found
+
+
+def imports() -> Graph:
+    """Which file imports from which, by module name."""
+    known = modules()
+    graph: Graph = {}
+    for name, path in known.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            asked: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("legendretron."):
+                module = node.module.removeprefix("legendretron.")
+                names = [f"{module}.{alias.name}" for alias in node.names]
+                asked = [name if name in known else module for name in names]  # a name may be a module itself
+            elif isinstance(node, ast.Import):
+                asked = [alias.name.removeprefix("legendretron.") for alias in node.names]
+            graph[name] |= {module for module in asked if module in known and module != name}
+    return graph
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of nodes that can all be reached from each other."""
+    reach = {node: _reachable(graph, node) for node in graph}
+    groups = {frozenset({node, *(other for other in reach[node] if node in reach[other])}) for node in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def _reachable(graph: Graph, start: str) -> set[str]:
+    seen: set[str] = set()
+    left = list(graph[start])
+    while left:
+        if (node := left.pop()) not in seen:
+            seen.add(node)
+            left += graph[node]
+    return seen
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def between_rooms(graph: Graph) -> Graph:
+    """Which room imports from which."""
+    rooms: Graph = {room_of(module): set() for module in graph}
+    for module, targets in graph.items():
+        rooms[room_of(module)] |= {room_of(target) for target in targets} - {room_of(module)}
+    return rooms
+
+
+def upwards(rooms: Graph) -> list[tuple[str, str]]:
+    """Imports of a room from one that is not below it."""
+    return [(a, b) for a in rooms for b in sorted(rooms[a]) if ROOMS.index(b) >= ROOMS.index(a)]
+
+
+def description(room: str) -> str:
+    """The first sentence of a room's docstring."""
+    path = PACKAGE / room / "__init__.py"
+    text = ast.get_docstring(ast.parse((path if path.exists() else PACKAGE / f"{room}.py").read_text()))
+    assert text
+    return text.splitlines()[0].strip()
+
+
+def house_map() -> str:
+    """The map for CONTRIBUTING.md, the upper floors first."""
+    rooms = between_rooms(imports())
+    lines = ["| room | what | imports from |", "| --- | --- | --- |"]
+    for room in reversed(ROOMS):
+        below = ", ".join(f"`{other}`" for other in ROOMS if other in rooms[room])
+        lines.append(f"| `{room}` | {description(room)} | {below or 'none'} |")
+    return "\n".join(lines)
+
+
+def with_map(text: str) -> str:
+    """A document with the map between its markers."""
+    return re.sub(r"(?<=<!-- rooms -->\n).*?(?=\n<!-- /rooms -->)", lambda _: house_map(), text, flags=re.DOTALL)
+
+
+def floors(rooms: Graph) -> dict[str, int]:
+    """How many rooms lie on the longest way down from each."""
+    found: dict[str, int] = {}
+    for room in ROOMS:
+        found[room] = max((found[other] + 1 for other in rooms[room]), default=0)
+    return found
+
+
+def draw(path: Path) -> None:
+    """Draw rooms as boxes and imports as arrows; an import that others imply, by way of further rooms, is left out."""
+    import matplotlib.pyplot as plt
+
+    rooms = between_rooms(imports())
+    needed = {a: {b for b in rooms[a] if not any(b in _reachable(rooms, c) for c in rooms[a] - {b})} for a in rooms}
+    floor = floors(rooms)
+    place = {room: (COLUMNS.get(room, 0.0), 0.95 * floor[room]) for room in ROOMS}
+    figure, axes = plt.subplots(figsize=(9, 9))
+    for a, targets in needed.items():
+        for b in targets:
+            style = {
+                "arrowstyle": "-|>",
+                "color": "0.45",
+                "shrinkA": 13,
+                "shrinkB": 13,
+                "connectionstyle": "arc3,rad=0.03",
+            }
+            axes.annotate("", place[b], place[a], arrowprops=style)
+    for room, (x, y) in place.items():
+        colour = "#e8e8e8" if room.startswith("_") else "#d7e6f5"
+        axes.text(x, y, room, ha="center", va="center", bbox={"boxstyle": "round,pad=0.45", "fc": colour, "ec": "0.3"})
+    axes.set_xlim(min(x for x, _ in place.values()) - 1.4, max(x for x, _ in place.values()) + 1.4)
+    axes.set_ylim(-0.6, max(y for _, y in place.values()) + 0.6)
+    axes.axis("off")
+    axes.set_title(
+        "Rooms of the library: an arrow leads to what a room imports from.\nGrey: private. Implied arrows are left out."
+    )
+    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+
+
+def main() -> None:
+    graph = imports()
+    for circle in circles(graph):
+        print("circle:", ", ".join(circle))
+    for a, b in upwards(between_rooms(graph)):
+        print(f"upwards: {a} imports from {b}")
+    document = ROOT / "CONTRIBUTING.md"
+    document.write_text(with_map(document.read_text()))
+    draw(ROOT / "docs" / "figures" / "rooms.png")
+    print(f"{len(graph)} files, {len(ROOMS)} rooms: docs/figures/rooms.png, CONTRIBUTING.md")
+
+
+if __name__ == "__main__":
+    main()
