@@ -28,7 +28,7 @@ from legendretron._internal.validation import check_device
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.restore_on_error import restore_on_error
-from legendretron.estimators.standardized import Standardized
+from legendretron.estimators.standardization import Standardized
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss

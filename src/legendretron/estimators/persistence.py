@@ -12,7 +12,7 @@ from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
-from legendretron.estimators.standardized import Standardized
+from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
