@@ -15,7 +15,6 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
@@ -28,7 +27,7 @@ from legendretron._internal.validation import check_device
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.restore_on_error import restore_on_error
-from legendretron.estimators.standardization import Standardized
+from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
@@ -223,18 +222,12 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
         d = X.shape[1]
-        mean, scale = np.zeros(d), np.ones(d)
-        if self.standardize:
-            scaler = StandardScaler(with_mean=not scipy.sparse.issparse(X)).fit(X, sample_weight=weight)
-            mean = mean if scaler.mean_ is None or scipy.sparse.issparse(X) else scaler.mean_
-            scale = scaler.scale_
-            if not np.isfinite(scale).all():
-                raise ValueError("X has features too large to take a variance of; scale X first.")
+        units = Standardizer.fit(X, weight, self.standardize)
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
         if self.init == "paper":
             init_linear(d, generator, w, b)
-        return Standardized(mean.astype(np.float64), scale.astype(np.float64), w.T.contiguous(), b)
+        return Standardized(units.mean, units.scale, w.T.contiguous(), b)
 
     def _training_settings(
         self, identity: tuple[Any, ...], generator: torch.Generator, n_rows: int, max_epochs: int, online: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -144,8 +143,8 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
         design = Design(X, weight, bool(self.standardize))
         if held is not None:
-            held = (design.transform(held[0]) if self.standardize else held[0], *held[1:])
-        with stop_requests() if self.keep_interrupted else nullcontext(_never) as stop_requested:
+            held = (design.transform(held[0]), *held[1:])
+        with stop_requests(bool(self.keep_interrupted)) as stop_requested:
             w = self._learn(design, y, weight, held, seed, stop_requested)
             if stop_requested():
                 # from here out of fit, through scikit-learn's wrapper, to whoever called it
@@ -245,10 +244,6 @@ class WithLink(BinaryLinkLearner):
         log_p = self.predict_log_proba(X)
         log_odds: np.ndarray = log_p[:, 1] - log_p[:, 0]
         return log_odds
-
-
-def _never() -> bool:
-    return False
 
 
 def mean_log_loss(y: np.ndarray, p: np.ndarray, weight: np.ndarray) -> float:

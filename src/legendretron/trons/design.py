@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.extmath import safe_sparse_dot
+
+from legendretron.estimators.standardization import Standardizer
 
 __all__ = ["Design"]
 
@@ -31,23 +31,13 @@ class Design:
     """
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:
-        self.mean, self.scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        self.X = X
-        if standardize:
-            sparse = scipy.sparse.issparse(X)
-            with np.errstate(over="ignore", invalid="ignore"):
-                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
-            self.scale = scaler.scale_.astype(np.float64)
-            self.mean = self.mean if sparse else scaler.mean_.astype(np.float64)
-            if not np.isfinite(self.scale).all():
-                raise ValueError("X has features too large to take a variance of; scale X first.")
-            self.X = self.transform(X)
+        self.units = Standardizer.fit(X, weight, standardize)
+        self.standardize = standardize
+        self.X = self.transform(X)
 
     def transform(self, X: Any) -> Any:
         """Return other features in the same units."""
-        if scipy.sparse.issparse(X):
-            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
-        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+        return self.units.transform(X) if self.standardize else X
 
     def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
@@ -78,6 +68,5 @@ class Design:
         return float(eigsh(moments, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
 
     def folded(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(1, d)`` and intercept ``(1,)`` for the features as they come."""
-        coef = (w[:-1] / self.scale)[None, :]
-        return coef, w[-1:] - coef @ self.mean
+        """Coefficients ``(1, d)`` and intercept ``(1,)`` for unscaled features."""
+        return self.units.fold(w[:-1, None], w[-1:])
