@@ -41,7 +41,7 @@ class Standardizer:
         return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
 
     def fold(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(K, d)`` and intercepts ``(K,)`` for unscaled features, from weights ``(d, K)`` and bias ``(K,)``."""
+        """Turn weights ``(d, K)`` and bias ``(K,)`` into coefficients ``(K, d)`` and intercepts for unscaled features."""
         coef = (weight / self.scale[:, None]).T
         return coef, bias - coef @ self.mean
 

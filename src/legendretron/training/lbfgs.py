@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -36,7 +37,6 @@ class _Run:
         self.model = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
         self.sample = sample.of_run(run)
         self.validation = None if validation is None else validation.of_run(run)
-        self.settings = settings
         self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
         one = slice(run, run + 1)
         self.penalty = Penalty(
@@ -52,8 +52,10 @@ class _Run:
         sizes = {chunk.stop - chunk.start for chunk in self.chunks}
         self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")
-        self.reached = self.best = self.model.flat.clone()
-        self.best_loss, self.waited, self.n_iter = np.inf, 0, 0
+        self.reached = self.model.flat.clone()
+        self.best: torch.Tensor | None = None  # on the validation sample, if there is one
+        self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change)
+        self.n_iter = 0
 
     @torch.no_grad()
     def objective(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
@@ -83,15 +85,9 @@ class _Run:
         held_out = self.validation
         losses, accuracies = self.model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
         loss = float(losses[0])
-        self.waited = 0 if loss < self.best_loss - self.settings.tol else self.waited + 1
-        if loss < self.best_loss:
-            self.best_loss, self.best = loss, self.reached
+        if self.stopping.update(loss):
+            self.best = self.reached
         return self.loss, loss, float(accuracies[0])
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the validation loss no longer improves."""
-        return self.validation is not None and self.waited >= self.settings.n_iter_no_change
 
 
 def _without_stopping(callback: Callable[..., None], found: scipy.optimize.OptimizeResult) -> None:
@@ -158,7 +154,7 @@ def train_lbfgs(
             progress.update(
                 number * settings.max_epochs + run.n_iter, loss, None if validation is None else validation_loss
             )
-            if stop_requested() or run.exhausted:
+            if stop_requested() or run.stopping.exhausted:
                 raise StopIteration
 
         return after
@@ -195,7 +191,7 @@ def train_lbfgs(
                     polished, gradient = _polish(run.objective, found.x, target)
                 run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
                 converged[number] = gradient <= 10 * tol
-            model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
+            model.flat[number] = (run.reached if run.best is None else run.best)[0]
             n_iter[number] = run.n_iter
             if stop_requested():
                 break

@@ -8,11 +8,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
+from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -77,14 +79,13 @@ def _shuffled(n: int, generator: torch.Generator) -> Tensor:
 class _State:
     """All that changes during training, apart from the model itself, and its way to and from a checkpoint."""
 
-    def __init__(self, model: LinearModel, batches: _Batches) -> None:
+    def __init__(self, model: LinearModel, batches: _Batches, settings: TrainingSettings) -> None:
         runs, device = model.n_runs, model.flat.device
         self.model = model
         self.batches = batches
         self.optimiser = Adam(model.flat)
         self.best = model.flat.clone()
-        self.best_loss = torch.full((runs,), torch.inf, dtype=torch.float64, device=device)
-        self.waited = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change, runs)
         self.n_iter = torch.zeros(runs, dtype=torch.int64, device=device)
         self.stopped = torch.zeros(runs, dtype=torch.bool, device=device)
         self.diverged = torch.zeros_like(self.stopped)
@@ -99,8 +100,8 @@ class _State:
             "second_moment": self.optimiser.second,
             "count": self.optimiser.count,
             "best": self.best,
-            "best_loss": self.best_loss,
-            "waited": self.waited,
+            "best_loss": torch.from_numpy(self.stopping.best_loss),
+            "waited": torch.from_numpy(self.stopping.waited),
             "n_iter": self.n_iter,
             "stopped": self.stopped,
             "diverged": self.diverged,
@@ -150,7 +151,7 @@ def train_minibatch(
 ) -> TrainingResult:
     """Train the model in place; see :func:`legendretron.training.train`."""
     batches = _Batches(sample, settings.batch_size, settings.generators)
-    state = _State(model, batches)
+    state = _State(model, batches, settings)
     if moments is not None:
         state.optimiser.load(moments)
     flat = model.flat
@@ -201,7 +202,7 @@ def train_minibatch(
                 validation_loss, accuracy = model.evaluate(
                     validation.features, validation.rows, validation.labels, validation.weights
                 )
-                _keep_best(state, validation_loss.double(), settings)
+                _keep_best(state, validation_loss)
             state.history.append(
                 state.epoch,
                 train_loss.tolist(),
@@ -218,7 +219,7 @@ def train_minibatch(
             if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
                 state.save(settings)
     if validation is not None:
-        flat.copy_(torch.where((state.best_loss < torch.inf).unsqueeze(1), state.best, flat))
+        flat.copy_(torch.where(_mask(state.stopping.best_loss < np.inf, flat), state.best, flat))
     flat[state.diverged] = torch.nan
     if settings.checkpoint is not None and not interrupted:
         settings.checkpoint.unlink(missing_ok=True)
@@ -262,18 +263,19 @@ def _diverged(state: _State, sample: Sample, validation: Sample | None) -> Tenso
     if len(losses) == 0:
         return torch.zeros(runs, dtype=torch.bool)
     highest = losses.nan_to_num(torch.inf).amax(0)
-    reached = losses[-1] if validation is None else state.best_loss.cpu()
+    reached = losses[-1] if validation is None else torch.from_numpy(state.stopping.best_loss)
     # training begins at log C, or at random not far above
     risen = highest > 5.0 * math.log(n_classes)
     return risen & ~(reached < 0.98 * sample.constant_loss(n_classes).cpu())
 
 
-def _keep_best(state: _State, loss: Tensor, settings: TrainingSettings) -> None:
+def _keep_best(state: _State, loss: Tensor) -> None:
     """Remember the weights of each run where they are best, and stop runs that no longer improve."""
-    going = ~state.stopped
-    clearly = going & (loss < state.best_loss - settings.tol)
-    better = going & (loss < state.best_loss)
-    state.best_loss = torch.where(better, loss, state.best_loss)
-    state.best.copy_(torch.where(better.unsqueeze(1), state.model.flat, state.best))
-    state.waited = torch.where(clearly, 0, state.waited + going)
-    state.stopped = state.stopped | (state.waited >= settings.n_iter_no_change)
+    best = state.stopping.update(loss.double().cpu().numpy(), (~state.stopped).cpu().numpy())
+    state.best.copy_(torch.where(_mask(best, state.best), state.model.flat, state.best))
+    state.stopped = state.stopped | torch.from_numpy(state.stopping.exhausted).to(state.stopped.device)
+
+
+def _mask(runs: np.ndarray, like: Tensor) -> Tensor:
+    """Whether each run counts, as a column beside a matrix with one row per run."""
+    return torch.from_numpy(runs).to(like.device).unsqueeze(1)
