@@ -7,6 +7,7 @@ from torch import Tensor
 
 from legendretron.links.base import NLLStep
 from legendretron.training.adam import Adam
+from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -103,16 +104,7 @@ class CapturedStep:
         self.labels = torch.zeros_like(self.rows)
         self.weight = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
         saved = [tensor.clone() for tensor in state]
-        with torch.cuda.device(device):  # a graph is captured on the current device
-            side = torch.cuda.Stream(device)
-            side.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    step(self.rows, self.labels, self.weight)
-            torch.cuda.current_stream(device).wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                step(self.rows, self.labels, self.weight)
+        self.graph = capture_graph(lambda: step(self.rows, self.labels, self.weight), device)
         for tensor, value in zip(state, saved, strict=True):
             tensor.copy_(value)
 
