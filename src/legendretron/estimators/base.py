@@ -24,6 +24,7 @@ from legendretron._internal.chunks import chunks
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
+from legendretron.estimators.class_order import swap_classes, swap_labels
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.restore_on_error import restore_on_error
@@ -171,7 +172,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         n_classes = len(classes)
         if not online:
             weight = weight / weight.max()  # only ratios matter, and nothing should overflow
-        labels = _to_internal(np.searchsorted(classes, y), n_classes)
+        labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
@@ -312,7 +313,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
                     f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
                     "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
                 )
-            yield rows, _from_internal(log_p)
+            yield rows, swap_classes(log_p)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
@@ -360,7 +361,8 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     def link_classes_(self) -> np.ndarray:
         """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
         check_is_fitted(self)
-        return self.classes_[::-1] if len(self.classes_) == 2 else self.classes_
+        classes: np.ndarray = swap_classes(self.classes_)
+        return classes
 
     @property
     def loss_(self) -> CanonicalLoss:
@@ -413,12 +415,3 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         from legendretron.estimators.persistence import load_estimator
 
         return load_estimator(cls, path)
-
-
-def _to_internal(labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """Two classes are swapped, so that the predictor is that of the second class, as everywhere in scikit-learn."""
-    return 1 - labels if n_classes == 2 else labels
-
-
-def _from_internal(log_p: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(log_p[:, ::-1]) if log_p.shape[1] == 2 else log_p

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.files import write_atomically
+from legendretron.estimators.class_order import swap_classes
 from legendretron.export import onnx_model
 
 if TYPE_CHECKING:
@@ -30,12 +31,9 @@ class _Predictor(nn.Module):
         self.register_buffer("coef", torch.as_tensor(estimator.coef_))
         self.register_buffer("intercept", torch.as_tensor(estimator.intercept_))
         self.link = estimator.link_
-        self.swapped = len(estimator.classes_) == 2
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = self.link(nn.functional.linear(x, self.coef, self.intercept))
-        if self.swapped:
-            log_p = torch.stack([log_p[:, 1], log_p[:, 0]], dim=1)
+        log_p = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
         return log_p.argmax(1), log_p.exp()
 
 

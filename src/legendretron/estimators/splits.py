@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.class_order import swap_labels
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
@@ -148,5 +149,4 @@ def fit_splits(
 
 
 def _as_labels(y: np.ndarray, n_classes: int, device: torch.device) -> torch.Tensor:
-    """Classes as the engine wants them: of two, the estimators swap them, so that the predictor is that of the second."""
-    return torch.as_tensor(1 - y if n_classes == 2 else y, dtype=torch.int64, device=device)
+    return torch.as_tensor(swap_labels(y, n_classes), dtype=torch.int64, device=device)

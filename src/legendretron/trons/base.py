@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron.estimators.class_order import swap_classes
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
@@ -197,7 +198,8 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def link_classes_(self) -> np.ndarray:
         """Classes in the order of ``link_`` and ``loss_``: the second first, because the predictor is that of the second."""
         check_is_fitted(self)
-        return self.classes_[::-1]
+        classes: np.ndarray = swap_classes(self.classes_)
+        return classes
 
     @property
     def loss_(self) -> CanonicalLoss:
@@ -232,7 +234,8 @@ class WithLink(BinaryLinkLearner):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, 2), in the order of ``classes_``."""
         z = self.linear_predictor(X)
-        return np.ascontiguousarray(self._log_proba(z.astype(np.float64))[:, ::-1]).astype(z.dtype)
+        log_p: np.ndarray = swap_classes(self._log_proba(z.astype(np.float64))).astype(z.dtype, order="C")
+        return log_p
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, 2), in the order of ``classes_``."""
