@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from legendretron import LegendreTronClassifier
 from legendretron._internal.artifacts import _checksum
-from legendretron.estimators.persistence import _KIND, load_any_estimator
+from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators.persistence import _KIND
 from tests.estimators.tiny_models import FITTED, X, contents, sign
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.persistence import load_any_estimator
+from legendretron.estimators.loading import load_any_estimator
 
 X, y = load_iris(return_X_y=True)
 FAST = {"max_epochs": 10, "random_state": 0}

@@ -21,7 +21,7 @@ from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_f
 from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.persistence import load_any_estimator
+from legendretron.estimators.loading import load_any_estimator
 
 __all__ = [
     "class_numbers",
