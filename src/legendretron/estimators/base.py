@@ -205,23 +205,14 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         result = train(model, sample(rows), settings, validation, start.moments if online else None)
         self.classes_ = classes
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
-        self._keep(model, start, kept, X.dtype)
+        w, b, trained = model.take(0)
+        self.link_ = trained.cpu().eval().requires_grad_(False)
+        self._standardized = Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
+        self.coef_, self.intercept_ = self._standardized.folded(X.dtype)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
         if result.interrupted or not online:  # one pass over some rows need not converge
             self._report(result)
-
-    def _keep(
-        self, model: LinearModel, start: Standardized, moments: tuple[torch.Tensor, ...] | None, dtype: np.dtype[Any]
-    ) -> None:
-        """Set the attributes that predictions are made from, and what training can be resumed from."""
-        weight, bias, link = model.take(0)
-        self.link_ = link.cpu().eval().requires_grad_(False)
-        self._standardized = Standardized(start.mean, start.scale, weight.cpu(), bias.cpu(), moments)
-        coef, intercept = self._standardized.folded()
-        self.coef_, self.intercept_ = coef.astype(dtype), intercept.astype(dtype)
-        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
-            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype

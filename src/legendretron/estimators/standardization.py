@@ -40,10 +40,13 @@ class Standardizer:
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
         return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
 
-    def fold(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def fold(self, weight: np.ndarray, bias: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Turn weights ``(d, K)`` and bias ``(K,)`` into coefficients ``(K, d)`` and intercepts for unscaled features."""
         coef = (weight / self.scale[:, None]).T
-        return coef, bias - coef @ self.mean
+        folded = coef.astype(dtype), (bias - coef @ self.mean).astype(dtype)
+        if not all(np.isfinite(values).all() for values in folded):
+            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+        return folded
 
 
 @dataclass
@@ -59,6 +62,6 @@ class Standardized(Standardizer):
         shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
         return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
 
-    def folded(self) -> tuple[np.ndarray, np.ndarray]:
+    def folded(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients ``(K, d)`` and intercepts ``(K,)`` for unscaled features."""
-        return self.fold(self.weight.double().cpu().numpy(), self.bias.double().cpu().numpy())
+        return self.fold(self.weight.double().cpu().numpy(), self.bias.double().cpu().numpy(), dtype)

@@ -150,10 +150,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             if stop_requested():
                 # from here out of fit, through scikit-learn's wrapper, to whoever called it
                 warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
-        coef, intercept = design.folded(w)
-        self.coef_, self.intercept_ = coef.astype(dtype), intercept.astype(dtype)
-        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
-            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+        self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
 
     # --- predicting ---
 

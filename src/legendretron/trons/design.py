@@ -66,7 +66,3 @@ class Design:
         moments = LinearOperator((size, size), matvec=product, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)
         return float(eigsh(moments, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
-
-    def folded(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(1, d)`` and intercept ``(1,)`` for unscaled features."""
-        return self.units.fold(w[:-1, None], w[-1:])
