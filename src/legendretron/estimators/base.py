@@ -33,6 +33,7 @@ from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
+from legendretron.training.interrupt import INTERRUPTED
 
 __all__ = ["LinearLinkClassifier"]
 
@@ -259,7 +260,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
 
     def _report(self, result: TrainingResult) -> None:
         if result.interrupted:
-            warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
+            warnings.warn(INTERRUPTED, stacklevel=4)
             return
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])

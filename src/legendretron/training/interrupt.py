@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["stop_requests"]
+__all__ = ["INTERRUPTED", "stop_requests"]
+
+#: What users are warned of when a fit is kept that Ctrl-C has ended.
+INTERRUPTED = "Training was interrupted; the weights reached so far are kept."
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import check_choice
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.training.early_stopping import EarlyStopping
@@ -20,10 +21,30 @@ from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.schedules import rate_factor
 from legendretron.training.step import CapturedStep, Step, make_step
 
-__all__ = ["train_minibatch"]
+__all__ = ["rate_factor", "train_minibatch"]
+
+
+def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95, decay_every: int = 4) -> float:
+    """Factor on the initial rate in an epoch, counted from 0.
+
+    ``"constant"``: 1. ``"step"``: ``decay`` to the power of the number of whole ``decay_every`` epochs done, as the paper.
+    ``"cosine"``: from 1 to (almost) 0 along half a cosine.
+
+    Examples
+    --------
+    >>> rate_factor("step", 8, 240, decay=0.5, decay_every=4)
+    0.25
+    >>> rate_factor("cosine", 5, 10)
+    0.5
+    """
+    check_choice("schedule", schedule, ("constant", "step", "cosine"))
+    if schedule == "step":
+        return decay ** (epoch // decay_every)
+    if schedule == "cosine":
+        return round(0.5 * (1.0 + math.cos(math.pi * epoch / max_epochs)), 12)
+    return 1.0
 
 
 class _Batches:

@@ -76,7 +76,7 @@ class TrainingSettings:
     solver : {"adam", "lbfgs"}
         Minibatches, or full-batch quasi-Newton.
     schedule, decay, decay_every
-        See :func:`~legendretron.training.schedules.rate_factor`.
+        See :func:`~legendretron.training.minibatch.rate_factor`.
     max_epochs, batch_size : int
         Passes over the data (iterations of L-BFGS), and rows a step.
     penalize_intercept, symmetric : bool

@@ -25,7 +25,7 @@ from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
-from legendretron.training.interrupt import stop_requests
+from legendretron.training.interrupt import INTERRUPTED, stop_requests
 from legendretron.trons.design import Design
 
 __all__ = ["BinaryLinkLearner"]
@@ -149,7 +149,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             w = self._learn(design, y, weight, held, seed, stop_requested)
             if stop_requested():
                 # from here out of fit, through scikit-learn's wrapper, to whoever called it
-                warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
+                warnings.warn(INTERRUPTED, stacklevel=4)
         self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
 
     # --- predicting ---
