@@ -26,15 +26,15 @@ def _tiles(k: int, n_units: int) -> tuple[int, int, int]:
 class _FusedLogProba(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, generic: Any, shape: tuple[int, int, int, bool, bool], z: Tensor, *tensors: Tensor) -> Tensor:
-        hidden, depth, chain, raw, soft = shape
+        hidden, depth, mixed_units, raw, soft = shape
         n, k = z.shape
         blocks = len(tensors) // 5
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
-        positives = z.new_empty(blocks, 2 * (((depth - 1) * chain + 1) * hidden + 2))
+        positives = z.new_empty(blocks, 2 * (((depth - 1) * mixed_units + 1) * hidden + 2))
         log_p = z.new_empty(n, k + 1)
         units, block_k, warps = _tiles(k, depth * hidden)
-        meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain}
+        meta = {"B": blocks, "H": hidden, "M": depth, "MIXED": mixed_units}
         rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
         with torch.cuda.device_of(z):  # kernels go to the current device, wherever the tensors are
             forward_kernel[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
@@ -53,7 +53,7 @@ class _FusedLogProba(torch.autograd.Function):
         n, k = z.shape
         meta = ctx.meta
         rank = meta["M"] * meta["H"] + 1
-        small = rank + ((meta["M"] - 1) * meta["CHAIN"] + 1) * meta["H"] + 2
+        small = rank + ((meta["M"] - 1) * meta["MIXED"] + 1) * meta["H"] + 2
         cotangents = z.new_empty(meta["B"], n, k)
         records = z.new_empty(n, meta["B"], small + rank)
         dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
@@ -93,7 +93,7 @@ def fused_log_proba(
     *,
     hidden: int,
     depth: int,
-    chain: int,
+    mixed_units: int,
     raw: bool,
     final_softplus: bool,
 ) -> Tensor:
@@ -107,7 +107,7 @@ def fused_log_proba(
         Of each block: ``A`` (r, K), ``b`` (r,), all mixing weights (rows, H), ``alpha``, ``gamma``.
     generic : callable
         The same map by plain operations, for derivatives of higher order.
-    hidden, depth, chain : int
+    hidden, depth, mixed_units : int
         ``H``, ``M``, and the units of a layer that see the one before.
     raw : bool
         Whether mixing weights (over ``H``), ``alpha`` and ``gamma`` are softplus of what is given.
@@ -120,5 +120,5 @@ def fused_log_proba(
     """
     # out here, so that what is kept for the way back is what autograd knows
     z, *tensors = (tensor.contiguous() for tensor in (z, *tensors))
-    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, chain, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
+    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, mixed_units, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
     return result

@@ -82,7 +82,7 @@ class CPFlowNetwork(RidgePotential):
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=self.weight.device))
 
     @property
-    def chain(self) -> int:
+    def mixed_units(self) -> int:
         """The first half of the units, rounded up, see the layer before."""
         return self.hidden - self.hidden // 2
 
@@ -90,10 +90,10 @@ class CPFlowNetwork(RidgePotential):
         def draw_units(rows: slice) -> None:
             init_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
 
-        *middle, last = self._chain_positions()
+        *middle, last = self._mixed_positions()
         draw_units(slice(0, self.hidden))
         for k in range(self.depth - 1):
-            rows = slice(k * self.chain, (k + 1) * self.chain)
+            rows = slice(k * self.mixed_units, (k + 1) * self.mixed_units)
             init_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
         init_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
         for rows in middle:
@@ -113,20 +113,20 @@ class CPFlowNetwork(RidgePotential):
         # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
-    def _chain_positions(self) -> list[slice]:
+    def _mixed_positions(self) -> list[slice]:
         """Where the normalised units of layers 2 .. M+1 stand among the ``r`` ridge units."""
-        middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
+        middle = [slice(k * self.hidden, k * self.hidden + self.mixed_units) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
     def _spread(self, middle: Tensor, others: float) -> Tensor:
         """Values of the normalised units of the middle layers among those of all units of these layers."""
-        layers = middle.unflatten(-1, (self.depth - 1, self.chain))
-        return pad(layers, (0, self.hidden - self.chain), value=others).flatten(-2)
+        layers = middle.unflatten(-1, (self.depth - 1, self.mixed_units))
+        return pad(layers, (0, self.hidden - self.mixed_units), value=others).flatten(-2)
 
     def _select(self, units: Tensor) -> Tensor:
         """The normalised units of the middle layers, of values for all ``r``."""
         layers = units[..., self.hidden : -1].unflatten(-1, (self.depth - 1, self.hidden))
-        return layers[..., : self.chain].flatten(-2)
+        return layers[..., : self.mixed_units].flatten(-2)
 
     def ridge(self) -> Ridge:
         """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
@@ -219,10 +219,10 @@ class CPFlowNetwork(RidgePotential):
         share = (share / count).unsqueeze(-1)
         s = softplus(t[..., : self.hidden])
         shifts, log_scales = [], []
-        for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
+        for k, (where, mixing) in enumerate(zip(self._mixed_positions(), plain.mixing, strict=True), start=1):
             u = t[..., where] + s @ whole(mixing).mT
             if k < self.depth:
-                own = whole(self.mixing_bias)[..., (k - 1) * self.chain : k * self.chain]
+                own = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
                 u = u + at_least_single(own).unsqueeze(-2) / self.hidden
             mean = total((share * u).sum(-2))
             std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()

@@ -85,7 +85,7 @@ class RidgePotential(Potential):
         self.depth = check_integer("depth", depth, 1)
         self.init = check_choice("init", init, ("identity", "paper"))
         self.rank = self.depth * self.hidden + 1
-        self.mixing_rows = (self.depth - 1) * self.chain + 1
+        self.mixing_rows = (self.depth - 1) * self.mixed_units + 1
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty((*self.run_shape, *shape), device=device, dtype=dtype))
@@ -103,7 +103,7 @@ class RidgePotential(Potential):
 
     @property
     @abstractmethod
-    def chain(self) -> int:
+    def mixed_units(self) -> int:
         """Units of a middle layer that see the layer before; the others see the input alone."""
 
     @torch.no_grad()
@@ -128,7 +128,7 @@ class RidgePotential(Potential):
         return softplus(at_least_single(self.raw_mixing)) / self.hidden
 
     def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
-        return mixing.split([self.chain] * (self.depth - 1) + [1], dim=-2)
+        return mixing.split([self.mixed_units] * (self.depth - 1) + [1], dim=-2)
 
     def ridge(self) -> Ridge:
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
@@ -255,7 +255,7 @@ class RidgePotential(Potential):
 
     def _ridge_step(self, like: Tensor) -> RidgeStep:
         """Buffers for batches like this one, of shape (R, n, K)."""
-        return RidgeStep(like, self.hidden, [self.chain] * (self.depth - 1) + [1], self.final_softplus)
+        return RidgeStep(like, self.hidden, [self.mixed_units] * (self.depth - 1) + [1], self.final_softplus)
 
     def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
         """The ridge form, and the map from its cotangents to those of the parameters in their order."""

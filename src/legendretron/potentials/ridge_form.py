@@ -28,7 +28,7 @@ class Ridge(NamedTuple):
 
     weight: Tensor  #: A, shape (*runs, r, K)
     bias: Tensor  #: b, shape (*runs, r)
-    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, chain, H) and (*runs, 1, H)
+    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, mixed units, H) and (*runs, 1, H)
     alpha: Tensor  #: shape (*runs, 1, 1)
     gamma: Tensor  #: shape (*runs, 1, 1)
 
@@ -38,7 +38,7 @@ class RidgeGradients(NamedTuple):
 
     weight: Tensor  # (R, r, K)
     bias: Tensor  # (R, r)
-    mixing: Tensor  # of all layers, one below the other, (R, chain (M - 1) + 1, H)
+    mixing: Tensor  # of all layers, one below the other, (R, (M - 1) mixed units + 1, H)
     alpha: Tensor  # (R, 1)
     gamma: Tensor  # (R, 1)
 
