@@ -190,10 +190,10 @@ def predicted_class(scores: Tensor) -> Tensor:
 
 def _top(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The highest score, and whose it is, in one pass: ``(..., C) -> (..., 1), (...)``."""
-    highest, place = scores.max(-1, keepdim=True)  # torch's argmax is the same as this place, and slower
+    highest, index = scores.max(-1, keepdim=True)  # the same index as of torch.argmax, which is slower
     if scores.shape[-1] == 2:
         return highest, (scores[..., 0] <= scores[..., 1]).long()
-    return highest, place.squeeze(-1)
+    return highest, index.squeeze(-1)
 
 
 def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

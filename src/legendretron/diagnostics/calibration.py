@@ -36,11 +36,11 @@ class CalibrationCurve:
     def of_outcomes(cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15) -> CalibrationCurve:
         """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``."""
         edges = np.linspace(0, 1, n_bins + 1)
-        place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
-        count = np.bincount(place, minlength=n_bins)
+        bins = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
+        count = np.bincount(bins, minlength=n_bins)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(place, confidence, n_bins) / count
-            share = np.bincount(place, right, n_bins) / count
+            mean = np.bincount(bins, confidence, n_bins) / count
+            share = np.bincount(bins, right, n_bins) / count
             error = np.sqrt(share * (1 - share) / count)
         return cls(edges, count, mean, share, error)
 

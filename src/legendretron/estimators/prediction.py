@@ -91,10 +91,10 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each sample."""
         X = self._check_features(X)
-        places = np.empty(X.shape[0], dtype=np.intp)
+        indices = np.empty(X.shape[0], dtype=np.intp)
         for rows, part in self._log_proba_in_parts(X):
-            places[rows] = part.argmax(axis=1)
-        labels: np.ndarray = self.classes_[places]
+            indices[rows] = part.argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -127,12 +127,12 @@ def bregman_projection(
             "v must lie where the generator's derivative is finite, got "
             f"{v[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
         )
-    points, place = np.unique(x, return_inverse=True)
-    total = np.bincount(place, weight)
+    points, inverse = np.unique(x, return_inverse=True)
+    total = np.bincount(inverse, weight)
     kept = total > 0
     # only the weighted mean of phi'(v) matters at tied points
     at, mass = points[kept], total[kept]
-    pull = (np.bincount(place, weight * dual)[kept]) / mass
+    pull = (np.bincount(inverse, weight * dual)[kept]) / mass
     check_rise(lower, float(points[-1] - points[0]), low, high)
     low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
     run = np.diff(at)
@@ -148,11 +148,11 @@ def bregman_projection(
         low,
         max(high - rise[-1], low),
     )
-    start = np.bincount(place, weight * v)[kept] / mass
+    start = np.bincount(inverse, weight * v)[kept] / mass
     values = problem.solve(start - rise) + rise
     if not kept.all():
         values = np.interp(points, at, values) + lower * (points - np.clip(points, at[0], at[-1]))
-    return values[place]
+    return values[inverse]
 
 
 def _within(domain: tuple[float, float], y_min: float | None, y_max: float | None) -> tuple[float, float]:
@@ -203,8 +203,8 @@ def clip_slopes(
     x, v, _ = check_points(x, v, None)
     check_slopes(lower, upper, x)
     low, high = check_value_bounds(y_min, y_max)
-    points, place = np.unique(x, return_inverse=True)
-    mean = np.bincount(place, v) / np.bincount(place)
+    points, inverse = np.unique(x, return_inverse=True)
+    mean = np.bincount(inverse, v) / np.bincount(inverse)
     rise = lower * (points - points[0])
     check_rise(lower, float(points[-1] - points[0]), low, high)
     # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
@@ -213,7 +213,7 @@ def clip_slopes(
     up = _one_way(target, slack)
     down = -_one_way(-target[::-1], slack[::-1])[::-1]
     values: np.ndarray = (up + down) / 2 + rise
-    return values[place]
+    return values[inverse]
 
 
 def _one_way(target: np.ndarray, slack: np.ndarray) -> np.ndarray:

@@ -63,9 +63,9 @@ def lipschitz_isotonic(
     x, y, weight = check_points(x, y, sample_weight)
     check_slopes(lower, upper, x)
     low, high = check_value_bounds(y_min, y_max)
-    distinct, place = np.unique(x, return_inverse=True)
-    total = np.bincount(place, weight)
-    mean = np.bincount(place, weight * y) / np.where(total > 0, total, 1.0)
+    distinct, inverse = np.unique(x, return_inverse=True)
+    total = np.bincount(inverse, weight)
+    mean = np.bincount(inverse, weight * y) / np.where(total > 0, total, 1.0)
     kept = total > 0
     at = distinct[kept]
     check_rise(lower, float(distinct[-1] - distinct[0]), low, high)
@@ -75,7 +75,7 @@ def lipschitz_isotonic(
     values = _solve_sorted(at, mean[kept], total[kept], float(lower), float(upper), left, right)
     if not kept.all():
         values = np.interp(distinct, at, values) + float(lower) * (distinct - np.clip(distinct, at[0], at[-1]))
-    return values[place]
+    return values[inverse]
 
 
 def _solve_sorted(
