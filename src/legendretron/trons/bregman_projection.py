@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit, xlogy
 
 from legendretron.links import Link
-from legendretron.trons.slope_checks import check_points, check_rise, check_slopes, check_value_bounds
+from legendretron.trons.slope_points import check_points, check_rise, check_slopes, check_value_bounds
 from legendretron.trons.slope_problem import SlopeProblem
 
 __all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron.trons.bounded_steps import solve_steps
-from legendretron.trons.slope_checks import check_points, check_rise, check_slopes, check_value_bounds
+from legendretron.trons.slope_points import check_points, check_rise, check_slopes, check_value_bounds
 
 __all__ = ["lipschitz_isotonic"]
 
