@@ -66,7 +66,7 @@ def test_every_flipped_byte_is_noticed(tmp_path):
         damaged = bytearray(content)
         damaged[position] ^= 0x01
         path.write_bytes(bytes(damaged))
-        with pytest.raises(ValueError, match=r"damaged|is needed|checksum"):
+        with pytest.raises(ValueError, match=r"damaged|is needed|checksum|must have the metadata|in format"):
             LegendreTronClassifier.load(path)
 
 
