@@ -1,4 +1,4 @@
-"""The composite link by Triton kernels, as an operation that autograd knows."""
+"""The composite link by Triton kernels, as an autograd function."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _FusedLogProba(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, inputs, states, positives, log_p, *tensors = ctx.saved_tensors
-        if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
+        if torch.is_grad_enabled():  # higher derivatives are left to autograd
             needed = ctx.needs_input_grad[2:]
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
@@ -57,7 +57,7 @@ class _FusedLogProba(torch.autograd.Function):
         cotangents = z.new_empty(meta["B"], n, k)
         records = z.new_empty(n, meta["B"], small + rank)
         dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
-        rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
+        rank_up = max(triton.next_power_of_2(rank), 16)  # the smallest size of a matrix product
         block_k = 16
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
         with torch.cuda.device_of(z):
@@ -118,7 +118,7 @@ def fused_log_proba(
     -------
     Tensor of shape (n, K + 1)
     """
-    # out here, so that what is kept for the way back is what autograd knows
+    # outside the function, so that autograd knows the tensors kept for the backward pass
     z, *tensors = (tensor.contiguous() for tensor in (z, *tensors))
     result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, mixed_units, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
     return result

@@ -1,7 +1,7 @@
-r"""The composite link as Triton kernels for CUDA: one forward, two on the way back.
+r"""The composite link as Triton kernels for CUDA: one for the forward pass, two for the backward pass.
 
 A link is a long series of tiny operations: as torch runs them, launching some two hundred kernels takes far longer than
-computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes back, and one adds
+computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes backward, and one adds
 up the parameters' gradients over rows in a fixed order, so results do not change from run to run.
 
 The formulas are those of :mod:`legendretron.potentials.ridge` with all layers of a block written as one: with ``P`` the
@@ -13,7 +13,7 @@ matrix of all mixing weights between units, ``p`` those of the output and ``s`` 
     w = p\,e + P^\top d, \quad d = s'(\zeta) \odot w, \quad e = \phi'(\zeta_o).
 
 ``P`` leads from each layer to the next only, so fixed-point iteration is exact after as many rounds as there are layers
-to pass. The way back has the same shape.
+to pass. The backward pass has the same form.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def forward_kernel(
         mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
         alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
         gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
-        if tl.program_id(0) == 0:  # kept for the way back, with their derivatives
+        if tl.program_id(0) == 0:  # kept for the backward pass, with their derivatives
             kept_at = positives + b * 2 * (ROWS * H + 2)
             for i in tl.static_range(ROWS * H):
                 tl.store(kept_at + i, mixing[i])
@@ -254,7 +254,7 @@ def backward_kernel(
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr,
     BLOCK_K: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    """One row back: the predictors' gradient, and of each block what its parameters' gradients are made of.
+    """Backward pass of one row: the predictors' gradient, and of each block what its parameters' gradients are made of.
 
     A record holds the cotangents of ``t``, of the mixing weights, of alpha and gamma, and then ``gamma d``.
     """

@@ -65,7 +65,7 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
         Bins of equal width between 0 and 1.
     kind : {"top", "all"}
         ``"top"``: the probability of the predicted class, against whether it was right. ``"all"``: the probability of every
-        class, against whether it was the one.
+        class, against whether it was the true one.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
         raise ValueError(
             f"y must hold {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
         )
-    # no number is negative, and NaN and infinities spoil a sum: no copy of p is needed to see it
+    # no entry is negative, and NaN and infinities show in the sum: no copy of p is needed
     if not (p.min() >= 0 and np.allclose(p.sum(1, dtype=float), 1, atol=1e-4)):
         raise ValueError("p must hold probabilities that sum to 1 in every row.")
     if kind == "top":

@@ -1,4 +1,4 @@
-"""What the linear estimators share: data in, the engine, probabilities out."""
+"""What the linear estimators share: validating data, training, saving."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 
 
 def _auto_batch(n_rows: int) -> int:
-    """Rows a step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
+    """Rows per step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
@@ -79,7 +79,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         y : array of shape (n_samples,)
             Class labels, numbers or strings; at least two classes.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts; non-negative, not all zero. In minibatches weights equal repetitions in expectation
+            Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
             only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
 
         Returns
@@ -104,16 +104,16 @@ class LinearLinkClassifier(LinkPredictor, ABC):
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go through the data once, by minibatches at a constant rate, from where the model stands.
+        """Train for one pass over the data, by minibatches at a constant rate, from the present weights.
 
         Features are standardised by the first call's means and deviations.
 
         Parameters
         ----------
         X, y
-            As in :meth:`fit`; not all classes need be there.
+            As in :meth:`fit`; not all classes need occur.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts beside one of weight 1 in this or any other call.
+            Weight of each row, relative to rows of weight 1 in this or any other call.
         classes : array, optional
             All classes; needed in the first call.
 
@@ -171,13 +171,13 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
-            weight = weight / weight.max()  # only ratios matter, and nothing should overflow
+            weight = weight / weight.max()  # only ratios matter, and sums must not overflow
         labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.uncentred()
-        # a copy: should training fail, the fitted link must be as it was
+        # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype)
         model = LinearModel(
             start.weight.to(device, dtype).unsqueeze(0), start.bias.to(device, dtype).unsqueeze(0), [link.to(dtype)]
@@ -196,7 +196,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 normalise=not online,
             )
 
-        rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
+        rows = np.flatnonzero(weight > 0)  # rows of weight zero are left out
         validation = None
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
@@ -281,14 +281,14 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     # --- saving ---
 
     def save(self, path: Any) -> None:
-        """Write the fitted estimator to one file, safetensors with a JSON header; whole or not at all.
+        """Write the fitted estimator to one file, safetensors with a JSON header; the write is atomic.
 
         A model whose weights are not finite is refused with a ``ValueError``.
         """
         save_estimator(self, path)
 
     def to_onnx(self, path: Any) -> None:
-        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; whole or not at all.
+        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
 
         The file takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and gives ``"label"``, the
         likeliest class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names are

@@ -44,12 +44,12 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return z
 
     def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
-        """Log-probabilities of some rows after others, so that what they take on the way does not grow with the data."""
+        """Log-probabilities in chunks of rows, so that the memory for intermediate results does not grow with the data."""
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
         # rows; all else that is not finite does.
         self._check_weights(only_link=not scipy.sparse.issparse(X))
         for rows in chunks(X.shape[0], len(self.classes_)):
-            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
+            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # checked below
                 log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
             if not np.isfinite(log_p).all():
                 self._check_weights()
@@ -73,7 +73,7 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_weights(self, *, only_link: bool = False) -> None:
         of_link = [p.detach().reshape(-1) for p in self.link_.parameters()]
-        weights = [torch.cat(of_link).numpy()] if of_link else []  # one small look instead of many
+        weights = [torch.cat(of_link).numpy()] if of_link else []  # one check instead of many
         if not only_link:
             weights += [self.coef_, self.intercept_]
         if not all(np.isfinite(values).all() for values in weights):

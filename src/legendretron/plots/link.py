@@ -18,7 +18,7 @@ STYLES = ("-", "--", ":", "-.")
 
 
 class LinkDisplay:
-    """Probability against predictor, one curve a model; a band where a model has a posterior of its link.
+    """Probability against predictor, one curve per model; a band where a model has a posterior of its link.
 
     These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models differ by
     a stretch of ``z`` too, not by their shape alone. A band is the uncertainty of the link given the model's predictor.

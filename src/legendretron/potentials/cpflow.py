@@ -50,7 +50,7 @@ class CPFlowNetwork(RidgePotential):
     last shift and bias would only add a constant to :math:`h`, which no gradient sees, and are left out.
 
     The random start is drawn in the order of CP-Flow's own code, so that with the same state of the generator it is
-    the very start of the paper's experiments.
+    exactly the start of the paper's experiments.
 
     The normalisation is set by :meth:`initialize` so that each normalised unit has zero mean and unit variance on a
     first batch, and is trained like everything else from then on; a link does this for its blocks on the first batch
@@ -110,7 +110,7 @@ class CPFlowNetwork(RidgePotential):
         self.shift.zero_()
         self.log_scale.zero_()
         self.initialized.fill_(False)
-        # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
+        # Mirrors the buffer: reading the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
     def _mixed_positions(self) -> list[slice]:
@@ -185,7 +185,7 @@ class CPFlowNetwork(RidgePotential):
     @property
     def needs_batch(self) -> bool:
         """Whether the normalisation has not been set yet."""
-        # The buffer knows better where it was written past load_state_dict: by a copy, a broadcast, another library.
+        # The buffer is right where it was written without load_state_dict: by a copy, a broadcast, another library.
         if self._needs_batch and has_values(self.initialized) and bool(self.initialized):
             self._needs_batch = False
         return self._needs_batch
@@ -197,9 +197,9 @@ class CPFlowNetwork(RidgePotential):
         Parameters
         ----------
         x : Tensor of shape (..., K)
-            At least two rows. Rows that are not finite do not count.
+            At least two rows. Rows that are not finite are ignored.
         weight : Tensor of shape (...), optional
-            What each row counts.
+            Weights of the rows.
         across_ranks : bool
             Whether the batch is this process's part of one that is spread over all processes of the default group. Then
             the normalisation is that of the whole batch, the same everywhere.
@@ -215,7 +215,7 @@ class CPFlowNetwork(RidgePotential):
         share = finite.to(t.dtype) if weight is None else weight.reshape(finite.shape).to(t.dtype) * finite
         count = total(share.sum(-1, keepdim=True))
         if has_values(count) and not bool((count > 0).all()):
-            return  # nothing to take a mean of; the next batch may have something
+            return  # no finite rows; the next batch may have some
         share = (share / count).unsqueeze(-1)
         s = softplus(t[..., : self.hidden])
         shifts, log_scales = [], []
@@ -240,7 +240,7 @@ class CPFlowNetwork(RidgePotential):
         self.keep_start()
 
     def keep_start(self) -> None:
-        """Take the normalisation as it is for set: nothing but training changes it from now on."""
+        """Mark the normalisation as initialised: from now on only training changes it."""
         self.initialized.fill_(True)
         self._needs_batch = False
 

@@ -1,7 +1,7 @@
 r"""The gradient map of a ridge potential with its derivative written by hand, for training.
 
 Training differentiates :math:`y = \nabla g(x) = \alpha x + \gamma A^\top d(A x + b)` once more, in ``x`` and in all
-parameters. Autograd can do that, at a price of some hundred small graph nodes a step. Written out it is two sweeps
+parameters. Autograd can do that, at the price of some hundred small graph nodes per step. Written out it is two sweeps
 through the inner network, with units as rows, so that every slice by layer is contiguous:
 
 - forward: :math:`z_{k+1} = t_{k+1} + P_k s(z_k)`, then downwards :math:`w_k = P_k^\top d_{k+1}`,

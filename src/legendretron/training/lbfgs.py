@@ -23,7 +23,7 @@ __all__ = ["train_lbfgs"]
 
 _POLISHING_STEPS = 4
 #: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
-#: 1e-8 leaves errors of 1e-4: polishing goes on by this factor, which costs less than iterations of L-BFGS would.
+#: 1e-8 leaves errors of 1e-4: polishing continues down to this factor of it, at a lower cost than iterations of L-BFGS.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
 
 
@@ -47,7 +47,7 @@ class _Run:
             symmetric=settings.symmetric,
         )
         self.gradient = torch.empty_like(self.model.flat)
-        # rows by rows, so that what a step needs does not grow with the data
+        # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
         sizes = {chunk.stop - chunk.start for chunk in self.chunks}
         self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
@@ -76,7 +76,7 @@ class _Run:
         return value, total[0].double().cpu().numpy()
 
     def after_iteration(self, parameters: np.ndarray) -> tuple[float, float, float]:
-        """Keep where we are; return training loss, validation loss and accuracy."""
+        """Record the current parameters; return training loss, validation loss and accuracy."""
         self.n_iter += 1
         self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
         self.reached = self.model.flat.clone()
@@ -180,7 +180,7 @@ def train_lbfgs(
                     "maxls": 50,
                 },
             )
-            if run.n_iter == 0:  # the start was the minimum: still one epoch, to have something to tell
+            if run.n_iter == 0:  # the start was the minimum: still one epoch, for the history
                 run.objective(found.x)
                 _without_stopping(callback(run, number), found)
             if validation is None and not stop_requested():

@@ -48,7 +48,7 @@ def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95,
 
 
 class _Batches:
-    """The sample in a new order every epoch, cut into batches. Each run shuffles with a generator of its own."""
+    """The sample in a new order every epoch, split into batches. Each run shuffles with its own generator."""
 
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator]) -> None:
         self.sample = sample
@@ -87,7 +87,7 @@ class _Batches:
 def _shuffled(n: int, generator: torch.Generator) -> Tensor:
     """Draw the order in which ``torch.utils.data.DataLoader(shuffle=True)`` goes through ``n`` rows.
 
-    So that a run sees what the same seed shows to a training written with torch's own parts.
+    So a run sees the batches that the same seed gives to a training loop with torch's own loader.
     """
 
     def draw() -> int:
@@ -98,7 +98,7 @@ def _shuffled(n: int, generator: torch.Generator) -> Tensor:
 
 
 class _State:
-    """All that changes during training, apart from the model itself, and its way to and from a checkpoint."""
+    """All that changes during training, apart from the model itself; saved to and loaded from checkpoints."""
 
     def __init__(self, model: LinearModel, batches: _Batches, settings: TrainingSettings) -> None:
         runs, device = model.n_runs, model.flat.device
@@ -202,7 +202,7 @@ def train_minibatch(
             factor = rate_factor(
                 settings.schedule, state.epoch, settings.max_epochs, settings.decay, settings.decay_every
             )
-            # a run that has stopped stays as it is while the others go on
+            # a run that has stopped stays unchanged while the others continue
             rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
             totals.zero_()
             for batch in batches:
@@ -255,7 +255,7 @@ def train_minibatch(
 
 
 def _initialize_link(model: LinearModel, batches: _Batches) -> None:
-    """Set what depends on a first batch with the one that training begins with (of two rows at least)."""
+    """Initialise what depends on a first batch, with the first one of training (of two rows at least)."""
     sample, first = batches.sample, batches.next_order()[:, : max(batches.size, 2)]
     model.initialize_link(sample.features, sample.rows.gather(1, first), sample.weights.gather(1, first))
 
@@ -273,7 +273,7 @@ def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
     state.diverged = state.diverged | bad
     if bool(state.diverged.all()):
         raise DivergedError(message)
-    # the other runs must not suffer from their neighbour
+    # the other runs are not affected
     warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
@@ -291,7 +291,7 @@ def _diverged(state: _State, sample: Sample, validation: Sample | None) -> Tenso
 
 
 def _keep_best(state: _State, loss: Tensor) -> None:
-    """Remember the weights of each run where they are best, and stop runs that no longer improve."""
+    """Keep the best weights of each run, and stop runs without patience left."""
     best = state.stopping.update(loss.double().cpu().numpy(), (~state.stopped).cpu().numpy())
     state.best.copy_(torch.where(_mask(best, state.best), state.model.flat, state.best))
     state.stopped = state.stopped | torch.from_numpy(state.stopping.exhausted).to(state.stopped.device)

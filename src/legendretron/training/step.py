@@ -52,7 +52,7 @@ class Step:
     totals : Tensor of shape (2, R)
         Weighted sums of losses and of hits, added to at each step.
     n_rows : int
-        Rows a batch.
+        Rows per batch.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Step:
         self.rate, self.totals = rate, totals
         self.n_rows = n_rows
         self.gradient = torch.zeros_like(model.flat)
-        # contributions of sparse rows are added to zeros, which the optimiser leaves with the least writing
+        # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
         self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
         self.nll_step = model.link._nll_step(like)
@@ -86,14 +86,14 @@ class Step:
 
 
 class CapturedStep:
-    """A :class:`Step` recorded as a CUDA graph: one launch instead of some hundred.
+    """A :class:`Step` recorded as a CUDA graph: one launch instead of a hundred or so.
 
     Parameters
     ----------
     step : Step
         On a CUDA device, with shapes that do not vary.
     state : list of Tensor
-        All that a step changes, put back after the warm-up that capturing needs.
+        All that a step changes, restored after the warm-up that capturing needs.
     """
 
     def __init__(self, step: Step, state: list[Tensor]) -> None:
@@ -117,7 +117,7 @@ class CapturedStep:
 
 
 def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep:
-    """Capture the step where that is possible: on CUDA, unless sparse features go by plain operations."""
+    """Capture the step where that is possible: on CUDA, unless sparse features are multiplied by plain operations."""
     flat, features = step.model.flat, step.features
     # those have shapes that vary with the rows, and ask the host for them
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)

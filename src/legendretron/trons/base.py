@@ -1,4 +1,4 @@
-"""What the binary link learners share: data in, probabilities out."""
+"""What the binary link learners share: validating data, predicting."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
         ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None. After
-        each iteration ``stop_requested`` says whether it shall be the last.
+        each iteration ``stop_requested`` says whether to stop.
         """
 
     @abstractmethod
     def _probability(self, z: np.ndarray) -> np.ndarray:
-        """Learned inverse link, as it is."""
+        """Learned inverse link, without clipping."""
 
     def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """Rows in the order to learn from."""
@@ -95,7 +95,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         y : array of shape (n_samples,)
             Labels of two classes, numbers or strings.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts; non-negative, not all zero. Weights equal repetitions.
+            Weight of each row; non-negative, not all zero. Weights equal repetitions.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             classes = np.unique(y)
             self._check_classes(classes, y)
             weight = with_class_weight(self.class_weight, y, weight)
-            # a row that counts nothing is not there
+            # rows of weight zero are left out
             rows = np.flatnonzero(weight > 0)
             if len(rows) < len(y):
                 X, y, weight = X[rows], y[rows], weight[rows]
@@ -148,7 +148,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with stop_requests(bool(self.keep_interrupted)) as stop_requested:
             w = self._learn(design, y, weight, held, seed, stop_requested)
             if stop_requested():
-                # from here out of fit, through scikit-learn's wrapper, to whoever called it
+                # from here out of fit, through scikit-learn's wrapper, to the caller
                 warnings.warn(INTERRUPTED, stacklevel=4)
         self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
 
@@ -162,7 +162,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return z
 
     def inverse_link(self, z: Any) -> np.ndarray:
-        """Learned inverse link at predictors of any shape, as the method gives it: see the class for what it promises."""
+        """Learned inverse link at predictors of any shape, without clipping: see the class for its guarantees."""
         check_is_fitted(self)
         return self._probability(np.asarray(z, dtype=np.float64))
 

@@ -23,12 +23,12 @@ class TronDescent(BinaryLinkLearner):
     r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.
 
     The step is the negative gradient of the canonical loss of ``u``, whatever ``u`` is. Of all iterates the one with the
-    least squared error is kept: on the part held out, if there is one.
+    least squared error is kept: that on the validation set, if there is one.
     """
 
     @abstractmethod
     def _first_link(self) -> Any:
-        """Link to begin with."""
+        """Initial link."""
 
     @abstractmethod
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
@@ -44,7 +44,7 @@ class TronDescent(BinaryLinkLearner):
 
     @abstractmethod
     def _keep(self, link: Any) -> None:
-        """Take the link as the learned one."""
+        """Store the learned link."""
 
     def _learn(
         self,

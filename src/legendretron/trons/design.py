@@ -23,7 +23,7 @@ class Design:
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n, d)
-        Features as they come.
+        Unscaled features.
     weight : ndarray of shape (n,)
         Weights that sum to one.
     standardize : bool
@@ -42,7 +42,7 @@ class Design:
     def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
         X = self.X if X is None else X
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks at the result
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
         return z
 

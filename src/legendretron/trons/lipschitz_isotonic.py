@@ -28,7 +28,7 @@ def lipschitz_isotonic(
               \quad y_{\min} \le u_i \le y_{\max} .
 
     The minimum is the exact one up to rounding, in nearly ``n log n`` operations. With ``upper=inf`` and ``lower=0`` it is
-    isotonic regression. If ``lower=0`` and all ``y`` lie between the bounds, the bounds never bind: cutting any feasible
+    isotonic regression. If ``lower=0`` and all ``y`` lie between the bounds, the bounds never bind: clipping any feasible
     ``u`` to them keeps its slopes and comes closer to every ``y``.
 
     Parameters
