@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 __all__ = ["swap_classes", "swap_labels"]
 
 
@@ -24,4 +26,6 @@ def swap_classes(values: Any) -> Any:
     >>> swap_classes(np.array([[0.2, 0.8]])), swap_classes(np.array([0.2, 0.3, 0.5]))
     (array([[0.8, 0.2]]), array([0.2, 0.3, 0.5]))
     """
-    return values[..., [1, 0]] if values.shape[-1] == 2 else values
+    if values.shape[-1] != 2:
+        return values
+    return values.flip(-1) if isinstance(values, Tensor) else values[..., ::-1]
