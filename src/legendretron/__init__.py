@@ -18,6 +18,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from legendretron._internal.version import __version__
+
 if TYPE_CHECKING:  # what type checkers and editors see; at run time names are imported when they are first used
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -41,8 +43,6 @@ __all__ = [
     "canonicality",
     "properness",
 ]
-
-__version__ = "0.1.0.dev0"
 
 #: Rooms, each with the names that are public here as well. Importing torch and scikit-learn takes seconds, which somebody
 #: who asks the command line for help should not wait for.

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.files import write_atomically
+from legendretron._internal.version import __version__
 
 __all__ = ["is_artifact", "read_artifact", "write_artifact"]
 
@@ -46,16 +47,10 @@ def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _version() -> str:
-    from legendretron import __version__
-
-    return __version__
-
-
 def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
     """Write tensors and JSON notes atomically; ``kind`` is the name of the format and its number."""
     safe = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    metadata = {"format": kind, "library": _version(), "notes": json.dumps(notes)}
+    metadata = {"format": kind, "library": __version__, "notes": json.dumps(notes)}
     metadata["sha256"] = _checksum(safe, metadata)
     write_atomically(path, _safetensors().torch.save(safe, metadata))
 
@@ -115,7 +110,7 @@ def _check_kind(file: str, metadata: dict[str, str], kind: str) -> None:
         writer = metadata.get("library")
         raise ValueError(
             f"{file} was written by {'an early version of legendretron' if writer is None else f'legendretron {writer}'} "
-            f"in format {number} of {name}, but this version, {_version()}, reads format {readable}. Use it with the "
+            f"in format {number} of {name}, but this version, {__version__}, reads format {readable}. Use it with the "
             "version that wrote it, or fit again."
         )
     if set(metadata) != _METADATA:
