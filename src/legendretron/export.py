@@ -52,7 +52,7 @@ def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[st
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what the exporter has to say about its own insides."""
+    """Silence the exporter's messages about its internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -67,7 +67,7 @@ def _quietly() -> Iterator[None]:
 
 
 def export_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
-    """Write a network that ends in a LegendreHead or LegendreLink to an ONNX file; whole or not at all.
+    """Write a network that ends in a LegendreHead or LegendreLink to an ONNX file; the write is atomic.
 
     The file takes ``"input"``, of any number of rows, and gives ``"log_proba"``. The network is exported in evaluation
     mode and on its own device; it is not changed.

@@ -152,7 +152,7 @@ class ProjectedCategorical(ExponentialFamily):
 
     @property
     def _given(self) -> Tensor:
-        """Whichever parameter is at hand, without computing the other."""
+        """Whichever parameter was given, without computing the other."""
         given = self.__dict__.get("probs")
         return self.logits if given is None else given
 
@@ -204,6 +204,6 @@ def _kl_projected_categorical(p: ProjectedCategorical, q: ProjectedCategorical) 
         raise ValueError(f"Both distributions must have the same classes, got {p.event_shape} and {q.event_shape}.")
     ours, theirs = p._all_probs, q._all_probs
     terms = ours * (p.log_probs - q.log_probs)
-    # what q was told to be impossible, and p is not, is infinitely far; logits rule nothing out
+    # infinite where q is zero by its given probabilities and p is not; logits rule nothing out
     impossible = (theirs == 0) & (ours > 0) & (not q._by_logits)
     return torch.where(impossible, torch.inf, terms).sum(-1)

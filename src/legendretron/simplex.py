@@ -119,7 +119,7 @@ def softmax_plus_inverse(p_tilde: Tensor) -> Tensor:
     """``log(p_i / (1 - sum_k p_k))``: from the open projected simplex ``(..., K)`` back to ``z``.
 
     The difference ``1 - sum_k p_k`` has lost its digits when it is small. Where all ``C`` probabilities, or better
-    their logarithms, are at hand, :func:`log_softmax_plus_inverse` does not have that problem.
+    their logarithms, are available, :func:`log_softmax_plus_inverse` does not have that problem.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def _without_cancellation(v: Tensor, difference: Tensor) -> Tensor:
 
 
 def predicted_class(scores: Tensor) -> Tensor:
-    """Number of the likeliest class by scores such as log-probabilities: ``(..., C) -> (...)``.
+    """Index of the likeliest class by scores such as log-probabilities: ``(..., C) -> (...)``.
 
     Among equals it is the first, and the last of two: for two classes, the estimators' order is the other way round.
 
@@ -189,11 +189,11 @@ def predicted_class(scores: Tensor) -> Tensor:
 
 
 def _top(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The highest score, and whose it is, in one pass: ``(..., C) -> (..., 1), (...)``."""
-    highest, place = scores.max(-1, keepdim=True)  # torch's argmax is the same as this place, and slower
+    """The highest score, and its class, in one pass: ``(..., C) -> (..., 1), (...)``."""
+    highest, index = scores.max(-1, keepdim=True)  # the same index as of torch.argmax, which is slower
     if scores.shape[-1] == 2:
         return highest, (scores[..., 0] <= scores[..., 1]).long()
-    return highest, place.squeeze(-1)
+    return highest, index.squeeze(-1)
 
 
 def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,7 +204,7 @@ def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tens
     z : Tensor of shape (..., n, K)
         Log-odds.
     labels, weight : Tensor of shape (..., n)
-        Classes, and what each row counts.
+        Classes, and weights of the rows.
 
     Returns
     -------

@@ -1,7 +1,6 @@
-"""The estimators in the hands of users: data of all kinds, pipelines, bad input, weights."""
+"""The estimators in the hands of users: data of all kinds, pipelines, what is learned."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -25,18 +24,7 @@ from legendretron import (
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
 )
-from legendretron.training import History
-
-X, y = load_iris(return_X_y=True)
-X2, y2 = load_breast_cancer(return_X_y=True)
-FAST = {"max_epochs": 30, "random_state": 0}
-ESTIMATORS = [
-    LegendreTronClassifier(**FAST),
-    LegendreTronClassifier(link="canonical", **FAST),
-    LegendreTronClassifier(link="softmax", **FAST),
-    MultinomialLogisticClassifier(alpha=1e-2),
-]
-every = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'link', '')}")
+from tests.estimators.cases import FAST, X2, X, every, y, y2
 
 
 @every
@@ -140,53 +128,6 @@ def test_early_stopping():
     assert np.isfinite(clf.history_["validation_loss"]).all()
 
 
-def test_class_weight_and_sample_weight():
-    weight = np.where(y == 1, 3.0, 1.0)
-    by_class = MultinomialLogisticClassifier(alpha=0.1, class_weight={0: 1, 1: 3, 2: 1}, tol=1e-10).fit(X, y)
-    by_sample = MultinomialLogisticClassifier(alpha=0.1, tol=1e-10).fit(X, y, sample_weight=weight)
-    repeated = np.concatenate([np.arange(150), np.flatnonzero(y == 1), np.flatnonzero(y == 1)])
-    by_repetition = MultinomialLogisticClassifier(alpha=0.1, tol=1e-10).fit(X[repeated], y[repeated])
-    assert np.allclose(by_class.predict_proba(X), by_sample.predict_proba(X), atol=1e-8)
-    assert np.allclose(by_class.predict_proba(X), by_repetition.predict_proba(X), atol=1e-8)
-    balanced = MultinomialLogisticClassifier(class_weight="balanced").fit(X2, y2)
-    assert balanced.score(X2, y2) > 0.9
-
-
-def test_partial_fit_learns_over_calls():
-    clf = LegendreTronClassifier(learning_rate=0.02, random_state=0)
-    order = np.random.default_rng(0).permutation(150)
-    losses = []
-    for _ in range(40):
-        for part in np.array_split(order, 3):
-            clf.partial_fit(X[part], y[part], classes=[0, 1, 2])
-        losses.append(-clf.predict_log_proba(X)[np.arange(150), y].mean())
-    assert losses[-1] < 0.2 < losses[0]
-    assert clf.n_iter_ == 120
-
-
-def test_partial_fit_errors():
-    clf = LegendreTronClassifier()
-    with pytest.raises(ValueError, match="classes must be given in the first call"):
-        clf.partial_fit(X, y)
-    clf.partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match=r"y holds labels that are not in classes: \[7\]"):
-        clf.partial_fit(X, np.full(150, 7))
-    with pytest.raises(ValueError, match="classes must be those of the first call"):
-        clf.partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(ValueError, match="X has 3 features"):
-        clf.partial_fit(X[:, :3], y)
-
-
-def test_warm_start_goes_on():
-    clf = LegendreTronClassifier(warm_start=True, max_epochs=5, schedule="constant", random_state=0).fit(X, y)
-    first = clf.history_["train_loss"][-1]
-    clf.fit(X, y)
-    assert clf.history_["train_loss"][0] < first * 1.05
-    assert clf.history_["train_loss"][-1] < first
-    with pytest.raises(ValueError, match="warm_start needs the classes of the first fit"):
-        clf.fit(X, y % 2)
-
-
 def test_link_objects_are_copied_and_trained():
     link = CanonicalLink(3, n_nests=2, dtype=torch.float64)
     before = {k: v.clone() for k, v in link.state_dict().items()}
@@ -235,167 +176,6 @@ def test_metadata_routing(estimator):
     assert piped.score(X, y) > 0.5
 
 
-def _nan():
-    bad = X.copy()
-    bad[3, 1] = np.nan
-    return bad
-
-
-def _inf():
-    bad = X.copy()
-    bad[3, 1] = np.inf
-    return bad
-
-
-@every
-@pytest.mark.parametrize(
-    ("features", "labels", "weight", "message"),
-    [
-        (_nan(), y, None, "NaN"),
-        (_inf(), y, None, "infinity"),
-        (X, np.zeros(150), None, "only one class"),
-        (X[:0], y[:0], None, "0 sample"),
-        (X, y[:100], None, "inconsistent numbers of samples"),
-        (X, y + 0.5, None, "Unknown label type"),
-        (X, y, -np.ones(150), "Negative values"),
-        (X, y, np.zeros(150), "(?i)sample.?weight"),
-        (X, y, np.ones(3), "sample_weight.shape"),
-        (X.reshape(-1), y, None, "Expected 2D array"),
-    ],
-)
-def test_bad_data_is_refused_and_nothing_is_half_fitted(estimator, features, labels, weight, message):
-    fresh = clone(estimator)
-    with pytest.raises(ValueError, match=message):
-        fresh.fit(features, labels, sample_weight=weight)
-    assert not [name for name in vars(fresh) if name.endswith("_")]
-    fitted = clone(estimator).fit(X2[::10, :7], y2[::10])
-    before = fitted.predict_proba(X2[:, :7])
-    with pytest.raises(ValueError, match=message):
-        fitted.fit(features, labels, sample_weight=weight)
-    assert fitted.n_features_in_ == 7
-    assert np.array_equal(fitted.predict_proba(X2[:, :7]), before)
-
-
-@every
-def test_more_features_at_predict(estimator):
-    clf = clone(estimator).fit(X, y)
-    with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 4 features"):
-        clf.predict(np.ones((2, 5)))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"alpha": -1}, "'alpha' parameter .* Got -1"),
-        ({"link": "probit"}, "link must be one of .* got 'probit'"),
-        ({"link_alpha": -0.1}, "'link_alpha' parameter"),
-        ({"hidden": 0}, "'hidden' parameter .* Got 0"),
-        ({"n_blocks": 0}, "'n_blocks' parameter"),
-        ({"depth": 1.5}, "'depth' parameter"),
-        ({"solver": "sgd"}, "'solver' parameter"),
-        ({"learning_rate": 0}, "'learning_rate' parameter"),
-        ({"batch_size": 0}, "'batch_size' parameter"),
-        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
-        ({"dtype": "float16"}, "'dtype' parameter"),
-        ({"device": "tpu"}, "device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
-        ({"checkpoint": "x", "solver": "lbfgs"}, "checkpoint needs solver='adam'"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        LegendreTronClassifier(**parameters).fit(X, y)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_cuda_where_there_is_none():
-    with pytest.raises(ValueError, match="device='cuda' was asked for, but torch sees no CUDA device here"):
-        LegendreTronClassifier(device="cuda").fit(X, y)
-    assert LegendreTronClassifier(device="auto", **FAST).fit(X, y).score(X, y) > 0.8
-
-
-def test_warnings():
-    with pytest.warns(ConvergenceWarning, match=r"has not converged in 3 iterations \(max_epochs=3\)"):
-        MultinomialLogisticClassifier(max_epochs=3).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MultinomialLogisticClassifier().fit(X, y)
-
-
-class _Died(Exception):
-    pass
-
-
-def _die_in_epoch(monkeypatch, number):
-    """Make training die at the end of an epoch, as a killed process would."""
-    original = History.append
-
-    def append(self, epoch, *rest):
-        if epoch == number:
-            raise _Died
-        original(self, epoch, *rest)
-
-    monkeypatch.setattr(History, "append", append)
-
-
-def test_a_fit_that_died_is_resumed(tmp_path, monkeypatch):
-    path = tmp_path / "fit.safetensors"
-    settings = {"max_epochs": 12, "random_state": 0, "checkpoint_every": 5}
-    plain = LegendreTronClassifier(**settings).fit(X, y)
-    with monkeypatch.context() as patch:
-        _die_in_epoch(patch, 8)
-        with pytest.raises(_Died):
-            LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
-    # only this very fit may go on from there
-    for other in (
-        LegendreTronClassifier(checkpoint=path, alpha=0.5, **settings),
-        LegendreTronClassifier(checkpoint=path, **{**settings, "random_state": 1}),
-        LegendreTronClassifier(checkpoint=path, link=CompositeLink(3).double(), **settings),
-    ):
-        with pytest.raises(ValueError, match="belongs to other data, settings or random_state"):
-            other.fit(X, y)
-    with pytest.raises(ValueError, match="belongs to other data"):
-        LegendreTronClassifier(checkpoint=path, **settings).fit(X + 1e-9, y)
-    content = path.read_bytes()
-    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    with pytest.raises(ValueError, match="checksum does not match"):
-        LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
-    path.write_bytes(content)
-    epochs = []
-    original = History.append
-    monkeypatch.setattr(
-        History, "append", lambda self, epoch, *rest: (epochs.append(epoch), original(self, epoch, *rest))
-    )
-    resumed = LegendreTronClassifier(checkpoint=path, **settings).fit(X, y)
-    assert epochs == list(range(6, 13))  # from the checkpoint on, and not from the start
-    assert np.array_equal(plain.predict_proba(X), resumed.predict_proba(X))
-    assert not path.exists()
-
-
-def test_checkpoints_that_could_not_be_resumed_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint needs a random_state"):
-        LegendreTronClassifier(checkpoint=tmp_path / "c").fit(X, y)
-    with pytest.raises(ValueError, match=r"checkpoint must be the path of a file, but .* is a folder"):
-        LegendreTronClassifier(checkpoint=tmp_path, random_state=0).fit(X, y)
-
-
-@every
-def test_sparse_data_after_dense_ones(estimator):
-    """Centring cannot be had on sparse data; it moves into the intercept instead."""
-    clf = clone(estimator).set_params(warm_start=True, max_epochs=300 if estimator.solver == "lbfgs" else 30)
-    before = clf.fit(X, y).predict_proba(X)
-    after = clf.fit(scipy.sparse.csr_matrix(X), y).predict_proba(X)
-    assert -np.log(after[np.arange(150), y]).mean() < -np.log(before[np.arange(150), y]).mean() + 0.02
-
-
-def test_a_failed_warm_start_in_another_precision_leaves_the_model_alone():
-    clf = LegendreTronClassifier(warm_start=True, **FAST).fit(X, y)
-    before = clf.predict_proba(X)
-    clf.set_params(early_stopping=True, validation_fraction=0.001)
-    with pytest.raises(ValueError, match=r"early_stopping cannot hold out validation_fraction=0.001 of 150 samples"):
-        clf.fit(X.astype(np.float32), y)
-    assert np.array_equal(clf.predict_proba(X), before)
-
-
 def test_early_stopping_looks_at_rows_it_does_not_train_on():
     """Labels without a pattern can be learned by heart, but not foreseen."""
     rng = np.random.default_rng(0)
@@ -418,45 +198,6 @@ def test_class_order_of_link_and_loss():
     assert list(three.link_classes_) == [0, 1, 2]
 
 
-def test_rows_that_count_nothing_are_not_there():
-    weight = np.ones(150)
-    weight[:40] = 0
-    for make in (
-        lambda: MultinomialLogisticClassifier(alpha=0.1, class_weight="balanced", tol=1e-10),
-        lambda: LegendreTronClassifier(batch_size=16, class_weight="balanced", **FAST),
-    ):
-        weighted, removed = make().fit(X, y, sample_weight=weight), make().fit(X[40:], y[40:])
-        assert np.allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-7)
-
-
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_bad_class_weights(weight):
-    with pytest.raises(ValueError, match="class_weight must hold finite, non-negative weights"):
-        LegendreTronClassifier(class_weight={0: 1, 1: 1, 2: weight}).fit(X, y)
-
-
-def test_class_weights_that_leave_nothing():
-    with pytest.raises(ValueError, match="leaves no sample that counts"):
-        LegendreTronClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, y)
-
-
-def test_weights_of_partial_fit_count_across_calls():
-    def after(weight):
-        clf = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
-        return clf.partial_fit(X[:10], y[:10], sample_weight=np.full(10, weight)).coef_
-
-    assert not np.allclose(after(1e3), after(1e-3))
-    with pytest.raises(ValueError, match="class_weight='balanced' needs all data at once"):
-        LegendreTronClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
-
-
-def test_partial_fit_keeps_the_moments_of_adam():
-    kept = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
-    lost = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
-    lost._standardized.moments = None
-    assert not np.allclose(kept.partial_fit(X, y).coef_, lost.partial_fit(X, y).coef_)
-
-
 def test_penalties_differ_for_three_classes_and_not_for_two():
     for data, same in (((X, y), False), ((X2, y2), True)):
         p = [
@@ -466,22 +207,10 @@ def test_penalties_differ_for_three_classes_and_not_for_two():
         assert np.allclose(*p, atol=1e-6) == same
 
 
-def test_lbfgs_says_when_it_gave_up():
-    with pytest.warns(ConvergenceWarning, match="scale the features"):
-        MultinomialLogisticClassifier(alpha=1e-4, standardize=False, max_epochs=200).fit(X * 1e9, y)
-
-
 def test_a_start_at_the_minimum_still_counts_as_an_iteration():
     clf = MultinomialLogisticClassifier().fit(np.ones((10, 2)), [0, 1] * 5)
     assert clf.n_iter_ == len(clf.history_) == 1
     assert np.allclose(clf.predict_proba(np.ones((1, 2))), 0.5)
-
-
-def test_extreme_weights_and_features():
-    plain = MultinomialLogisticClassifier(alpha=0.1).fit(X, y).predict_proba(X)
-    for size in (1e307, 1e-300):
-        weighted = MultinomialLogisticClassifier(alpha=0.1).fit(X, y, sample_weight=np.full(150, size))
-        assert np.allclose(weighted.predict_proba(X), plain, atol=1e-6)
 
 
 @pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
@@ -549,14 +278,3 @@ def test_the_layout_of_the_features_in_memory_does_not_matter():
     rows, columns = (LegendreTronClassifier(max_epochs=3, random_state=0).fit(a, y) for a in (X, np.asfortranarray(X)))
     assert np.array_equal(rows.coef_, columns.coef_)
     assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))
-
-
-def test_rows_that_come_one_by_one_are_not_forgotten_when_two_come():
-    """A first batch of one row has no variance to set the normalisation by; a later one must not undo what was trained."""
-    clf = LegendreTronClassifier.from_paper("libsvm", random_state=0)
-    for i in range(60):
-        clf.partial_fit(X[i : i + 1], y[i : i + 1], classes=[0, 1, 2])
-    assert not clf.link_.needs_batch
-    before = clf.predict_proba(X)
-    clf.set_params(learning_rate=1e-12).partial_fit(X[60:62], y[60:62])
-    np.testing.assert_allclose(clf.predict_proba(X), before, atol=1e-8)

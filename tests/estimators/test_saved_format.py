@@ -11,7 +11,8 @@ import torch
 
 import legendretron
 from legendretron import LegendreTronClassifier
-from legendretron.estimators.persistence import _KIND, load_any_estimator
+from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators.persistence import _KIND
 from tests.estimators.tiny_models import FITTED, X, contents, sign
 
 HEADER = {

@@ -55,7 +55,7 @@ def test_a_strength_for_every_split(estimator):
         log_p = alone.predict_log_proba(X[rows[r]])
         assert loss[r] == pytest.approx(-log_p[np.arange(75), labels[r]].mean(), rel=1e-5)
         assert accuracy[r] == pytest.approx((log_p.argmax(1) == labels[r]).mean())
-    with pytest.raises(ValueError, match="alphas must hold one strength a split, 3, got 1"):
+    with pytest.raises(ValueError, match="alphas must hold one strength per split, 3, got 1"):
         fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1])
     with pytest.raises(ValueError, match="alphas must be finite and not negative"):
         fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1, -1.0, 0.1])
@@ -83,5 +83,5 @@ def test_refusals():
         fit_splits(ESTIMATORS[0], X, y + 1, rows, [0])
     with pytest.raises(ValueError, match="NaN"):
         fit_splits(ESTIMATORS[0], X * np.nan, y, rows, [0])
-    with pytest.raises(ValueError, match="random_states must hold one seed a split, 1, got 2"):
+    with pytest.raises(ValueError, match="random_states must hold one seed per split, 1, got 2"):
         fit_splits(ESTIMATORS[0], X, y, rows, [0, 1])

@@ -11,8 +11,8 @@ import torch
 from legendretron._internal.files import write_atomically
 from legendretron.links import Link, SoftmaxLink
 from legendretron.training import History, LinearModel, as_features
+from legendretron.training.minibatch import rate_factor
 from legendretron.training.progress import Progress
-from legendretron.training.schedules import rate_factor
 from legendretron.training.threads import thread_count, threads_for
 
 

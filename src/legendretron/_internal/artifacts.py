@@ -48,7 +48,7 @@ def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
 
 
 def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Write tensors and JSON notes, whole or not at all; ``kind`` is the name of the format and its number."""
+    """Write tensors and JSON notes atomically; ``kind`` is the name of the format and its number."""
     safe = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"format": kind, "library": __version__, "notes": json.dumps(notes)}
     metadata["sha256"] = _checksum(safe, metadata)

@@ -1,4 +1,4 @@
-"""Rows taken some after others, so that what is computed of them does not grow with the data."""
+"""Rows in chunks, so that the memory for intermediate results does not grow with the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ENTRIES_AT_ONCE = 2**22
 
 
 def chunks(n: int, width: int) -> list[slice]:
-    """Return slices of ``n`` rows, each with as many rows of ``width`` numbers as are taken at once.
+    """Return slices of ``n`` rows, each of as many rows of ``width`` numbers as are computed at once.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Libraries that only some uses need."""
+"""Optional dependencies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["import_extra"]
 
 
 def import_extra(module: str, purpose: str, extra: str) -> ModuleType:
-    """Import a library of an extra, or say in one line how to get it.
+    """Import a library of an extra, or raise an error that says how to install it.
 
     Parameters
     ----------

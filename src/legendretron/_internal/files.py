@@ -1,4 +1,4 @@
-"""Writing files so that they are there whole or not at all."""
+"""Atomic writing of files: whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary name in the same folder for writing; leaving the block flushes it to disk and renames it.
 
     Whoever reads ``path`` sees the old content or the new one, never a part; if the block fails, nothing is left behind. A
-    link is followed, and the file is as readable for others as any new file.
+    symbolic link is followed, and the file gets the permissions of any new file.
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all, as :func:`atomic_file` does."""
+    """Write ``content`` to ``path`` atomically, as :func:`atomic_file` does."""
     with atomic_file(path) as file:
         file.write(content)
 

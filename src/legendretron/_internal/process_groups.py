@@ -1,4 +1,4 @@
-"""The few things that depend on there being more processes: sums over all of them, and sharded tensors."""
+"""What depends on the number of processes: sums over all of them, and sharded tensors."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def is_sharded(value: Any) -> bool:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return the plain tensor behind a ``DTensor``, gathered or summed up; a plain one as it is."""
+    """Return the plain tensor behind a ``DTensor``, gathered or summed up; a plain one is returned as is."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def summed_up(tensor: Tensor) -> Tensor:
-    """Complete a ``DTensor`` whose parts are yet to be added up, or compared, in one message; a plain one as it is."""
+    """Reduce a ``DTensor`` whose parts are yet to be added up, or compared, in one message; a plain one is returned as is."""
     if not is_sharded(tensor):
         return tensor
     from torch.distributed.tensor import Replicate

@@ -12,6 +12,8 @@ import scipy
 import sklearn
 import torch
 
+from legendretron._internal.version import __version__
+
 __all__ = ["provenance"]
 
 
@@ -28,8 +30,6 @@ def provenance(device: str = "cpu") -> dict[str, object]:
     >>> sorted(provenance())
     ['commit', 'device', 'threads', 'versions']
     """
-    from legendretron._internal.version import __version__
-
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
         "commit": _commit(),

@@ -1,6 +1,6 @@
 """The private parts of scikit-learn that its own estimators are made of, in one place.
 
-Served are scikit-learn 1.6 to 1.9. A newer one that moves or renames one of them is answered here and nowhere else:
+Supported are scikit-learn 1.6 to 1.9. Where a newer version moves or renames one of them, only this module changes:
 ``_fit_context`` (1.3), ``Interval`` and ``StrOptions`` (1.2), ``_check_sample_weight(ensure_non_negative=...)`` (1.6),
 ``BaseEstimator._validate_params`` (1.2). What scikit-learn reads from an estimator under a private name stays with the
 estimator: ``_parameter_constraints`` (1.2), ``_doc_link_module`` and ``_doc_link_template`` (1.4).

@@ -1,8 +1,8 @@
-"""Checks of what users hand over.
+"""Checks of arguments.
 
 Every check raises a ``ValueError`` that names the argument, shows the value and says what would be accepted.
 Shapes are checked everywhere. Values are checked only by functions that take probabilities or labels from
-users: inside modules NaN travels on as it does in torch, and a look at the values would stall a GPU.
+users: inside modules NaN propagates as it does in torch, and reading the values would stall a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUM_SLACK = 1e-5
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether the values can be looked at: not while a graph is compiled, captured or mapped over, nor on the meta device."""
+    """Whether the values can be read: not while a graph is compiled, captured or mapped over, nor on the meta device."""
     if torch.compiler.is_compiling() or tensor.is_meta:
         return False
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -55,7 +55,7 @@ def check_open_unit(name: str, value: object) -> float:
 
 
 def check_device(name: object) -> torch.device:
-    """Return the torch device of a name, ``"auto"`` being CUDA where there is one, or raise if it is not there."""
+    """Return the torch device of a name, ``"auto"`` being CUDA where available, or raise if it is not available."""
     wanted = name
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
@@ -143,7 +143,7 @@ def check_proba(
     name : str
         What to call the argument in the error.
     p : Tensor of shape (..., C)
-        What the user handed over.
+        The argument.
     n_classes : int, optional
         The number of classes wanted; any number from 2 up if not given.
     interior : bool

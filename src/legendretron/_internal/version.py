@@ -1,3 +1,5 @@
-"""The version of the library, which files and records name."""
+"""The version of the library, which the package and its build read from here."""
+
+__all__ = ["__version__"]
 
 __version__ = "0.1.0.dev0"

@@ -1,4 +1,4 @@
-"""The composite link by Triton kernels, as an operation that autograd knows."""
+"""The composite link by Triton kernels, as an autograd function."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _tiles(k: int, n_units: int) -> tuple[int, int, int]:
 class _FusedLogProba(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, generic: Any, shape: tuple[int, int, int, bool, bool], z: Tensor, *tensors: Tensor) -> Tensor:
-        hidden, depth, chain, raw, soft = shape
+        hidden, depth, mixed_units, raw, soft = shape
         n, k = z.shape
         blocks = len(tensors) // 5
         inputs = z.new_empty(max(blocks - 1, 1), n, k)
         states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
-        positives = z.new_empty(blocks, 2 * (((depth - 1) * chain + 1) * hidden + 2))
+        positives = z.new_empty(blocks, 2 * (((depth - 1) * mixed_units + 1) * hidden + 2))
         log_p = z.new_empty(n, k + 1)
         units, block_k, warps = _tiles(k, depth * hidden)
-        meta = {"B": blocks, "H": hidden, "M": depth, "CHAIN": chain}
+        meta = {"B": blocks, "H": hidden, "M": depth, "MIXED": mixed_units}
         rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
         with torch.cuda.device_of(z):  # kernels go to the current device, wherever the tensors are
             forward_kernel[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
@@ -45,7 +45,7 @@ class _FusedLogProba(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, inputs, states, positives, log_p, *tensors = ctx.saved_tensors
-        if torch.is_grad_enabled():  # derivatives of derivatives are asked for: by autograd
+        if torch.is_grad_enabled():  # higher derivatives are left to autograd
             needed = ctx.needs_input_grad[2:]
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
@@ -53,11 +53,11 @@ class _FusedLogProba(torch.autograd.Function):
         n, k = z.shape
         meta = ctx.meta
         rank = meta["M"] * meta["H"] + 1
-        small = rank + ((meta["M"] - 1) * meta["CHAIN"] + 1) * meta["H"] + 2
+        small = rank + ((meta["M"] - 1) * meta["MIXED"] + 1) * meta["H"] + 2
         cotangents = z.new_empty(meta["B"], n, k)
         records = z.new_empty(n, meta["B"], small + rank)
         dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
-        rank_up = max(triton.next_power_of_2(rank), 16)  # what a matrix product takes at least
+        rank_up = max(triton.next_power_of_2(rank), 16)  # the smallest size of a matrix product
         block_k = 16
         grid = (meta["B"], triton.cdiv(k, block_k) + 1)
         with torch.cuda.device_of(z):
@@ -93,7 +93,7 @@ def fused_log_proba(
     *,
     hidden: int,
     depth: int,
-    chain: int,
+    mixed_units: int,
     raw: bool,
     final_softplus: bool,
 ) -> Tensor:
@@ -107,7 +107,7 @@ def fused_log_proba(
         Of each block: ``A`` (r, K), ``b`` (r,), all mixing weights (rows, H), ``alpha``, ``gamma``.
     generic : callable
         The same map by plain operations, for derivatives of higher order.
-    hidden, depth, chain : int
+    hidden, depth, mixed_units : int
         ``H``, ``M``, and the units of a layer that see the one before.
     raw : bool
         Whether mixing weights (over ``H``), ``alpha`` and ``gamma`` are softplus of what is given.
@@ -118,7 +118,7 @@ def fused_log_proba(
     -------
     Tensor of shape (n, K + 1)
     """
-    # out here, so that what is kept for the way back is what autograd knows
+    # outside the function, so that autograd knows the tensors kept for the backward pass
     z, *tensors = (tensor.contiguous() for tensor in (z, *tensors))
-    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, chain, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
+    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, mixed_units, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
     return result

@@ -1,7 +1,7 @@
-r"""The composite link as Triton kernels for CUDA: one forward, two on the way back.
+r"""The composite link as Triton kernels for CUDA: one for the forward pass, two for the backward pass.
 
-A link is a long chain of tiny operations: as torch runs them, launching some two hundred kernels takes far longer than
-computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes back, and one adds
+A link is a long series of tiny operations: as torch runs them, launching some two hundred kernels takes far longer than
+computing. Here one kernel takes a row of predictors through all blocks and the log-softmax, one goes backward, and one adds
 up the parameters' gradients over rows in a fixed order, so results do not change from run to run.
 
 The formulas are those of :mod:`legendretron.potentials.ridge` with all layers of a block written as one: with ``P`` the
@@ -13,7 +13,7 @@ matrix of all mixing weights between units, ``p`` those of the output and ``s`` 
     w = p\,e + P^\top d, \quad d = s'(\zeta) \odot w, \quad e = \phi'(\zeta_o).
 
 ``P`` leads from each layer to the next only, so fixed-point iteration is exact after as many rounds as there are layers
-to pass. The way back has the same shape.
+to pass. The backward pass has the same form.
 """
 
 from __future__ import annotations
@@ -108,16 +108,16 @@ def _combination(rows, factors, start, N: tl.constexpr):
 
 
 @triton.jit
-def _upwards(own, mixing, through, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, SOFT: tl.constexpr):
+def _upwards(own, mixing, through, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, SOFT: tl.constexpr):
     """``u = own + P f(u)`` layer by layer: with ``f`` the softplus, or multiplication by ``through``; and ``f(u)``."""
     us = ()
     fs = ()
     for k in tl.static_range(M):
         for i in tl.static_range(H):
             u = own[k * H + i]
-            if k > 0 and i < CHAIN:
+            if k > 0 and i < MIXED:
                 for j in tl.static_range(H):
-                    u += mixing[((k - 1) * CHAIN + i) * H + j] * fs[(k - 1) * H + j]
+                    u += mixing[((k - 1) * MIXED + i) * H + j] * fs[(k - 1) * H + j]
             us = us + (u,)
             if SOFT:
                 fs = fs + (_softplus(u),)
@@ -127,18 +127,18 @@ def _upwards(own, mixing, through, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.c
 
 
 @triton.jit
-def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr):
+def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr):
     """``w = p out + P^T u`` with ``u = own + s' w``, from the last layer to the first: ``w`` and ``u``."""
     ws = ()
     us = ()
     for k in tl.static_range(M - 1, -1, -1):
         for j in tl.static_range(H - 1, -1, -1):
             if k == M - 1:
-                w = mixing[(M - 1) * CHAIN * H + j] * out
+                w = mixing[(M - 1) * MIXED * H + j] * out
             else:
-                w = mixing[k * CHAIN * H + j] * us[H - 1 - j]
-                for i in tl.static_range(1, CHAIN):
-                    w += mixing[(k * CHAIN + i) * H + j] * us[H - 1 - j + i]
+                w = mixing[k * MIXED * H + j] * us[H - 1 - j]
+                for i in tl.static_range(1, MIXED):
+                    w += mixing[(k * MIXED + i) * H + j] * us[H - 1 - j + i]
             ws = (w,) + ws
             us = (own[k * H + j] + slope[k * H + j] * w,) + us
     return ws, us
@@ -147,12 +147,12 @@ def _downwards(own, out, mixing, slope, H: tl.constexpr, M: tl.constexpr, CHAIN:
 @triton.jit
 def forward_kernel(
     z_ptr, parameters, inputs, states, positives, log_p_ptr, n, K,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr,
     BLOCK_K: tl.constexpr, RAW: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """One row of predictors to one row of log-probabilities; keeps each block's input and inner state."""
     R: tl.constexpr = M * H + 1
-    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
     row = tl.program_id(0).to(tl.int64)
     units = tl.arange(0, UNITS)
     real = units < M * H
@@ -171,7 +171,7 @@ def forward_kernel(
         mixing = _positive(parameters[5 * b + 2], RAW, ROWS * H, H)
         alpha = _positive(parameters[5 * b + 3], RAW, 1, 1)[0]
         gamma = _positive(parameters[5 * b + 4], RAW, 1, 1)[0]
-        if tl.program_id(0) == 0:  # kept for the way back, with their derivatives
+        if tl.program_id(0) == 0:  # kept for the backward pass, with their derivatives
             kept_at = positives + b * 2 * (ROWS * H + 2)
             for i in tl.static_range(ROWS * H):
                 tl.store(kept_at + i, mixing[i])
@@ -199,7 +199,7 @@ def forward_kernel(
                 sums += tl.sum(a * x[None, :], axis=1)
                 sum_out += tl.sum(tl.load(base + (R - 1) * K + cols, inside, 0.0) * x)
             t = _entries(sums, state + R, UNITS, M * H)
-        zeta, soft = _upwards(t, mixing, t, H, M, CHAIN, True)
+        zeta, soft = _upwards(t, mixing, t, H, M, MIXED, True)
         zeta_out = sum_out
         slope = ()
         nothing = ()
@@ -213,7 +213,7 @@ def forward_kernel(
         e = tl.full((), 1.0, dtype)
         if SOFT:
             e = _sigmoid(zeta_out)
-        _, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
+        _, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
         if ONE:
             kept = alpha * kept + gamma * _combination(rows, d, e * rows[R - 1], M * H)
             if b < B - 1:
@@ -251,15 +251,15 @@ def forward_kernel(
 @triton.jit
 def backward_kernel(
     z_ptr, parameters, inputs, states, positives, log_p_ptr, g_ptr, cotangents, records, dz_ptr, n, K,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, UNITS: tl.constexpr,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr,
     BLOCK_K: tl.constexpr, SOFT: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    """One row back: the predictors' gradient, and of each block what its parameters' gradients are made of.
+    """Backward pass of one row: the predictors' gradient, and of each block what its parameters' gradients are made of.
 
     A record holds the cotangents of ``t``, of the mixing weights, of alpha and gamma, and then ``gamma d``.
     """
     R: tl.constexpr = M * H + 1
-    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
     SMALL: tl.constexpr = R + ROWS * H + 2
     row = tl.program_id(0).to(tl.int64)
     units = tl.arange(0, UNITS)
@@ -331,12 +331,12 @@ def backward_kernel(
             slope = slope + (_sigmoid(zeta),)
             bend = bend + (slope[u] * _sigmoid(-zeta),)
             nothing = nothing + (0.0,)
-        w, d = _downwards(nothing, e, mixing, slope, H, M, CHAIN)
+        w, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
         # up through d = s' w and w = p e + P^T d
         v = ()
         for u in tl.static_range(M * H):
             v = v + (gamma * products[u],)
-        cot_d, cot_w = _upwards(v, mixing, slope, H, M, CHAIN, False)
+        cot_d, cot_w = _upwards(v, mixing, slope, H, M, MIXED, False)
         cot_e = gamma * v_out
         for j in tl.static_range(H):
             cot_e += mixing[(ROWS - 1) * H + j] * cot_w[(M - 1) * H + j]
@@ -345,7 +345,7 @@ def backward_kernel(
         own = ()
         for u in tl.static_range(M * H):
             own = own + (cot_d[u] * w[u] * bend[u],)
-        _, cot_t = _downwards(own, cot_out, mixing, slope, H, M, CHAIN)
+        _, cot_t = _downwards(own, cot_out, mixing, slope, H, M, MIXED)
         record = records + (row * B + b) * (SMALL + R)
         of_gamma = e * v_out
         for u in tl.static_range(M * H):
@@ -355,10 +355,10 @@ def backward_kernel(
         tl.store(record + R - 1, cot_out)
         tl.store(record + SMALL + R - 1, gamma * e)
         for k in tl.static_range(M - 1):
-            for i in tl.static_range(CHAIN):
+            for i in tl.static_range(MIXED):
                 for j in tl.static_range(H):
                     of_p = d[(k + 1) * H + i] * cot_w[k * H + j] + cot_t[(k + 1) * H + i] * soft[k * H + j]
-                    at = (k * CHAIN + i) * H + j
+                    at = (k * MIXED + i) * H + j
                     tl.store(record + R + at, of_p * tl.load(slopes + at))
         for j in tl.static_range(H):
             of_out = e * cot_w[(M - 1) * H + j] + cot_out * soft[(M - 1) * H + j]
@@ -390,12 +390,12 @@ def backward_kernel(
 @triton.jit
 def add_up_kernel(
     z_ptr, inputs, cotangents, records, gradient, n, K,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, CHAIN: tl.constexpr, RANK: tl.constexpr, SMALL_UP: tl.constexpr,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, RANK: tl.constexpr, SMALL_UP: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Sums over rows: a tile of the gradient of ``A``, or, in the last program of a block, of all the rest."""
     R: tl.constexpr = M * H + 1
-    ROWS: tl.constexpr = (M - 1) * CHAIN + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
     SMALL: tl.constexpr = R + ROWS * H + 2
     b = tl.program_id(0)
     size = R * K + SMALL

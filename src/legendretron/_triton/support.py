@@ -1,4 +1,4 @@
-"""Whether Triton kernels can stand in for plain operations."""
+"""Whether Triton kernels can replace plain operations."""
 
 from __future__ import annotations
 

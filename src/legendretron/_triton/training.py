@@ -104,7 +104,7 @@ def _tiles(k: int) -> dict[str, int]:
 
 
 def _run_stride(tensor: Tensor) -> tuple[Tensor, int]:
-    """The tensor, and from where to where it is from one run to the next; a copy only if a run's part has gaps."""
+    """The tensor and its stride from one run to the next; a copy only if a run's part is not contiguous."""
     if not tensor[0].is_contiguous():
         tensor = tensor.contiguous()
     return tensor, tensor.stride(0)

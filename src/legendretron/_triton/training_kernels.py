@@ -1,7 +1,7 @@
 """What training does to all parameters of all runs, as Triton kernels: Adam with penalties, and sparse products.
 
 These are bound by memory: as torch runs them, Adam and the penalties pass over the parameters some twenty times, and a
-sparse gradient is formed beside the place it belongs. Here parameters, gradient and moments are read once and written
+sparse gradient is formed in a buffer of its own. Here parameters, gradient and moments are read once and written
 once, and sparse gradients are added up in place. Nothing is read by the host and no shape depends on the data, so that all
 of it can be captured in a CUDA graph. Offsets are 64 bits wide, for matrices of more than 2^31 entries.
 """
@@ -38,7 +38,7 @@ def _quotient(x, y):
 def scales_kernel(
     count_ptr, rates, scales, R, LOG_B1: tl.constexpr, LOG_B2: tl.constexpr, EPS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Count a step; each run's factor of its update, then what keeps denominators from zero. One program."""
+    """Count a step; compute each run's factor of its update, then what keeps denominators from zero. One program."""
     count = tl.load(count_ptr) + 1.0
     tl.debug_barrier()  # all threads have read the count before one of them writes it
     tl.store(count_ptr, count)
@@ -118,7 +118,7 @@ def sparse_gradient_kernel(
     starts, columns, values, rows, dz, gradient, n, K, gradient_stride, n_tiles,
     BLOCK_E: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Add what a row contributes to its run's gradient, for a tile of the outputs; other rows add to the same places."""
+    """Add what a row contributes to its run's gradient, for a tile of the outputs; other rows add to the same entries."""
     program = tl.program_id(0)
     item = (program // n_tiles).to(tl.int64)
     run = item // n

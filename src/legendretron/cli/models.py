@@ -22,7 +22,7 @@ from legendretron.datasets.tables import Table, as_matrix, read_table
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LINK_SETTINGS
-from legendretron.estimators.persistence import load_any_estimator
+from legendretron.estimators.loading import load_any_estimator
 from legendretron.links import link_class
 
 __all__ = [

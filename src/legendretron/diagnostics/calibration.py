@@ -36,11 +36,11 @@ class CalibrationCurve:
     def of_outcomes(cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15) -> CalibrationCurve:
         """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``."""
         edges = np.linspace(0, 1, n_bins + 1)
-        place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
-        count = np.bincount(place, minlength=n_bins)
+        bins = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
+        count = np.bincount(bins, minlength=n_bins)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(place, confidence, n_bins) / count
-            share = np.bincount(place, right, n_bins) / count
+            mean = np.bincount(bins, confidence, n_bins) / count
+            share = np.bincount(bins, right, n_bins) / count
             error = np.sqrt(share * (1 - share) / count)
         return cls(edges, count, mean, share, error)
 
@@ -65,7 +65,7 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
         Bins of equal width between 0 and 1.
     kind : {"top", "all"}
         ``"top"``: the probability of the predicted class, against whether it was right. ``"all"``: the probability of every
-        class, against whether it was the one.
+        class, against whether it was the true one.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
         raise ValueError(
             f"y must hold {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
         )
-    # no number is negative, and NaN and infinities spoil a sum: no copy of p is needed to see it
+    # no entry is negative, and NaN and infinities show in the sum: no copy of p is needed
     if not (p.min() >= 0 and np.allclose(p.sum(1, dtype=float), 1, atol=1e-4)):
         raise ValueError("p must hold probabilities that sum to 1 in every row.")
     if kind == "top":

@@ -20,7 +20,7 @@ class CanonicalityReport:
     Attributes
     ----------
     n_points, n_pairs : int
-        Points and pairs looked at.
+        Points and pairs examined.
     median_asymmetry, max_asymmetry : float
         Of :math:`|J - J^T| / |J|` (Frobenius norms) over the points.
     indefinite_share : float
@@ -56,7 +56,7 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     link : Link
         Without run axes.
     z : Tensor of shape (..., C - 1)
-        Points to look at, for instance the predictors of a test set.
+        Points to examine, for instance the predictors of a test set.
     max_pairs : int
         All pairs of points are compared if they are no more than this, else this many drawn at random.
     seed : int

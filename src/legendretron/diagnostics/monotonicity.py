@@ -18,7 +18,7 @@ class MonotonicityReport:
     Attributes
     ----------
     n_points : int
-        Distinct points looked at.
+        Distinct points examined.
     falling_share, flat_share : float
         Share of steps between neighbouring points on which the function falls, and on which it does not move.
     largest_fall : float
@@ -42,7 +42,7 @@ class MonotonicityReport:
 
     @property
     def is_link(self) -> bool:
-        """Whether nothing that was seen speaks against an increasing bijection into (0, 1)."""
+        """Whether the values are consistent with an increasing bijection into (0, 1)."""
         return self.falling_share == self.flat_share == self.outside_share == self.saturated_share == 0.0
 
     def to_dict(self) -> dict[str, float]:

@@ -1,11 +1,12 @@
-"""What the linear estimators share: data in, the engine, probabilities out."""
+"""What the linear estimators share: validating data, training, saving."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -13,42 +14,41 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from legendretron._internal.chunks import chunks
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
+from legendretron.estimators.class_order import swap_labels
 from legendretron.estimators.class_weights import with_class_weight
-from legendretron.estimators.fingerprint import fingerprint
+from legendretron.estimators.onnx import export_estimator
+from legendretron.estimators.persistence import load_estimator, save_estimator
+from legendretron.estimators.prediction import LinkPredictor
 from legendretron.estimators.restore_on_error import restore_on_error
-from legendretron.estimators.standardized import Standardized
+from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
-from legendretron.losses import CanonicalLoss
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
+from legendretron.training.interrupt import INTERRUPTED
 
 __all__ = ["LinearLinkClassifier"]
 
+#: Parameters that do not change the result; of random_state, the seeds drawn from it count.
+_NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
+
 
 def _auto_batch(n_rows: int) -> int:
-    """Rows a step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
+    """Rows per step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
-class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class LinearLinkClassifier(LinkPredictor, ABC):
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
-    classes_: np.ndarray
-    coef_: np.ndarray
-    intercept_: np.ndarray
-    link_: Link
     history_: History
     n_iter_: int
     _standardized: Standardized
@@ -79,7 +79,7 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         y : array of shape (n_samples,)
             Class labels, numbers or strings; at least two classes.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts; non-negative, not all zero. In minibatches weights equal repetitions in expectation
+            Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
             only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
 
         Returns
@@ -104,16 +104,16 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go through the data once, by minibatches at a constant rate, from where the model stands.
+        """Train for one pass over the data, by minibatches at a constant rate, from the present weights.
 
         Features are standardised by the first call's means and deviations.
 
         Parameters
         ----------
         X, y
-            As in :meth:`fit`; not all classes need be there.
+            As in :meth:`fit`; not all classes need occur.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts beside one of weight 1 in this or any other call.
+            Weight of each row, relative to rows of weight 1 in this or any other call.
         classes : array, optional
             All classes; needed in the first call.
 
@@ -171,13 +171,13 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
-            weight = weight / weight.max()  # only ratios matter, and nothing should overflow
-        labels = _to_internal(np.searchsorted(classes, y), n_classes)
+            weight = weight / weight.max()  # only ratios matter, and sums must not overflow
+        labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.uncentred()
-        # a copy: should training fail, the fitted link must be as it was
+        # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype)
         model = LinearModel(
             start.weight.to(device, dtype).unsqueeze(0), start.bias.to(device, dtype).unsqueeze(0), [link.to(dtype)]
@@ -196,24 +196,20 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
                 normalise=not online,
             )
 
-        rows = np.flatnonzero(weight > 0)  # a row that counts nothing is not there
+        rows = np.flatnonzero(weight > 0)  # rows of weight zero are left out
         validation = None
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
         settings = self._training_settings(identity, generator, len(rows), max_epochs, online)
-        moments = start.moments if online else None
-        result = train(model, sample(rows), settings, validation, moments)
-        w, b, trained = model.take(0)
+        result = train(model, sample(rows), settings, validation, start.moments if online else None)
         self.classes_ = classes
-        self.link_ = trained.cpu().eval().requires_grad_(False)
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
+        w, b, trained = model.take(0)
+        self.link_ = trained.cpu().eval().requires_grad_(False)
         self._standardized = Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
-        coef, intercept = self._standardized.folded()
-        self.coef_, self.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
-        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
-            raise ValueError(f"X has features of a size that {X.dtype} cannot hold the coefficients of; scale X first.")
+        self.coef_, self.intercept_ = self._standardized.folded(X.dtype)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
         if result.interrupted or not online:  # one pass over some rows need not converge
@@ -222,19 +218,14 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
+        """The linear predictor that training starts from."""
         d = X.shape[1]
-        mean, scale = np.zeros(d), np.ones(d)
-        if self.standardize:
-            scaler = StandardScaler(with_mean=not scipy.sparse.issparse(X)).fit(X, sample_weight=weight)
-            mean = mean if scaler.mean_ is None or scipy.sparse.issparse(X) else scaler.mean_
-            scale = scaler.scale_
-            if not np.isfinite(scale).all():
-                raise ValueError("X has features too large to take a variance of; scale X first.")
+        units = Standardizer.fit(X, weight, self.standardize)
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
         if self.init == "paper":
             init_linear(d, generator, w, b)
-        return Standardized(mean.astype(np.float64), scale.astype(np.float64), w.T.contiguous(), b)
+        return Standardized(units.mean, units.scale, w.T.contiguous(), b)
 
     def _training_settings(
         self, identity: tuple[Any, ...], generator: torch.Generator, n_rows: int, max_epochs: int, online: bool
@@ -263,13 +254,13 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
             checkpoint=path,
             checkpoint_every=int(self.checkpoint_every),
             keep_interrupted=bool(self.keep_interrupted),
-            fingerprint="" if path is None else fingerprint(self, identity),
+            fingerprint="" if path is None else _fingerprint(self, identity),
             **self._settings(),
         )
 
     def _report(self, result: TrainingResult) -> None:
         if result.interrupted:
-            warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
+            warnings.warn(INTERRUPTED, stacklevel=4)
             return
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
@@ -287,128 +278,26 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
                 stacklevel=4,
             )
 
-    # --- predicting ---
-
-    def linear_predictor(self, X: Any) -> np.ndarray:
-        """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
-
-        They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
-        """
-        return self._predictor(self._check_features(X))
-
-    def _check_features(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
-
-    def _predictor(self, X: Any) -> np.ndarray:
-        z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        return z
-
-    def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
-        """Log-probabilities of some rows after others, so that what they take on the way does not grow with the data."""
-        # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
-        # rows; all else that is not finite does.
-        self._check_weights(only_link=not scipy.sparse.issparse(X))
-        for rows in chunks(X.shape[0], len(self.classes_)):
-            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
-                log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
-            if not np.isfinite(log_p).all():
-                self._check_weights()
-                row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
-                raise ValueError(
-                    f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
-                    "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
-                )
-            yield rows, _from_internal(log_p)
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
-
-        As all predictions, they are refused with a ``ValueError`` where they would not be finite.
-        """
-        X = self._check_features(X)
-        log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
-        for rows, part in self._log_proba_in_parts(X):
-            log_p[rows] = part
-        return log_p
-
-    def _check_weights(self, *, only_link: bool = False) -> None:
-        of_link = [p.detach().reshape(-1) for p in self.link_.parameters()]
-        weights = [torch.cat(of_link).numpy()] if of_link else []  # one small look instead of many
-        if not only_link:
-            weights += [self.coef_, self.intercept_]
-        if not all(np.isfinite(values).all() for values in weights):
-            raise ValueError(
-                "coef_, intercept_ or the parameters of link_ are not finite, so the fit has diverged; fit again with a "
-                "lower learning_rate, or with scaled features."
-            )
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        log_p = self.predict_log_proba(X)
-        p: np.ndarray = np.exp(log_p, out=log_p)
-        return p
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each sample."""
-        X = self._check_features(X)
-        places = np.empty(X.shape[0], dtype=np.intp)
-        for rows, part in self._log_proba_in_parts(X):
-            places[rows] = part.argmax(axis=1)
-        labels: np.ndarray = self.classes_[places]
-        return labels
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
-        log_p = self.predict_log_proba(X)
-        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
-
-    @property
-    def link_classes_(self) -> np.ndarray:
-        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
-        check_is_fitted(self)
-        return self.classes_[::-1] if len(self.classes_) == 2 else self.classes_
-
-    @property
-    def loss_(self) -> CanonicalLoss:
-        """The learned loss, if the learned link is canonical."""
-        check_is_fitted(self)
-        try:
-            return CanonicalLoss(self.link_)
-        except ValueError as error:
-            raise AttributeError(str(error)) from error
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     # --- saving ---
 
     def save(self, path: Any) -> None:
-        """Write the fitted estimator to one file, safetensors with a JSON header; whole or not at all.
+        """Write the fitted estimator to one file, safetensors with a JSON header; the write is atomic.
 
         A model whose weights are not finite is refused with a ``ValueError``.
         """
-        from legendretron.estimators.persistence import save_estimator
-
         save_estimator(self, path)
 
     def to_onnx(self, path: Any) -> None:
-        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; whole or not at all.
+        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
 
         The file takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and gives ``"label"``, the
         likeliest class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names are
         also in its metadata. Needs the extra ``export``.
         """
-        from legendretron.estimators.onnx import export_estimator
-
         check_is_fitted(self)
         self._check_weights()
-        export_estimator(self, path)
+        names = getattr(self, "feature_names_in_", None)
+        export_estimator(path, self.coef_, self.intercept_, self.link_, self.classes_, names)
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -417,15 +306,18 @@ class LinearLinkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore
         Files are safe to load wherever they come from: nothing in them is run, and none takes more memory than its own size
         justifies. A file in the format of another version is refused with the name of the version that wrote it.
         """
-        from legendretron.estimators.persistence import load_estimator
-
-        return load_estimator(cls, path)
+        return load_estimator(path, cls)
 
 
-def _to_internal(labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """Two classes are swapped, so that the predictor is that of the second class, as everywhere in scikit-learn."""
-    return 1 - labels if n_classes == 2 else labels
-
-
-def _from_internal(log_p: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(log_p[:, ::-1]) if log_p.shape[1] == 2 else log_p
+def _fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
+    """What a checkpoint must share with a fit to be resumed: parameters, and data, start and seeds in ``identity``."""
+    parameters = {k: repr(v) for k, v in estimator.get_params(deep=False).items() if k not in _NOT_IDENTIFYING}
+    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+    for part in identity:
+        arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
+        for array in arrays:
+            plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+            plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
+            digest.update(f"{plain.dtype}{plain.shape}".encode())
+            digest.update(np.ascontiguousarray(plain).tobytes())
+    return digest.hexdigest()

@@ -11,7 +11,7 @@ __all__ = ["with_class_weight"]
 
 
 def with_class_weight(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the rows' weights times those of their classes; rows of weight zero are not there."""
+    """Return the rows' weights times those of their classes; rows of weight zero are left out."""
     factors = np.ones(len(y))
     if isinstance(class_weight, dict):
         values = np.asarray(list(class_weight.values()), dtype=float)

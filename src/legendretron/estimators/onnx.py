@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.files import write_atomically
+from legendretron.estimators.class_order import swap_classes
 from legendretron.export import onnx_model
-
-if TYPE_CHECKING:
-    from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.links import Link
 
 __all__ = ["export_estimator"]
 
@@ -25,34 +24,37 @@ class _Predictor(nn.Module):
     coef: Tensor
     intercept: Tensor
 
-    def __init__(self, estimator: LinearLinkClassifier) -> None:
+    def __init__(self, coef: np.ndarray, intercept: np.ndarray, link: Link) -> None:
         super().__init__()
-        self.register_buffer("coef", torch.as_tensor(estimator.coef_))
-        self.register_buffer("intercept", torch.as_tensor(estimator.intercept_))
-        self.link = estimator.link_
-        self.swapped = len(estimator.classes_) == 2
+        self.register_buffer("coef", torch.as_tensor(coef))
+        self.register_buffer("intercept", torch.as_tensor(intercept))
+        self.link = link
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = self.link(nn.functional.linear(x, self.coef, self.intercept))
-        if self.swapped:
-            log_p = torch.stack([log_p[:, 1], log_p[:, 0]], dim=1)
+        log_p = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
         return log_p.argmax(1), log_p.exp()
 
 
-def export_estimator(estimator: LinearLinkClassifier, path: str | Path) -> None:
-    """Write the file that ``estimator.to_onnx`` describes."""
-    if estimator.classes_.dtype.kind not in "iufbUSO":
+def export_estimator(
+    path: str | Path,
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    link: Link,
+    classes: np.ndarray,
+    feature_names: np.ndarray | None = None,
+) -> None:
+    """Write the file that an estimator's ``to_onnx`` describes; arguments are its attributes after ``fit``."""
+    if classes.dtype.kind not in "iufbUSO":
         raise ValueError(
-            f"ONNX has no labels of dtype {estimator.classes_.dtype}; fit with numbers, booleans or strings, for example "
+            f"ONNX has no labels of dtype {classes.dtype}; fit with numbers, booleans or strings, for example "
             "y.astype(str)."
         )
-    predictor = _Predictor(estimator)
-    example = torch.zeros(2, estimator.coef_.shape[1], dtype=predictor.coef.dtype)
+    predictor = _Predictor(coef, intercept, link)
+    example = torch.zeros(2, coef.shape[1], dtype=predictor.coef.dtype)
     model = onnx_model(predictor, example, "X", ["index", "probabilities"])
     import onnx
 
     # torch has no strings, so the labels are looked up in a node of ONNX's own
-    classes = estimator.classes_
     kinds = {"i": onnx.TensorProto.INT64, "u": onnx.TensorProto.INT64, "f": onnx.TensorProto.DOUBLE}
     kinds["b"] = onnx.TensorProto.BOOL
     kind = kinds.get(classes.dtype.kind, onnx.TensorProto.STRING)
@@ -62,10 +64,9 @@ def export_estimator(estimator: LinearLinkClassifier, path: str | Path) -> None:
     graph.node.append(onnx.helper.make_node("Gather", ["classes", "index"], ["label"], axis=0))
     rows = graph.output[0].type.tensor_type.shape.dim[0].dim_param
     graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("label", kind, [rows]))
-    names = getattr(estimator, "feature_names_in_", None)
     for key, value in {
         "classes": [label.item() if isinstance(label, np.generic) else label for label in classes],
-        "feature_names": None if names is None else list(names),
+        "feature_names": None if feature_names is None else list(feature_names),
     }.items():
         entry = model.metadata_props.add()
         entry.key, entry.value = key, json.dumps(value, default=str)

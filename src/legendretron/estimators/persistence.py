@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.sklearn_compat import validate_parameters
-from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
-from legendretron.estimators.standardized import Standardized
+from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
 
-__all__ = ["load_any_estimator", "load_estimator", "save_estimator"]
+__all__ = ["load_estimator", "save_estimator"]
 
 #: The number of the format: raise it when what is written, or what it means, changes. A test holds what each number means.
 _KIND = "legendretron-estimator-2"
-Estimator = TypeVar("Estimator", bound=LinearLinkClassifier)
 
 
-def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]) -> None:
-    """See :meth:`LinearLinkClassifier.save`."""
-    from sklearn.utils.validation import check_is_fitted
+class _Fitted(Protocol):
+    """What an estimator has after ``fit``, all of which goes into the file."""
 
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    link_: Link
+    history_: History
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _standardized: Standardized
+
+    def __init__(self, **parameters: Any) -> None: ...
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]: ...
+
+    def get_params(self, deep: bool) -> dict[str, Any]: ...
+
+
+Estimator = TypeVar("Estimator", bound=_Fitted)
+
+
+def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator to a file, atomically."""
     check_is_fitted(estimator)
     state = estimator._standardized
     tensors = {
@@ -64,23 +85,13 @@ def save_estimator(estimator: LinearLinkClassifier, path: str | os.PathLike[str]
     write_artifact(path, _KIND, tensors, header)
 
 
-def load_estimator(cls: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
-    """See :meth:`LinearLinkClassifier.load`."""
+def load_estimator(path: str | os.PathLike[str], *classes: type[Estimator]) -> Estimator:
+    """Read an estimator of one of the classes; refuse anything else with a ``ValueError``."""
     tensors, header = read_artifact(path, _KIND)
-    if (saved := _estimator_name(header)) != cls.__name__:
-        raise ValueError(f"{os.fspath(path)!r} holds a {saved}, not a {cls.__name__}; use its load.")
-    return _rebuild(cls, path, header, tensors)
-
-
-def load_any_estimator(path: str | os.PathLike[str]) -> LinearLinkClassifier:
-    """Read an estimator of whichever kind was saved; refuse anything else with a ``ValueError``."""
-    from legendretron.estimators.legendretron import LegendreTronClassifier
-    from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-
-    tensors, header = read_artifact(path, _KIND)
-    known = {cls.__name__: cls for cls in (LegendreTronClassifier, MultinomialLogisticClassifier)}
+    known = {cls.__name__: cls for cls in classes}
     if (saved := _estimator_name(header)) not in known:
-        raise ValueError(f"{os.fspath(path)!r} holds a {saved}; known are {', '.join(known)}.")
+        wanted = f"; known are {', '.join(known)}." if len(known) > 1 else f", not a {', '.join(known)}; use its load."
+        raise ValueError(f"{os.fspath(path)!r} holds a {saved}{wanted}")
     return _rebuild(known[saved], path, header, tensors)
 
 
@@ -137,7 +148,7 @@ def _precision(link: Link) -> str:
     return str(floats[0]).removeprefix("torch.") if floats else "float32"
 
 
-def _encode_parameters(estimator: LinearLinkClassifier) -> dict[str, Any]:
+def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:
     encoded = {}
     for name, value in estimator.get_params(deep=False).items():
         if name == "link" and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Nothing is left half fitted."""
+"""Fits that fail leave the estimator unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["restore_on_error"]
 
 @contextmanager
 def restore_on_error(estimator: Any) -> Iterator[None]:
-    """Keep the estimator as it was when fitting fails."""
+    """Restore the estimator's attributes if the block raises."""
     before = dict(estimator.__dict__)
     try:
         yield

@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.class_order import swap_labels
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
@@ -26,7 +27,7 @@ class SplitResults:
     Attributes
     ----------
     model : LinearModel
-        One run a split.
+        One run per split.
     training : TrainingResult
         History and counts.
     """
@@ -78,11 +79,11 @@ def fit_splits(
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
     y : ndarray of shape (N,)
-        Classes from 0 to C - 1, all of them there.
+        Classes from 0 to C - 1, each of which occurs.
     train_rows : ndarray of shape (R, n)
         Rows to train on, of each split.
     random_states : sequence of int
-        One a split.
+        One per split.
     train_labels : ndarray of shape (R, n), optional
         Labels to train on, if not those of ``y``: for instance with noise.
     alphas : sequence of float, optional
@@ -93,9 +94,9 @@ def fit_splits(
         if getattr(estimator, name):
             raise ValueError(f"estimator must have {name}=False to be fitted on splits, got {name}=True.")
     if len(random_states) != len(train_rows):
-        raise ValueError(f"random_states must hold one seed a split, {len(train_rows)}, got {len(random_states)}.")
+        raise ValueError(f"random_states must hold one seed per split, {len(train_rows)}, got {len(random_states)}.")
     if alphas is not None and len(alphas) != len(train_rows):
-        raise ValueError(f"alphas must hold one strength a split, {len(train_rows)}, got {len(alphas)}.")
+        raise ValueError(f"alphas must hold one strength per split, {len(train_rows)}, got {len(alphas)}.")
     if alphas is not None and not all(np.isfinite(alpha) and alpha >= 0.0 for alpha in alphas):
         raise ValueError(f"alphas must be finite and not negative, got {list(alphas)}.")
     validate_parameters(estimator)
@@ -148,5 +149,4 @@ def fit_splits(
 
 
 def _as_labels(y: np.ndarray, n_classes: int, device: torch.device) -> torch.Tensor:
-    """Classes as the engine wants them: of two, the estimators swap them, so that the predictor is that of the second."""
-    return torch.as_tensor(1 - y if n_classes == 2 else y, dtype=torch.int64, device=device)
+    return torch.as_tensor(swap_labels(y, n_classes), dtype=torch.int64, device=device)

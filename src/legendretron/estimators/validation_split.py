@@ -1,4 +1,4 @@
-"""The part of the samples that early stopping looks at."""
+"""The validation set of early stopping."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["ValidationSplitError", "validation_split"]
 
 
 class ValidationSplitError(ValueError):
-    """There are too few samples, or too few of a class, for a part of them to be held out."""
+    """There are too few samples, or too few of a class, to hold out a validation set."""
 
 
 def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows into those to train on and those held out, with the classes in the same shares.
+    """Split rows into a training and a validation set, stratified by class.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
     fraction : float
         ``validation_fraction`` of the estimator.
     seed : int
-        Of the draw.
+        Of the shuffle.
     """
     try:
         kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)

@@ -149,7 +149,7 @@ class CompositeLink(Link):
             self._log_proba_of,
             hidden=first.hidden,
             depth=first.depth,
-            chain=first.chain,
+            mixed_units=first.mixed_units,
             raw=first.kernels_see_raw,
             final_softplus=first.final_softplus,
         )

@@ -144,7 +144,7 @@ class CanonicalLoss(ProperLoss):
         return self.canonical_link.link_from_log(torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
-        # a label that was ruled out costs without bound; the predictor stands in for the limit of the others
+        # a label that was ruled out has an infinite loss; the predictor stands in for the limit of the others
         return self.losses_at(self._predictor(q)).masked_fill(q == 0, torch.inf)
 
     def link(self, p: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def styles(n: int) -> list[tuple[str, str]]:
-    """Return a colour and a marker for each of ``n`` curves, no two alike as far as they go.
+    """Return a colour and a marker for each of ``n`` curves, all different as long as they last.
 
     Examples
     --------

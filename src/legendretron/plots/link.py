@@ -18,7 +18,7 @@ STYLES = ("-", "--", ":", "-.")
 
 
 class LinkDisplay:
-    """Probability against predictor, one curve a model; a band where a model has a posterior of its link.
+    """Probability against predictor, one curve per model; a band where a model has a posterior of its link.
 
     These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models differ by
     a stretch of ``z`` too, not by their shape alone. A band is the uncertainty of the link given the model's predictor.
@@ -84,8 +84,8 @@ class LinkDisplay:
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
         self.figure_ = ax.figure
         for number, (name, p) in enumerate(self.curves.items()):
-            round_, place = divmod(number, len(COLOURS))
-            colour, style = COLOURS[place], STYLES[round_ % len(STYLES)]
+            round_, index = divmod(number, len(COLOURS))
+            colour, style = COLOURS[index], STYLES[round_ % len(STYLES)]
             ax.plot(self.z, p, color=colour, linestyle=style, linewidth=1.4, label=name)
             if name in self.bands:
                 ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)

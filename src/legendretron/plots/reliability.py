@@ -15,7 +15,7 @@ __all__ = ["ReliabilityDisplay"]
 
 
 class ReliabilityDisplay:
-    """Observed against predicted frequency, one curve a model.
+    """Observed against predicted frequency, one curve per model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of a training."""
+"""Learning curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TrainingDisplay"]
 
 
 class TrainingDisplay:
-    """Losses by epoch, one colour a model: training solid, validation dashed, its best epoch marked.
+    """Losses by epoch, one colour per model: training solid, validation dashed, its best epoch marked.
 
     Parameters
     ----------

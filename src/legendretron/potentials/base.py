@@ -1,4 +1,4 @@
-r"""The interface of a potential: a strictly convex function with everything Legendre duality asks of it."""
+r"""The interface of a potential: a strictly convex function with everything that Legendre duality needs."""
 
 from __future__ import annotations
 

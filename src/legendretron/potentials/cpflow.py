@@ -50,7 +50,7 @@ class CPFlowNetwork(RidgePotential):
     last shift and bias would only add a constant to :math:`h`, which no gradient sees, and are left out.
 
     The random start is drawn in the order of CP-Flow's own code, so that with the same state of the generator it is
-    the very start of the paper's experiments.
+    exactly the start of the paper's experiments.
 
     The normalisation is set by :meth:`initialize` so that each normalised unit has zero mean and unit variance on a
     first batch, and is trained like everything else from then on; a link does this for its blocks on the first batch
@@ -82,7 +82,7 @@ class CPFlowNetwork(RidgePotential):
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool, device=self.weight.device))
 
     @property
-    def chain(self) -> int:
+    def mixed_units(self) -> int:
         """The first half of the units, rounded up, see the layer before."""
         return self.hidden - self.hidden // 2
 
@@ -90,10 +90,10 @@ class CPFlowNetwork(RidgePotential):
         def draw_units(rows: slice) -> None:
             init_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
 
-        *middle, last = self._chain_positions()
+        *middle, last = self._mixed_positions()
         draw_units(slice(0, self.hidden))
         for k in range(self.depth - 1):
-            rows = slice(k * self.chain, (k + 1) * self.chain)
+            rows = slice(k * self.mixed_units, (k + 1) * self.mixed_units)
             init_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
         init_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
         for rows in middle:
@@ -110,23 +110,23 @@ class CPFlowNetwork(RidgePotential):
         self.shift.zero_()
         self.log_scale.zero_()
         self.initialized.fill_(False)
-        # Mirrors the buffer: a look at the buffer in every forward pass would stall a GPU and break compiled graphs.
+        # Mirrors the buffer: reading the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
-    def _chain_positions(self) -> list[slice]:
+    def _mixed_positions(self) -> list[slice]:
         """Where the normalised units of layers 2 .. M+1 stand among the ``r`` ridge units."""
-        middle = [slice(k * self.hidden, k * self.hidden + self.chain) for k in range(1, self.depth)]
+        middle = [slice(k * self.hidden, k * self.hidden + self.mixed_units) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
     def _spread(self, middle: Tensor, others: float) -> Tensor:
         """Values of the normalised units of the middle layers among those of all units of these layers."""
-        layers = middle.unflatten(-1, (self.depth - 1, self.chain))
-        return pad(layers, (0, self.hidden - self.chain), value=others).flatten(-2)
+        layers = middle.unflatten(-1, (self.depth - 1, self.mixed_units))
+        return pad(layers, (0, self.hidden - self.mixed_units), value=others).flatten(-2)
 
     def _select(self, units: Tensor) -> Tensor:
         """The normalised units of the middle layers, of values for all ``r``."""
         layers = units[..., self.hidden : -1].unflatten(-1, (self.depth - 1, self.hidden))
-        return layers[..., : self.chain].flatten(-2)
+        return layers[..., : self.mixed_units].flatten(-2)
 
     def ridge(self) -> Ridge:
         """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
@@ -185,7 +185,7 @@ class CPFlowNetwork(RidgePotential):
     @property
     def needs_batch(self) -> bool:
         """Whether the normalisation has not been set yet."""
-        # The buffer knows better where it was written past load_state_dict: by a copy, a broadcast, another library.
+        # The buffer is right where it was written without load_state_dict: by a copy, a broadcast, another library.
         if self._needs_batch and has_values(self.initialized) and bool(self.initialized):
             self._needs_batch = False
         return self._needs_batch
@@ -197,9 +197,9 @@ class CPFlowNetwork(RidgePotential):
         Parameters
         ----------
         x : Tensor of shape (..., K)
-            At least two rows. Rows that are not finite do not count.
+            At least two rows. Rows that are not finite are ignored.
         weight : Tensor of shape (...), optional
-            What each row counts.
+            Weights of the rows.
         across_ranks : bool
             Whether the batch is this process's part of one that is spread over all processes of the default group. Then
             the normalisation is that of the whole batch, the same everywhere.
@@ -215,14 +215,14 @@ class CPFlowNetwork(RidgePotential):
         share = finite.to(t.dtype) if weight is None else weight.reshape(finite.shape).to(t.dtype) * finite
         count = total(share.sum(-1, keepdim=True))
         if has_values(count) and not bool((count > 0).all()):
-            return  # nothing to take a mean of; the next batch may have something
+            return  # no finite rows; the next batch may have some
         share = (share / count).unsqueeze(-1)
         s = softplus(t[..., : self.hidden])
         shifts, log_scales = [], []
-        for k, (where, mixing) in enumerate(zip(self._chain_positions(), plain.mixing, strict=True), start=1):
+        for k, (where, mixing) in enumerate(zip(self._mixed_positions(), plain.mixing, strict=True), start=1):
             u = t[..., where] + s @ whole(mixing).mT
             if k < self.depth:
-                own = whole(self.mixing_bias)[..., (k - 1) * self.chain : k * self.chain]
+                own = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
                 u = u + at_least_single(own).unsqueeze(-2) / self.hidden
             mean = total((share * u).sum(-2))
             std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()
@@ -240,7 +240,7 @@ class CPFlowNetwork(RidgePotential):
         self.keep_start()
 
     def keep_start(self) -> None:
-        """Take the normalisation as it is for set: nothing but training changes it from now on."""
+        """Mark the normalisation as initialised: from now on only training changes it."""
         self.initialized.fill_(True)
         self._needs_batch = False
 

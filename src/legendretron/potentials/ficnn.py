@@ -37,6 +37,6 @@ class FICNN(RidgePotential):
     final_softplus = True
 
     @property
-    def chain(self) -> int:
+    def mixed_units(self) -> int:
         """All units see the layer before."""
         return self.hidden

@@ -1,4 +1,4 @@
-"""A damped Newton method for many small systems at once, one to a row."""
+"""A damped Newton method for many small systems at once, one per row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def damped_newton(
     The step :math:`d = -J^{-1} r` decreases :math:`|r|`, and, where ``r`` is the gradient of a convex objective, the
     objective; it is halved until one of the two has fallen. Either way it leads to the root from any start when the
     Jacobian is nowhere singular, but a convex objective does so in far fewer steps where curvature changes abruptly.
-    Rows stop for themselves, at rounding level or when nothing improves any more.
+    Each row stops on its own, at rounding level or when nothing improves any more.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def damped_newton(
             factor = torch.where(pending, factor / 2, factor)
         x, r, value = new_x, new_r, new_value
         new_size = torch.linalg.vector_norm(r, dim=-1)
-        # below the rounding of the objective only the residual tells whether a step was one forward
+        # below the rounding of the objective only the residual tells whether a step was an improvement
         decided = new_size < size if objective is None else (new_size < size) | (slope > slack)
         stalled = torch.where(decided, 0.0, stalled + 1.0)
         better = new_size < size

@@ -18,7 +18,7 @@ classes:
   trains it; no graph is built to take the gradient.
 - Hessian: :math:`\alpha I + \gamma A^\top H_h A` with :math:`H_h = J^\top \mathrm{diag}(w \odot \phi'') J`,
   :math:`J = \partial z / \partial t`: positive semi-definite term by term.
-- its inverse: by Woodbury, a system of size :math:`r` a row, whatever the number of classes.
+- its inverse: by Woodbury, a system of size :math:`r` per row, whatever the number of classes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RidgePotential(Potential):
     dim : int
         ``K``.
     hidden : int
-        ``H``, units a layer.
+        ``H``, units per layer.
     depth : int
         ``M``, hidden layers.
     init : {"identity", "paper"}
@@ -85,7 +85,7 @@ class RidgePotential(Potential):
         self.depth = check_integer("depth", depth, 1)
         self.init = check_choice("init", init, ("identity", "paper"))
         self.rank = self.depth * self.hidden + 1
-        self.mixing_rows = (self.depth - 1) * self.chain + 1
+        self.mixing_rows = (self.depth - 1) * self.mixed_units + 1
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty((*self.run_shape, *shape), device=device, dtype=dtype))
@@ -103,7 +103,7 @@ class RidgePotential(Potential):
 
     @property
     @abstractmethod
-    def chain(self) -> int:
+    def mixed_units(self) -> int:
         """Units of a middle layer that see the layer before; the others see the input alone."""
 
     @torch.no_grad()
@@ -128,7 +128,7 @@ class RidgePotential(Potential):
         return softplus(at_least_single(self.raw_mixing)) / self.hidden
 
     def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
-        return mixing.split([self.chain] * (self.depth - 1) + [1], dim=-2)
+        return mixing.split([self.mixed_units] * (self.depth - 1) + [1], dim=-2)
 
     def ridge(self) -> Ridge:
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
@@ -148,7 +148,7 @@ class RidgePotential(Potential):
 
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
-        # for classes split over processes, this sum over all of them is the one thing that has to travel
+        # for classes split over processes, this sum over all of them is all that has to be communicated
         t = summed_up(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
         layers = t.split(self.hidden, dim=-1)
         z = [layers[0]]
@@ -255,7 +255,7 @@ class RidgePotential(Potential):
 
     def _ridge_step(self, like: Tensor) -> RidgeStep:
         """Buffers for batches like this one, of shape (R, n, K)."""
-        return RidgeStep(like, self.hidden, [self.chain] * (self.depth - 1) + [1], self.final_softplus)
+        return RidgeStep(like, self.hidden, [self.mixed_units] * (self.depth - 1) + [1], self.final_softplus)
 
     def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
         """The ridge form, and the map from its cotangents to those of the parameters in their order."""
@@ -289,15 +289,15 @@ class RidgePotential(Potential):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether :meth:`initialize` has something to do that has not been done."""
+        """Whether :meth:`initialize` is still to be called."""
         return False
 
     @torch.no_grad()
     def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Set what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass says so."""
+        """Initialise what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass overrides it."""
 
     def keep_start(self) -> None:
-        """Take what :meth:`initialize` would set for set: nothing but training changes it from now on."""
+        """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -1,7 +1,7 @@
 r"""The gradient map of a ridge potential with its derivative written by hand, for training.
 
 Training differentiates :math:`y = \nabla g(x) = \alpha x + \gamma A^\top d(A x + b)` once more, in ``x`` and in all
-parameters. Autograd can do that, at a price of some hundred small graph nodes a step. Written out it is two sweeps
+parameters. Autograd can do that, at the price of some hundred small graph nodes per step. Written out it is two sweeps
 through the inner network, with units as rows, so that every slice by layer is contiguous:
 
 - forward: :math:`z_{k+1} = t_{k+1} + P_k s(z_k)`, then downwards :math:`w_k = P_k^\top d_{k+1}`,
@@ -28,7 +28,7 @@ class Ridge(NamedTuple):
 
     weight: Tensor  #: A, shape (*runs, r, K)
     bias: Tensor  #: b, shape (*runs, r)
-    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, chain, H) and (*runs, 1, H)
+    mixing: tuple[Tensor, ...]  #: P_2 .. P_{M+1}, non-negative, shapes (*runs, mixed units, H) and (*runs, 1, H)
     alpha: Tensor  #: shape (*runs, 1, 1)
     gamma: Tensor  #: shape (*runs, 1, 1)
 
@@ -38,7 +38,7 @@ class RidgeGradients(NamedTuple):
 
     weight: Tensor  # (R, r, K)
     bias: Tensor  # (R, r)
-    mixing: Tensor  # of all layers, one below the other, (R, chain (M - 1) + 1, H)
+    mixing: Tensor  # of all layers, one below the other, (R, (M - 1) mixed units + 1, H)
     alpha: Tensor  # (R, 1)
     gamma: Tensor  # (R, 1)
 

@@ -1,4 +1,4 @@
-"""Adam on one matrix of parameters, with a rate for every run."""
+"""Adam on one matrix of parameters, with a learning rate per run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Adam"]
 
 
 class Adam:
-    """Adam for parameters of shape (R, P), a run a row.
+    """Adam for parameters of shape (R, P), one row per run.
 
     The count of steps is a tensor on the device, so that a step can be captured in a CUDA graph. There a step is one
-    pass over memory, the penalty included, if Triton is at hand.
+    pass over memory, the penalty included, if Triton is available.
 
     Parameters
     ----------
@@ -40,23 +40,23 @@ class Adam:
         self.first = torch.zeros_like(parameters)
         self.second = torch.zeros_like(parameters)
         self.count = torch.zeros((), dtype=torch.float64, device=parameters.device)
-        # on the CPU the count is also kept as a number, which saves a dozen tiny operations a step
+        # on the CPU the count is also kept as a number, which saves a dozen tiny operations per step
         self._number: int | None = None if parameters.is_cuda else 0
         self.fused = kernels_apply(parameters) and parameters.is_contiguous()
         self._root = torch.empty_like(parameters) if not self.fused else None
 
     def moments(self) -> tuple[Tensor, ...]:
-        """What :meth:`load` needs to go on."""
+        """What :meth:`load` needs to resume."""
         return self.first, self.second, self.count
 
     def load(self, moments: tuple[Tensor, ...]) -> None:
-        """Go on from the moments of another optimiser of the same shape."""
+        """Resume from the moments of another optimiser of the same shape."""
         for mine, other in zip(self.moments(), moments, strict=True):
             mine.copy_(other)
         self.refresh()
 
     def refresh(self) -> None:
-        """Take notice of a count that was written from outside."""
+        """Read the count again after it was written from outside."""
         if self._number is not None:
             self._number = int(self.count)
 

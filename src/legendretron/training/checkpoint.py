@@ -1,4 +1,4 @@
-"""The state of training in one file, written whole or not at all."""
+"""The state of training in one file, written atomically."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def load_checkpoint(
     path : Path
         The file.
     fingerprint : str
-        What identifies the fit to go on with.
+        What identifies the fit to resume.
     expected : dict of str to Tensor
         Tensors of the names, shapes and dtypes that the checkpoint must have.
     """
-    if not is_artifact(path, _NAME):  # it may be dear to somebody, so nothing is said of removing it
+    if not is_artifact(path, _NAME):  # it may be a file that somebody needs: do not suggest removing it
         raise ValueError(
             f"checkpoint must be the path of a checkpoint, or of a file that is not there yet, but {str(path)!r} is not a "
             "checkpoint of legendretron; choose another path."

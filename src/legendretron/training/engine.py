@@ -28,7 +28,7 @@ def train(
     its own, and comes out as if it had been trained alone. With a validation sample each run keeps the weights of its best
     epoch by log-loss, and stops when it no longer improves.
 
-    Ctrl-C raises ``KeyboardInterrupt``, unless the settings ask to keep what is there: then it ends training between two
+    Ctrl-C raises ``KeyboardInterrupt``, unless ``keep_interrupted`` is set: then it ends training between two
     steps, with the best weights if there is a validation sample, and a second one interrupts as usual.
 
     Parameters
@@ -42,7 +42,7 @@ def train(
     validation : Sample, optional
         To stop early on.
     moments : tuple of Tensor, optional
-        State of Adam from an earlier call, to go on with.
+        State of Adam from an earlier call, to resume from.
 
     Returns
     -------

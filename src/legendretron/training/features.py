@@ -1,4 +1,4 @@
-"""Feature matrices on a device, dense or sparse, that hand out batches for many runs at once."""
+"""Feature matrices on a device, dense or sparse, that serve batches for many runs at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_ENTRIES = 2**22
 
 
 class Features(Protocol):
-    """``N`` rows of ``d`` features, from which each run takes rows of its own."""
+    """``N`` rows of ``d`` features, from which each run takes its own rows."""
 
     n_rows: int
     n_features: int
@@ -80,7 +80,7 @@ class _SparseBatch:
 
 
 class _KernelBatch:
-    """Rows of a sparse matrix, for the kernels to go through once more."""
+    """Rows of a sparse matrix, which the kernels read once more."""
 
     def __init__(self, features: SparseFeatures, rows: Tensor) -> None:
         self.features, self.rows = features, rows
@@ -102,7 +102,7 @@ class SparseFeatures:
         self.n_rows, self.n_features = starts.numel() - 1, n_features
 
     def by_kernels(self, like: Tensor) -> bool:
-        """Whether Triton kernels are at work for weights like these; if so, no shape depends on the rows."""
+        """Whether Triton kernels are used for weights like these; if so, no shape depends on the rows."""
         # they add up gradients in any order, as plain operations do on CUDA unless told otherwise
         return kernels_apply(like) and not torch.are_deterministic_algorithms_enabled()
 

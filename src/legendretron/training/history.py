@@ -13,11 +13,11 @@ COLUMNS = ("epoch", "run", "train_loss", "validation_loss", "accuracy", "learnin
 
 
 class History:
-    """One row an epoch and run.
+    """One row per epoch and run.
 
     Columns: ``epoch`` (from 1), ``run``, ``train_loss`` (mean log-loss of the epoch's batches as they were met, without
-    penalty), ``validation_loss`` (log-loss after the epoch; NaN without a validation part), ``accuracy`` (on the
-    validation part, else on the batches), ``learning_rate``, and ``seconds`` since training began, all runs together.
+    penalty), ``validation_loss`` (log-loss after the epoch; NaN without a validation set), ``accuracy`` (on the
+    validation set, else on the batches), ``learning_rate``, and ``seconds`` since training began, all runs together.
 
     Examples
     --------

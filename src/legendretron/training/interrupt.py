@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["stop_requests"]
+__all__ = ["INTERRUPTED", "stop_requests"]
+
+#: What users are warned of when a fit is kept that Ctrl-C has ended.
+INTERRUPTED = "Training was interrupted; the weights reached so far are kept."
 
 
 @contextmanager
 def stop_requests(active: bool = True) -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C only sets a flag, which the function yielded reads; a second one interrupts as usual.
+    """Inside, the first Ctrl-C only sets a flag, which the yielded function reads; a second one interrupts as usual.
 
-    Nothing changes if it is not ``active``, or outside the main thread, where signals cannot be caught.
+    Nothing changes if not ``active``, or outside the main thread, where signals cannot be caught.
     """
     requested = False
 

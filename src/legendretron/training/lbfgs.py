@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -22,7 +23,7 @@ __all__ = ["train_lbfgs"]
 
 _POLISHING_STEPS = 4
 #: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
-#: 1e-8 leaves errors of 1e-4: polishing goes on by this factor, which costs less than iterations of L-BFGS would.
+#: 1e-8 leaves errors of 1e-4: polishing continues down to this factor of it, at a lower cost than iterations of L-BFGS.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
 
 
@@ -36,7 +37,6 @@ class _Run:
         self.model = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
         self.sample = sample.of_run(run)
         self.validation = None if validation is None else validation.of_run(run)
-        self.settings = settings
         self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
         one = slice(run, run + 1)
         self.penalty = Penalty(
@@ -47,13 +47,15 @@ class _Run:
             symmetric=settings.symmetric,
         )
         self.gradient = torch.empty_like(self.model.flat)
-        # rows by rows, so that what a step needs does not grow with the data
+        # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
         sizes = {chunk.stop - chunk.start for chunk in self.chunks}
         self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")
-        self.reached = self.best = self.model.flat.clone()
-        self.best_loss, self.waited, self.n_iter = np.inf, 0, 0
+        self.reached = self.model.flat.clone()
+        self.best: torch.Tensor | None = None  # on the validation sample, if there is one
+        self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change)
+        self.n_iter = 0
 
     @torch.no_grad()
     def objective(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
@@ -74,7 +76,7 @@ class _Run:
         return value, total[0].double().cpu().numpy()
 
     def after_iteration(self, parameters: np.ndarray) -> tuple[float, float, float]:
-        """Keep where we are; return training loss, validation loss and accuracy."""
+        """Record the current parameters; return training loss, validation loss and accuracy."""
         self.n_iter += 1
         self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
         self.reached = self.model.flat.clone()
@@ -83,15 +85,9 @@ class _Run:
         held_out = self.validation
         losses, accuracies = self.model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
         loss = float(losses[0])
-        self.waited = 0 if loss < self.best_loss - self.settings.tol else self.waited + 1
-        if loss < self.best_loss:
-            self.best_loss, self.best = loss, self.reached
+        if self.stopping.update(loss):
+            self.best = self.reached
         return self.loss, loss, float(accuracies[0])
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the validation loss no longer improves."""
-        return self.validation is not None and self.waited >= self.settings.n_iter_no_change
 
 
 def _without_stopping(callback: Callable[..., None], found: scipy.optimize.OptimizeResult) -> None:
@@ -158,7 +154,7 @@ def train_lbfgs(
             progress.update(
                 number * settings.max_epochs + run.n_iter, loss, None if validation is None else validation_loss
             )
-            if stop_requested() or run.exhausted:
+            if stop_requested() or run.stopping.exhausted:
                 raise StopIteration
 
         return after
@@ -184,7 +180,7 @@ def train_lbfgs(
                     "maxls": 50,
                 },
             )
-            if run.n_iter == 0:  # the start was the minimum: still one epoch, to have something to tell
+            if run.n_iter == 0:  # the start was the minimum: still one epoch, for the history
                 run.objective(found.x)
                 _without_stopping(callback(run, number), found)
             if validation is None and not stop_requested():
@@ -195,7 +191,7 @@ def train_lbfgs(
                     polished, gradient = _polish(run.objective, found.x, target)
                 run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
                 converged[number] = gradient <= 10 * tol
-            model.flat[number] = (run.reached if run.best_loss == np.inf else run.best)[0]
+            model.flat[number] = (run.reached if run.best is None else run.best)[0]
             n_iter[number] = run.n_iter
             if stop_requested():
                 break

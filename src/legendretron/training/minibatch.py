@@ -8,24 +8,47 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import check_choice
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
+from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.schedules import rate_factor
 from legendretron.training.step import CapturedStep, Step, make_step
 
-__all__ = ["train_minibatch"]
+__all__ = ["rate_factor", "train_minibatch"]
+
+
+def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95, decay_every: int = 4) -> float:
+    """Factor on the initial rate in an epoch, counted from 0.
+
+    ``"constant"``: 1. ``"step"``: ``decay`` to the power of the number of whole ``decay_every`` epochs done, as the paper.
+    ``"cosine"``: from 1 to (almost) 0 along half a cosine.
+
+    Examples
+    --------
+    >>> rate_factor("step", 8, 240, decay=0.5, decay_every=4)
+    0.25
+    >>> rate_factor("cosine", 5, 10)
+    0.5
+    """
+    check_choice("schedule", schedule, ("constant", "step", "cosine"))
+    if schedule == "step":
+        return decay ** (epoch // decay_every)
+    if schedule == "cosine":
+        return round(0.5 * (1.0 + math.cos(math.pi * epoch / max_epochs)), 12)
+    return 1.0
 
 
 class _Batches:
-    """The sample in a new order every epoch, cut into batches. Each run shuffles with a generator of its own."""
+    """The sample in a new order every epoch, split into batches. Each run shuffles with its own generator."""
 
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator]) -> None:
         self.sample = sample
@@ -64,7 +87,7 @@ class _Batches:
 def _shuffled(n: int, generator: torch.Generator) -> Tensor:
     """Draw the order in which ``torch.utils.data.DataLoader(shuffle=True)`` goes through ``n`` rows.
 
-    So that a run sees what the same seed shows to a training written with torch's own parts.
+    So a run sees the batches that the same seed gives to a training loop with torch's own loader.
     """
 
     def draw() -> int:
@@ -75,16 +98,15 @@ def _shuffled(n: int, generator: torch.Generator) -> Tensor:
 
 
 class _State:
-    """All that changes during training, apart from the model itself, and its way to and from a checkpoint."""
+    """All that changes during training, apart from the model itself; saved to and loaded from checkpoints."""
 
-    def __init__(self, model: LinearModel, batches: _Batches) -> None:
+    def __init__(self, model: LinearModel, batches: _Batches, settings: TrainingSettings) -> None:
         runs, device = model.n_runs, model.flat.device
         self.model = model
         self.batches = batches
         self.optimiser = Adam(model.flat)
         self.best = model.flat.clone()
-        self.best_loss = torch.full((runs,), torch.inf, dtype=torch.float64, device=device)
-        self.waited = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change, runs)
         self.n_iter = torch.zeros(runs, dtype=torch.int64, device=device)
         self.stopped = torch.zeros(runs, dtype=torch.bool, device=device)
         self.diverged = torch.zeros_like(self.stopped)
@@ -99,8 +121,8 @@ class _State:
             "second_moment": self.optimiser.second,
             "count": self.optimiser.count,
             "best": self.best,
-            "best_loss": self.best_loss,
-            "waited": self.waited,
+            "best_loss": torch.from_numpy(self.stopping.best_loss),
+            "waited": torch.from_numpy(self.stopping.waited),
             "n_iter": self.n_iter,
             "stopped": self.stopped,
             "diverged": self.diverged,
@@ -150,7 +172,7 @@ def train_minibatch(
 ) -> TrainingResult:
     """Train the model in place; see :func:`legendretron.training.train`."""
     batches = _Batches(sample, settings.batch_size, settings.generators)
-    state = _State(model, batches)
+    state = _State(model, batches, settings)
     if moments is not None:
         state.optimiser.load(moments)
     flat = model.flat
@@ -180,7 +202,7 @@ def train_minibatch(
             factor = rate_factor(
                 settings.schedule, state.epoch, settings.max_epochs, settings.decay, settings.decay_every
             )
-            # a run that has stopped stays as it is while the others go on
+            # a run that has stopped stays unchanged while the others continue
             rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
             totals.zero_()
             for batch in batches:
@@ -201,7 +223,7 @@ def train_minibatch(
                 validation_loss, accuracy = model.evaluate(
                     validation.features, validation.rows, validation.labels, validation.weights
                 )
-                _keep_best(state, validation_loss.double(), settings)
+                _keep_best(state, validation_loss)
             state.history.append(
                 state.epoch,
                 train_loss.tolist(),
@@ -218,7 +240,7 @@ def train_minibatch(
             if settings.checkpoint is not None and state.epoch % settings.checkpoint_every == 0:
                 state.save(settings)
     if validation is not None:
-        flat.copy_(torch.where((state.best_loss < torch.inf).unsqueeze(1), state.best, flat))
+        flat.copy_(torch.where(_mask(state.stopping.best_loss < np.inf, flat), state.best, flat))
     flat[state.diverged] = torch.nan
     if settings.checkpoint is not None and not interrupted:
         settings.checkpoint.unlink(missing_ok=True)
@@ -233,7 +255,7 @@ def train_minibatch(
 
 
 def _initialize_link(model: LinearModel, batches: _Batches) -> None:
-    """Set what depends on a first batch with the one that training begins with (of two rows at least)."""
+    """Initialise what depends on a first batch, with the first one of training (of two rows at least)."""
     sample, first = batches.sample, batches.next_order()[:, : max(batches.size, 2)]
     model.initialize_link(sample.features, sample.rows.gather(1, first), sample.weights.gather(1, first))
 
@@ -251,7 +273,7 @@ def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
     state.diverged = state.diverged | bad
     if bool(state.diverged.all()):
         raise DivergedError(message)
-    # the other runs must not suffer from their neighbour
+    # the other runs are not affected
     warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
@@ -262,18 +284,19 @@ def _diverged(state: _State, sample: Sample, validation: Sample | None) -> Tenso
     if len(losses) == 0:
         return torch.zeros(runs, dtype=torch.bool)
     highest = losses.nan_to_num(torch.inf).amax(0)
-    reached = losses[-1] if validation is None else state.best_loss.cpu()
+    reached = losses[-1] if validation is None else torch.from_numpy(state.stopping.best_loss)
     # training begins at log C, or at random not far above
     risen = highest > 5.0 * math.log(n_classes)
     return risen & ~(reached < 0.98 * sample.constant_loss(n_classes).cpu())
 
 
-def _keep_best(state: _State, loss: Tensor, settings: TrainingSettings) -> None:
-    """Remember the weights of each run where they are best, and stop runs that no longer improve."""
-    going = ~state.stopped
-    clearly = going & (loss < state.best_loss - settings.tol)
-    better = going & (loss < state.best_loss)
-    state.best_loss = torch.where(better, loss, state.best_loss)
-    state.best.copy_(torch.where(better.unsqueeze(1), state.model.flat, state.best))
-    state.waited = torch.where(clearly, 0, state.waited + going)
-    state.stopped = state.stopped | (state.waited >= settings.n_iter_no_change)
+def _keep_best(state: _State, loss: Tensor) -> None:
+    """Keep the best weights of each run, and stop runs without patience left."""
+    best = state.stopping.update(loss.double().cpu().numpy(), (~state.stopped).cpu().numpy())
+    state.best.copy_(torch.where(_mask(best, state.best), state.model.flat, state.best))
+    state.stopped = state.stopped | torch.from_numpy(state.stopping.exhausted).to(state.stopped.device)
+
+
+def _mask(runs: np.ndarray, like: Tensor) -> Tensor:
+    """Whether each run counts, as a column beside a matrix with one row per run."""
+    return torch.from_numpy(runs).to(like.device).unsqueeze(1)

@@ -20,9 +20,8 @@ class LinearModel:
     r"""``R`` models :math:`p(x) = \mathrm{link}^{-1}(x W + b)` side by side.
 
     All parameters of run ``r`` are row ``r`` of :attr:`flat`, and the tensors of the model are views of it: an
-    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have a rate and
-    penalty of
-    its own.
+    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have its own
+    rate and penalty.
 
     Parameters
     ----------
@@ -66,8 +65,8 @@ class LinearModel:
 
     @torch.no_grad()
     def initialize_link(self, features: Features, rows: Tensor, weights: Tensor) -> None:
-        """Set what depends on a first batch, here rows ``(R, n)`` with their weights; a single row leaves it as it is."""
-        if rows.shape[1] < 2:  # no variance to take; set later, it would undo what has been trained until then
+        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights; a single row changes nothing."""
+        if rows.shape[1] < 2:  # no variance to take; initialised later, it would undo what has been trained until then
             self.link.keep_start()
             return
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))

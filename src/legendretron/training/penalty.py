@@ -1,4 +1,4 @@
-r"""Quadratic penalties on the parameters, one strength a run."""
+r"""Quadratic penalties on the parameters, one strength per run."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Sample:
     normalise: bool = True
 
     def normalised_weights(self) -> Tensor:
-        """Weights with a mean of one in every run, or as they are if they are not to be normalised."""
+        """Weights with a mean of one in every run, or unchanged if they are not to be normalised."""
         if not self.normalise:
             return self.weights
         relative = self.weights / self.weights.amax(1, keepdim=True)  # first, so that no sum overflows
@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How to train; tensors of shape (R,) hold one value a run.
+    """How to train; tensors of shape (R,) hold one value per run.
 
     Attributes
     ----------
@@ -72,29 +72,29 @@ class TrainingSettings:
     learning_rate : Tensor of shape (R,)
         Initial rate of Adam.
     generators : list of torch.Generator
-        One a run, on the CPU; the order of the batches. They are used up as training goes on.
+        One per run, on the CPU, for the order of the batches. Training advances them.
     solver : {"adam", "lbfgs"}
         Minibatches, or full-batch quasi-Newton.
     schedule, decay, decay_every
-        See :func:`~legendretron.training.schedules.rate_factor`.
+        See :func:`~legendretron.training.minibatch.rate_factor`.
     max_epochs, batch_size : int
-        Passes over the data (iterations of L-BFGS), and rows a step.
+        Passes over the data (iterations of L-BFGS), and rows per step.
     penalize_intercept, symmetric : bool
         See :class:`~legendretron.training.penalty.Penalty`.
     n_iter_no_change : int
-        Epochs without improvement on the validation sample after which a run stops.
+        Early stopping patience: epochs without improvement on the validation sample after which a run stops.
     tol : float
         Least improvement that counts; for L-BFGS, the gradient that counts as zero.
     verbose : int
         See :class:`~legendretron.training.progress.Progress`.
     checkpoint : path, optional
-        File to write the state of training to, and to resume from if it is there.
+        File to write the state of training to, and to resume from if it exists.
     checkpoint_every : int
         Epochs between two checkpoints.
     fingerprint : str
         What identifies data and settings, so that a checkpoint of something else is refused.
     keep_interrupted : bool
-        Whether Ctrl-C ends training between two steps and keeps what is there, instead of raising KeyboardInterrupt.
+        Whether Ctrl-C ends training between two steps and keeps the weights so far, instead of raising KeyboardInterrupt.
     """
 
     alpha: Tensor
@@ -120,7 +120,7 @@ class TrainingSettings:
 
 @dataclass
 class TrainingResult:
-    """What training leaves beside the trained model.
+    """What training returns beside the trained model.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class TrainingResult:
     diverged : Tensor of shape (R,)
         For Adam, whether the loss has risen far above where it began and ended no better than that of a constant.
     moments : tuple of Tensor, optional
-        State of Adam, to go on with.
+        State of Adam, to resume from.
     """
 
     history: History = field(default_factory=History)

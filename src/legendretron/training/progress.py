@@ -20,7 +20,7 @@ class Progress:
     total : int
         Number of epochs.
     verbose : int
-        0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line an epoch, anywhere.
+        0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line per epoch, anywhere.
     stream : text stream, optional
         Standard error if not given.
     """

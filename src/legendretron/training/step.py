@@ -7,6 +7,7 @@ from torch import Tensor
 
 from legendretron.links.base import NLLStep
 from legendretron.training.adam import Adam
+from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -51,7 +52,7 @@ class Step:
     totals : Tensor of shape (2, R)
         Weighted sums of losses and of hits, added to at each step.
     n_rows : int
-        Rows a batch.
+        Rows per batch.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Step:
         self.rate, self.totals = rate, totals
         self.n_rows = n_rows
         self.gradient = torch.zeros_like(model.flat)
-        # contributions of sparse rows are added to zeros, which the optimiser leaves with the least writing
+        # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
         self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
         self.nll_step = model.link._nll_step(like)
@@ -85,14 +86,14 @@ class Step:
 
 
 class CapturedStep:
-    """A :class:`Step` recorded as a CUDA graph: one launch instead of some hundred.
+    """A :class:`Step` recorded as a CUDA graph: one launch instead of a hundred or so.
 
     Parameters
     ----------
     step : Step
         On a CUDA device, with shapes that do not vary.
     state : list of Tensor
-        All that a step changes, put back after the warm-up that capturing needs.
+        All that a step changes, restored after the warm-up that capturing needs.
     """
 
     def __init__(self, step: Step, state: list[Tensor]) -> None:
@@ -103,16 +104,7 @@ class CapturedStep:
         self.labels = torch.zeros_like(self.rows)
         self.weight = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
         saved = [tensor.clone() for tensor in state]
-        with torch.cuda.device(device):  # a graph is captured on the current device
-            side = torch.cuda.Stream(device)
-            side.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    step(self.rows, self.labels, self.weight)
-            torch.cuda.current_stream(device).wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                step(self.rows, self.labels, self.weight)
+        self.graph = capture_graph(lambda: step(self.rows, self.labels, self.weight), device)
         for tensor, value in zip(state, saved, strict=True):
             tensor.copy_(value)
 
@@ -125,7 +117,7 @@ class CapturedStep:
 
 
 def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep:
-    """Capture the step where that is possible: on CUDA, unless sparse features go by plain operations."""
+    """Capture the step where that is possible: on CUDA, unless sparse features are multiplied by plain operations."""
     flat, features = step.model.flat, step.features
     # those have shapes that vary with the rows, and ask the host for them
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)

@@ -1,4 +1,4 @@
-"""As many threads as the work of a step is worth, given back afterwards."""
+"""As many threads as pay off for the work of a step, restored afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 __all__ = ["thread_count", "threads_for"]
 
-#: Multiplications in a step below which a second thread costs more than it brings.
+#: Multiplications in a step below which a second thread costs more than it saves.
 _WORTH_A_THREAD = 2e7
 
 
@@ -26,7 +26,7 @@ def thread_count(multiplications: float, available: int) -> int:
 
 
 class _Lowered:
-    """What the process's number of threads was before the first of those who are inside now came in."""
+    """The process's number of threads before the first of those inside ``threads_for`` entered."""
 
     lock = threading.Lock()
     inside = 0
@@ -35,10 +35,10 @@ class _Lowered:
 
 @contextmanager
 def threads_for(multiplications: float) -> Iterator[int]:
-    """Use the right number of threads inside, and the old one again afterwards, whatever happens.
+    """Set the number of threads inside, and restore the old one afterwards, also after an error.
 
-    Several Python threads may be inside at once. Torch hands its number on to new Python threads, so one that comes in
-    second may already see the lowered number: what counts is the number before the first came in.
+    Several Python threads may be inside at once. Torch passes its number on to new Python threads, so one that enters
+    second may already see the lowered number: what counts is the number before the first entered.
     """
     with _Lowered.lock:
         own = torch.get_num_threads()

@@ -1,11 +1,10 @@
-"""What the binary link learners share: data in, probabilities out."""
+"""What the binary link learners share: validating data, predicting."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -19,13 +18,14 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron.estimators.class_order import swap_classes
 from legendretron.estimators.class_weights import with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
-from legendretron.training.interrupt import stop_requests
+from legendretron.training.interrupt import INTERRUPTED, stop_requests
 from legendretron.trons.design import Design
 
 __all__ = ["BinaryLinkLearner"]
@@ -71,12 +71,12 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
         ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None. After
-        each iteration ``stop_requested`` says whether it shall be the last.
+        each iteration ``stop_requested`` says whether to stop.
         """
 
     @abstractmethod
     def _probability(self, z: np.ndarray) -> np.ndarray:
-        """Learned inverse link, as it is."""
+        """Learned inverse link, without clipping."""
 
     def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """Rows in the order to learn from."""
@@ -95,7 +95,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         y : array of shape (n_samples,)
             Labels of two classes, numbers or strings.
         sample_weight : array of shape (n_samples,), optional
-            What each row counts; non-negative, not all zero. Weights equal repetitions.
+            Weight of each row; non-negative, not all zero. Weights equal repetitions.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             classes = np.unique(y)
             self._check_classes(classes, y)
             weight = with_class_weight(self.class_weight, y, weight)
-            # a row that counts nothing is not there
+            # rows of weight zero are left out
             rows = np.flatnonzero(weight > 0)
             if len(rows) < len(y):
                 X, y, weight = X[rows], y[rows], weight[rows]
@@ -144,16 +144,13 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
         design = Design(X, weight, bool(self.standardize))
         if held is not None:
-            held = (design.transform(held[0]) if self.standardize else held[0], *held[1:])
-        with stop_requests() if self.keep_interrupted else nullcontext(_never) as stop_requested:
+            held = (design.transform(held[0]), *held[1:])
+        with stop_requests(bool(self.keep_interrupted)) as stop_requested:
             w = self._learn(design, y, weight, held, seed, stop_requested)
             if stop_requested():
-                # from here out of fit, through scikit-learn's wrapper, to whoever called it
-                warnings.warn("Training was interrupted; the weights reached so far are kept.", stacklevel=4)
-        coef, intercept = design.folded(w)
-        self.coef_, self.intercept_ = coef.astype(dtype), intercept.astype(dtype)
-        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
-            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+                # from here out of fit, through scikit-learn's wrapper, to the caller
+                warnings.warn(INTERRUPTED, stacklevel=4)
+        self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
 
     # --- predicting ---
 
@@ -165,7 +162,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return z
 
     def inverse_link(self, z: Any) -> np.ndarray:
-        """Learned inverse link at predictors of any shape, as the method gives it: see the class for what it promises."""
+        """Learned inverse link at predictors of any shape, without clipping: see the class for its guarantees."""
         check_is_fitted(self)
         return self._probability(np.asarray(z, dtype=np.float64))
 
@@ -198,7 +195,8 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def link_classes_(self) -> np.ndarray:
         """Classes in the order of ``link_`` and ``loss_``: the second first, because the predictor is that of the second."""
         check_is_fitted(self)
-        return self.classes_[::-1]
+        classes: np.ndarray = swap_classes(self.classes_)
+        return classes
 
     @property
     def loss_(self) -> CanonicalLoss:
@@ -233,7 +231,8 @@ class WithLink(BinaryLinkLearner):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, 2), in the order of ``classes_``."""
         z = self.linear_predictor(X)
-        return np.ascontiguousarray(self._log_proba(z.astype(np.float64))[:, ::-1]).astype(z.dtype)
+        log_p: np.ndarray = swap_classes(self._log_proba(z.astype(np.float64))).astype(z.dtype, order="C")
+        return log_p
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, 2), in the order of ``classes_``."""
@@ -245,10 +244,6 @@ class WithLink(BinaryLinkLearner):
         log_p = self.predict_log_proba(X)
         log_odds: np.ndarray = log_p[:, 1] - log_p[:, 0]
         return log_odds
-
-
-def _never() -> bool:
-    return False
 
 
 def mean_log_loss(y: np.ndarray, p: np.ndarray, weight: np.ndarray) -> float:

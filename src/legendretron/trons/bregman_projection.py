@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit, xlogy
 
 from legendretron.links import Link
-from legendretron.trons.slope_checks import check_points, check_rise, check_slopes, check_value_bounds
+from legendretron.trons.slope_points import SlopePoints, check_points, check_rise, check_slopes, check_value_bounds
 from legendretron.trons.slope_problem import SlopeProblem
 
 __all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
@@ -127,32 +127,19 @@ def bregman_projection(
             "v must lie where the generator's derivative is finite, got "
             f"{v[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
         )
-    points, place = np.unique(x, return_inverse=True)
-    total = np.bincount(place, weight)
-    kept = total > 0
-    # only the weighted mean of phi'(v) matters at tied points
-    at, mass = points[kept], total[kept]
-    pull = (np.bincount(place, weight * dual)[kept]) / mass
-    check_rise(lower, float(points[-1] - points[0]), low, high)
-    low, high = low + lower * (at[0] - points[0]), high - lower * (points[-1] - at[-1])
-    run = np.diff(at)
-    rise = np.concatenate([[0.0], np.cumsum(lower * run)])
+    points = SlopePoints(x, weight, lower, upper, low, high)
     problem = SlopeProblem(
         generator.value,
         generator.slope,
         generator.curvature,
-        rise,
-        pull,
-        mass,
-        np.maximum(upper * run - lower * run, 0.0),
-        low,
-        max(high - rise[-1], low),
+        points.rise,
+        points.mean(dual),  # at tied points nothing else matters of phi'(v)
+        points.weight,
+        points.slack,
+        points.low,
+        max(points.high - points.rise[-1], points.low),
     )
-    start = np.bincount(place, weight * v)[kept] / mass
-    values = problem.solve(start - rise) + rise
-    if not kept.all():
-        values = np.interp(points, at, values) + lower * (points - np.clip(points, at[0], at[-1]))
-    return values[place]
+    return points.spread(problem.solve(points.mean(v) - points.rise) + points.rise)
 
 
 def _within(domain: tuple[float, float], y_min: float | None, y_max: float | None) -> tuple[float, float]:
@@ -203,8 +190,8 @@ def clip_slopes(
     x, v, _ = check_points(x, v, None)
     check_slopes(lower, upper, x)
     low, high = check_value_bounds(y_min, y_max)
-    points, place = np.unique(x, return_inverse=True)
-    mean = np.bincount(place, v) / np.bincount(place)
+    points, inverse = np.unique(x, return_inverse=True)
+    mean = np.bincount(inverse, v) / np.bincount(inverse)
     rise = lower * (points - points[0])
     check_rise(lower, float(points[-1] - points[0]), low, high)
     # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
@@ -213,7 +200,7 @@ def clip_slopes(
     up = _one_way(target, slack)
     down = -_one_way(-target[::-1], slack[::-1])[::-1]
     values: np.ndarray = (up + down) / 2 + rise
-    return values[place]
+    return values[inverse]
 
 
 def _one_way(target: np.ndarray, slack: np.ndarray) -> np.ndarray:

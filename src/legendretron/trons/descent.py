@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logit
 
 from legendretron.training import History
+from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.progress import Progress
 from legendretron.trons.base import BinaryLinkLearner
 from legendretron.trons.design import Design
@@ -22,12 +23,12 @@ class TronDescent(BinaryLinkLearner):
     r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.
 
     The step is the negative gradient of the canonical loss of ``u``, whatever ``u`` is. Of all iterates the one with the
-    least squared error is kept: on the part held out, if there is one.
+    least squared error is kept: that on the validation set, if there is one.
     """
 
     @abstractmethod
     def _first_link(self) -> Any:
-        """Link to begin with."""
+        """Initial link."""
 
     @abstractmethod
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
@@ -43,7 +44,7 @@ class TronDescent(BinaryLinkLearner):
 
     @abstractmethod
     def _keep(self, link: Any) -> None:
-        """Take the link as the learned one."""
+        """Store the learned link."""
 
     def _learn(
         self,
@@ -63,7 +64,8 @@ class TronDescent(BinaryLinkLearner):
         z = design.predictor(w)
         link = self._next_link(self._first_link(), z, y, weight)
         p = self._apply(link, z)
-        best_error, best, best_link, since = np.inf, w, link, 0
+        best, best_link = w, link
+        stopping = EarlyStopping(float(self.tol), int(self.n_iter_no_change))
         self.history_ = History()
         progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
         for n_iter in range(1, int(self.max_iter) + 1):
@@ -92,10 +94,9 @@ class TronDescent(BinaryLinkLearner):
                 n_iter, [train_error], [np.nan if held_error is None else held_error], [accuracy], [rate], seconds
             )
             progress.update(n_iter, train_error, held_error)
-            since = 0 if error < best_error - self.tol else since + 1
-            if error < best_error:
-                best_error, best, best_link = error, w, link
-            if since >= self.n_iter_no_change or stop_requested():
+            if stopping.update(error):
+                best, best_link = w, link
+            if stopping.exhausted or stop_requested():
                 break
         progress.close()
         self.n_iter_ = n_iter

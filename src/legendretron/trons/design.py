@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.extmath import safe_sparse_dot
+
+from legendretron.estimators.standardization import Standardizer
 
 __all__ = ["Design"]
 
@@ -23,7 +23,7 @@ class Design:
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n, d)
-        Features as they come.
+        Unscaled features.
     weight : ndarray of shape (n,)
         Weights that sum to one.
     standardize : bool
@@ -31,28 +31,18 @@ class Design:
     """
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:
-        self.mean, self.scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        self.X = X
-        if standardize:
-            sparse = scipy.sparse.issparse(X)
-            with np.errstate(over="ignore", invalid="ignore"):
-                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
-            self.scale = scaler.scale_.astype(np.float64)
-            self.mean = self.mean if sparse else scaler.mean_.astype(np.float64)
-            if not np.isfinite(self.scale).all():
-                raise ValueError("X has features too large to take a variance of; scale X first.")
-            self.X = self.transform(X)
+        self.units = Standardizer.fit(X, weight, standardize)
+        self.standardize = standardize
+        self.X = self.transform(X)
 
     def transform(self, X: Any) -> Any:
         """Return other features in the same units."""
-        if scipy.sparse.issparse(X):
-            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
-        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+        return self.units.transform(X) if self.standardize else X
 
     def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
         X = self.X if X is None else X
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever asks looks at the result
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
         return z
 
@@ -76,8 +66,3 @@ class Design:
         moments = LinearOperator((size, size), matvec=product, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)
         return float(eigsh(moments, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
-
-    def folded(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(1, d)`` and intercept ``(1,)`` for the features as they come."""
-        coef = (w[:-1] / self.scale)[None, :]
-        return coef, w[-1:] - coef @ self.mean

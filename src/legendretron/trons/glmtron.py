@@ -36,19 +36,19 @@ class GLMTronClassifier(WithLink, TronDescent):
     tol : float, default=1e-7
         Least improvement of the squared error that counts.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction`` and choose the iterate there.
+        Hold out ``validation_fraction`` as a validation set, and choose the iterate on it.
     validation_fraction : float, default=0.1
         Of ``early_stopping``.
     n_iter_no_change : int, default=10
-        Steps without improvement after which to stop.
+        Early stopping patience: steps without improvement after which to stop.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     standardize : bool, default=True
         Whether features are centred and scaled inside (only scaled if sparse).
     random_state : int, RandomState or None, default=None
-        Of the part held out.
+        Of the split into training and validation set.
     verbose : int, default=0
-        1: a progress bar on a terminal. 2: a line a step.
+        1: a progress bar on a terminal. 2: a line per step.
     keep_interrupted : bool, default=False
         Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning; by default it raises
         KeyboardInterrupt and leaves the estimator as it was.
@@ -58,7 +58,7 @@ class GLMTronClassifier(WithLink, TronDescent):
     classes_ : ndarray of shape (2,)
         Class labels, sorted.
     coef_, intercept_ : ndarray of shape (1, n_features), (1,)
-        Of the linear predictor, for the features as they come.
+        Of the linear predictor, for unscaled features.
     link_ : Link
         The link, here always softmax+; its classes are in the order of ``link_classes_``, the second first.
     loss_ : CanonicalLoss

@@ -1,4 +1,4 @@
-"""GP-Linkgistic: a Bayesian function of the predictor that nothing keeps from falling."""
+"""GP-Linkgistic: a Bayesian function of the predictor, not constrained to increase."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
     .. math:: \Pr(y = 1 \mid x) = \sigma(T(w \cdot x + b)), \qquad T(z) = z + v_0 + g(z), \qquad g \sim GP .
 
     As :class:`~legendretron.trons.ISGPLinkgisticClassifier`, but with the process itself instead of the integral of its
-    square. What it does **not** promise: ``T`` may fall, and often does where data are few. It is then no link and has no
+    square. What it does **not** guarantee: ``T`` may fall, and often does where data are few. It is then no link and has no
     loss: ``link_`` and ``loss_`` exist only if the most probable ``T`` increases everywhere.
-    :func:`~legendretron.diagnostics.monotonicity` measures by how much it does not.
+    :func:`~legendretron.diagnostics.monotonicity` measures how far it is from increasing.
 
-    *Ours*: the basis of cosines, the prior's mean, the identity, and all that is said there.
+    *Ours*: the basis of cosines, the prior's mean, the identity, and what is listed there.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
               f \sim 1 + GP .
 
     The log-odds increase whatever ``f`` is. Link and predictor are learned in turn: Laplace's approximation gives a normal
-    posterior of ``f`` for the predictors at hand (E), then ``w`` and ``b`` maximise the expected log-likelihood, less a
+    posterior of ``f`` for the current predictors (E), then ``w`` and ``b`` maximise the expected log-likelihood, less a
     penalty (M). The bound on the evidence is recorded in every iteration and does not fall.
 
     *Ours*: a basis of cosines on the range of the predictors, where the integral has a closed form (Walder and Nock use the
@@ -58,7 +58,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     random_state : int, RandomState or None, default=None
         Of the links drawn.
     verbose : int, default=0
-        1: a progress bar on a terminal. 2: a line an iteration.
+        1: a progress bar on a terminal. 2: a line per iteration.
     keep_interrupted : bool, default=False
         Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning; by default it raises
         KeyboardInterrupt and leaves the estimator as it was.
@@ -68,7 +68,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     classes_ : ndarray of shape (2,)
         Class labels, sorted.
     coef_, intercept_ : ndarray of shape (1, n_features), (1,)
-        Of the linear predictor, for the features as they come.
+        Of the linear predictor, for unscaled features.
     link_ : TrigonometricLink
         The most probable link; its classes are in the order of ``link_classes_``, the second first.
     loss_ : CanonicalLoss

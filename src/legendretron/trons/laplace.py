@@ -40,7 +40,7 @@ class Posterior:
         return 0.5 * float((self.root**2).sum() + self.mean @ self.mean - len(self.mean)) - 0.5 * log_det
 
     def towards(self, other: Posterior, share: float) -> Posterior:
-        """Return a distribution on the way to another one."""
+        """Return a distribution between this and another one."""
         return Posterior(
             (1 - share) * self.mean + share * other.mean,
             np.linalg.cholesky((1 - share) * self.root @ self.root.T + share * other.root @ other.root.T),
@@ -58,8 +58,8 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
     r"""Find the mode by Newton's method and take the curvature there as precision.
 
     The negative log-posterior is :math:`-\sum_i n_i (y_i T_i - \log(1 + e^{T_i})) + |\xi|^2 / 2`. Its Hessian may be
-    indefinite on the way, as the log-odds are quadratic in the latent variables; it is then taken with eigenvalues of at
-    least one, the prior's, and every step is made to descend.
+    indefinite away from the mode, as the log-odds are quadratic in the latent variables; it is then taken with eigenvalues
+    of at least one, the prior's, and every step is made to descend.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 r"""Gaussian-process priors of a link, in a finite trigonometric basis on the range of the predictor.
 
-With :math:`\theta(z) = \pi (z - A) / (B - A)`, cut to :math:`[0, \pi]`, the basis is :math:`1, \sqrt2 \cos(k \theta)`, with
-independent weights whose variances are the spectrum of a squared-exponential kernel. For either prior the log-odds are
+With :math:`\theta(z) = \pi (z - A) / (B - A)`, clipped to :math:`[0, \pi]`, the basis is :math:`1, \sqrt2 \cos(k \theta)`,
+with independent weights whose variances are the spectrum of a squared-exponential kernel. For either prior the log-odds
+are
 
 .. math:: T(z) = \Phi(z) \cdot c(\xi), \qquad c_f(\xi) = (1, \xi)^\top Q_f \, (1, \xi)
 
@@ -28,7 +29,7 @@ class LinkPrior(ABC):
     Parameters
     ----------
     interval : pair of float
-        ``A`` and ``B``; beyond them the log-odds go on linearly.
+        ``A`` and ``B``; beyond them the log-odds are linear.
     n_basis : int
         Number of cosines, beside the constant.
     amplitude : float
@@ -106,7 +107,7 @@ class IntegratedSquare(LinkPrior):
     r"""Integrated squared Gaussian process, :math:`T(z) = m + v_0 + \int_m^z f(t)^2 dt` with :math:`f \sim 1 + GP`.
 
     Products of cosines are sums of cosines, whose integrals are a straight line and sines: the integral is exact, and a
-    quadratic form in the weights. It never falls. Beyond the interval it goes on with its mean slope.
+    quadratic form in the weights. It never decreases. Beyond the interval it continues with its mean slope.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class IntegratedSquare(LinkPrior):
 class GaussianLogOdds(LinkPrior):
     r"""Gaussian process as the log-odds themselves, :math:`T(z) = z + v_0 + g(z)` with :math:`g \sim GP`.
 
-    Nothing keeps it from falling. Beyond the interval it goes on with slope one.
+    It need not increase. Beyond the interval it continues with slope one.
 
     Examples
     --------

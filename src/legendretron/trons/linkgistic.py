@@ -219,7 +219,7 @@ class _EM:
 
 
 def _minimise(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
-    """L-BFGS; never to a worse place than the start."""
+    """L-BFGS; never to a worse point than the start."""
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
     )
@@ -231,7 +231,7 @@ def _interval(z: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     order = np.argsort(z, kind="stable")
     # quantiles of the weighted distribution function, so that weights equal repetitions
     share = np.cumsum(weight[order])
-    places = np.searchsorted(share, [_TAIL + 1e-12, 1.0 - _TAIL - 1e-12])
-    low, high = z[order[np.minimum(places, len(z) - 1)]]
+    indices = np.searchsorted(share, [_TAIL + 1e-12, 1.0 - _TAIL - 1e-12])
+    low, high = z[order[np.minimum(indices, len(z) - 1)]]
     room = max(0.1 * (high - low), 1.0 - (high - low) / 2)
     return float(low - room), float(high + room)

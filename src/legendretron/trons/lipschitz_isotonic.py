@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron.trons.bounded_steps import solve_steps
-from legendretron.trons.slope_checks import check_points, check_rise, check_slopes, check_value_bounds
+from legendretron.trons.slope_points import SlopePoints, check_points, check_slopes, check_value_bounds
 
 __all__ = ["lipschitz_isotonic"]
 
@@ -28,7 +28,7 @@ def lipschitz_isotonic(
               \quad y_{\min} \le u_i \le y_{\max} .
 
     The minimum is the exact one up to rounding, in nearly ``n log n`` operations. With ``upper=inf`` and ``lower=0`` it is
-    isotonic regression. If ``lower=0`` and all ``y`` lie between the bounds, the bounds never bind: cutting any feasible
+    isotonic regression. If ``lower=0`` and all ``y`` lie between the bounds, the bounds never bind: clipping any feasible
     ``u`` to them keeps its slopes and comes closer to every ``y``.
 
     Parameters
@@ -63,28 +63,8 @@ def lipschitz_isotonic(
     x, y, weight = check_points(x, y, sample_weight)
     check_slopes(lower, upper, x)
     low, high = check_value_bounds(y_min, y_max)
-    distinct, place = np.unique(x, return_inverse=True)
-    total = np.bincount(place, weight)
-    mean = np.bincount(place, weight * y) / np.where(total > 0, total, 1.0)
-    kept = total > 0
-    at = distinct[kept]
-    check_rise(lower, float(distinct[-1] - distinct[0]), low, high)
-    # points that weigh nothing still need room for the slope lower on their way to the bounds
-    left = low + float(lower) * (at[0] - distinct[0])
-    right = high - float(lower) * (distinct[-1] - at[-1])
-    values = _solve_sorted(at, mean[kept], total[kept], float(lower), float(upper), left, right)
-    if not kept.all():
-        values = np.interp(distinct, at, values) + float(lower) * (distinct - np.clip(distinct, at[0], at[-1]))
-    return values[place]
-
-
-def _solve_sorted(
-    x: np.ndarray, y: np.ndarray, weight: np.ndarray, lower: float, upper: float, low: float, high: float
-) -> np.ndarray:
-    """Solve the problem for strictly increasing ``x`` and positive weights; ``low`` and ``high`` may be infinite."""
-    run = np.diff(x)
-    rise = np.concatenate([[0.0], np.cumsum(lower * run)])
+    points = SlopePoints(x, weight, lower, upper, low, high)
     # in u - rise the constraints are 0 <= step <= slack, and the bounds on values concern the two ends only
-    slack = np.maximum(upper * run - lower * run, 0.0)
-    values, _, _ = solve_steps(y - rise, weight, slack, low, high - rise[-1])
-    return values + rise
+    target, high = points.mean(y) - points.rise, points.high - points.rise[-1]
+    values, _, _ = solve_steps(target, points.weight, points.slack, points.low, high)
+    return points.spread(values + points.rise)

@@ -15,16 +15,16 @@ __all__ = ["in_one_order"]
 def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return the sample with equal rows merged into one that has their weight, sorted by digests of the rows.
 
-    Sums depend on the order of their terms, by a rounding, and a method that takes hundreds of steps without converging
-    makes much of it: weights and repetitions would give different models. So they are made the same numbers in the same
-    order. A sample whose rows all differ and count the same has nothing to merge, and stays in its order.
+    Rounding makes sums depend on the order of their terms, and a method that takes hundreds of steps without converging
+    amplifies it: weights and repetitions would give different models. So both are turned into the same numbers in the
+    same order. A sample of distinct rows with equal weights has nothing to merge, and keeps its order.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n, d)
         Features.
     y, weight : ndarray of shape (n,)
-        Labels, and what each row counts.
+        Labels, and weights of the rows.
 
     Examples
     --------

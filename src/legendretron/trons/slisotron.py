@@ -24,7 +24,7 @@ class SlIsotronClassifier(TronDescent):
 
     .. math:: w \leftarrow w + \eta \sum_i w_i \, (y_i - u(w \cdot x_i)) \, x_i .
 
-    What it does **not** promise: ``u`` is flat over stretches, and exactly 0 and 1 at its ends, so it has no inverse, the
+    What it does **not** guarantee: ``u`` is flat over stretches, and exactly 0 and 1 at its ends, so it has no inverse, the
     log-loss of its probabilities can be infinite, and ``link_`` exists only in the rare case that none of this happened.
     :func:`~legendretron.diagnostics.monotonicity` measures it. The published method is also said to leave ``[0, 1]``; with
     exact regression of labels 0 and 1, and values held constant beyond the data, it does not.

@@ -30,9 +30,10 @@ class SlopeProblem:
 
     The quadratic model of the objective, under the same constraints, is a problem for
     :func:`~legendretron.trons.bounded_steps.solve_steps`; Newton's method with a line search solves one after another.
-    As a problem of all points is dear, every such step is followed by Newton's method on *blocks*: steps that the model holds
-    at a bound are kept there, so that points between free steps move as one unknown, until this smaller problem is solved.
-    If the multipliers of all held steps then have the right sign, or the next full step is nothing, all is solved.
+    As a problem of all points is expensive, every such step is followed by Newton's method on *blocks*: steps that the model
+    holds at a bound are kept there, so that points between free steps move as one unknown, until this smaller problem is
+    solved.
+    If the multipliers of all held steps then have the right sign, or the next full step is zero, the problem is solved.
     """
 
     value: Callable[[np.ndarray], np.ndarray]
@@ -91,7 +92,7 @@ class SlopeProblem:
             size = 1.0
             if largest <= _TRUSTED or self._descends(s, step, derivative):
                 break
-            # the derivative bends upwards on the way, as at a kink: take its mean slope up to there instead
+            # the derivative bends upwards along the step, as at a kink: take its mean slope up to there instead
             rise = self.slope(s + step + self.rise) - self.slope(s + self.rise)
             moved = np.abs(step) > 1e-14
             secant = np.where(moved, rise / np.where(moved, step, 1.0), 0.0)
@@ -100,7 +101,7 @@ class SlopeProblem:
             while size > 1e-10 and not self._descends(s, size * step, derivative):
                 size /= 2.0
         held, up = held.copy(), up.copy()
-        if size < 1.0:  # on the way only what is held at both ends is held: at a bound that s has too
+        if size < 1.0:  # of a partial step, only what is held at both ends stays held: at a bound that s has too
             now_held &= np.where(now_up, np.diff(s)[~held] >= self.slack[~held], np.diff(s)[~held] <= 0.0)
         up[~held] = now_up
         held[~held] = now_held

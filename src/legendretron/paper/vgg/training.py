@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
 from legendretron.nn import parameter_groups
+from legendretron.training.cuda_graph import capture_graph
 
 __all__ = ["log_probabilities", "train_network"]
 
@@ -33,31 +34,18 @@ class _Trainer:
         self.optimiser = torch.optim.AdamW(groups, lr=self.rate if captured else settings["rate"], capturable=captured)
         self.graph = None
         if captured:
-            with torch.cuda.device(device):  # a graph is captured on the current device
-                self.graph = self._capture()
+            start = {name: value.clone() for name, value in self.network.state_dict().items()}
+            self.graph = capture_graph(self._step, device)
+            # as if the steps to warm up had not been
+            self.network.load_state_dict(start)
+            for state in self.optimiser.state.values():
+                for value in state.values():
+                    value.zero_()
 
     def _step(self) -> None:
         self.optimiser.zero_grad(set_to_none=True)
         nll_loss(self.network(self.images), self.labels).backward()
         self.optimiser.step()
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        start = {name: value.clone() for name, value in self.network.state_dict().items()}
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._step()
-        # as if the steps to warm up had not been
-        self.network.load_state_dict(start)
-        for state in self.optimiser.state.values():
-            for value in state.values():
-                value.zero_()
-        return graph
 
     def step(self, images: Tensor, labels: Tensor, rate: float) -> None:
         self.images.copy_(images)

@@ -1,4 +1,4 @@
-"""Checks of points, slopes and bounds for regressions with bounded slopes."""
+"""The points of a regression with bounded slopes: checks, ties, and points that weigh nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["check_points", "check_rise", "check_slopes", "check_value_bounds"]
+__all__ = ["SlopePoints", "check_points", "check_rise", "check_slopes", "check_value_bounds"]
 
 
 def check_points(
@@ -68,3 +68,54 @@ def check_rise(lower: float, width: float, low: float, high: float) -> None:
             f"lower={lower!r} asks for a rise of {lower * width:.6g} over the range of x, which does not fit between the "
             f"bounds on values, {low:.6g} and {high:.6g}; take a smaller lower."
         )
+
+
+class SlopePoints:
+    """Distinct points of positive weight, sorted, and what slopes between ``lower`` and ``upper`` allow there.
+
+    Parameters
+    ----------
+    x, weight : ndarray of shape (n,)
+        Points in any order, and their weights, not all zero.
+    lower, upper : float
+        Bounds on the slopes.
+    low, high : float
+        Bounds on the values, perhaps infinite.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (m,)
+        Total weight of each distinct point.
+    rise : ndarray of shape (m,)
+        Least rise since the first point.
+    slack : ndarray of shape (m - 1,)
+        What a step may rise beyond that.
+    low, high : float
+        Bounds on the first and on the last value.
+    """
+
+    def __init__(self, x: np.ndarray, weight: np.ndarray, lower: float, upper: float, low: float, high: float) -> None:
+        self._given, self._lower = weight, float(lower)
+        self._points, self._inverse = np.unique(x, return_inverse=True)
+        total = np.bincount(self._inverse, weight)
+        self._kept = total > 0
+        self._at, self.weight = self._points[self._kept], total[self._kept]
+        first, last = self._points[0], self._points[-1]
+        check_rise(lower, float(last - first), low, high)
+        # points that weigh nothing still need room for the slope lower on their way to the bounds
+        self.low = low + self._lower * (self._at[0] - first)
+        self.high = high - self._lower * (last - self._at[-1])
+        run = np.diff(self._at)
+        self.rise = np.concatenate([[0.0], np.cumsum(self._lower * run)])
+        self.slack = np.maximum(float(upper) * run - self._lower * run, 0.0)
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Weighted means ``(m,)`` of values ``(n,)`` at tied points."""
+        return np.bincount(self._inverse, self._given * values)[self._kept] / self.weight
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values ``(n,)`` for all points in their order: those of weight zero lie between their neighbours."""
+        if not self._kept.all():
+            outside = self._points - np.clip(self._points, self._at[0], self._at[-1])
+            values = np.interp(self._points, self._at, values) + self._lower * outside
+        return values[self._inverse]

@@ -1,0 +1,16 @@
+"""Fitted estimators of any kind from a file."""
+
+from __future__ import annotations
+
+import os
+
+from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.persistence import load_estimator
+
+__all__ = ["load_any_estimator"]
+
+
+def load_any_estimator(path: str | os.PathLike[str]) -> LegendreTronClassifier | MultinomialLogisticClassifier:
+    """Read an estimator of whichever kind was saved; refuse anything else with a ``ValueError``."""
+    return load_estimator(path, LegendreTronClassifier, MultinomialLogisticClassifier)

@@ -1,0 +1,127 @@
+"""Predictions of a fitted linear predictor with a link on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from legendretron._internal.chunks import chunks
+from legendretron.estimators.class_order import swap_classes
+from legendretron.links import Link
+from legendretron.losses import CanonicalLoss
+
+__all__ = ["LinkPredictor"]
+
+
+class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the classifiers that put a link on a linear predictor: what they do once they are fitted."""
+
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    link_: Link
+
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
+
+        They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
+        """
+        return self._predictor(self._check_features(X))
+
+    def _check_features(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
+
+    def _predictor(self, X: Any) -> np.ndarray:
+        z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return z
+
+    def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Log-probabilities in chunks of rows, so that the memory for intermediate results does not grow with the data."""
+        # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
+        # rows; all else that is not finite does.
+        self._check_weights(only_link=not scipy.sparse.issparse(X))
+        for rows in chunks(X.shape[0], len(self.classes_)):
+            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # checked below
+                log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
+            if not np.isfinite(log_p).all():
+                self._check_weights()
+                row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
+                raise ValueError(
+                    f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
+                    "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
+                )
+            yield rows, swap_classes(log_p)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
+
+        As all predictions, they are refused with a ``ValueError`` where they would not be finite.
+        """
+        X = self._check_features(X)
+        log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
+        for rows, part in self._log_proba_in_parts(X):
+            log_p[rows] = part
+        return log_p
+
+    def _check_weights(self, *, only_link: bool = False) -> None:
+        of_link = [p.detach().reshape(-1) for p in self.link_.parameters()]
+        weights = [torch.cat(of_link).numpy()] if of_link else []  # one check instead of many
+        if not only_link:
+            weights += [self.coef_, self.intercept_]
+        if not all(np.isfinite(values).all() for values in weights):
+            raise ValueError(
+                "coef_, intercept_ or the parameters of link_ are not finite, so the fit has diverged; fit again with a "
+                "lower learning_rate, or with scaled features."
+            )
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        log_p = self.predict_log_proba(X)
+        p: np.ndarray = np.exp(log_p, out=log_p)
+        return p
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each sample."""
+        X = self._check_features(X)
+        indices = np.empty(X.shape[0], dtype=np.intp)
+        for rows, part in self._log_proba_in_parts(X):
+            indices[rows] = part.argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
+        return labels
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
+        log_p = self.predict_log_proba(X)
+        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+
+    @property
+    def link_classes_(self) -> np.ndarray:
+        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
+        check_is_fitted(self)
+        classes: np.ndarray = swap_classes(self.classes_)
+        return classes
+
+    @property
+    def loss_(self) -> CanonicalLoss:
+        """The learned loss, if the learned link is canonical."""
+        check_is_fitted(self)
+        try:
+            return CanonicalLoss(self.link_)
+        except ValueError as error:
+            raise AttributeError(str(error)) from error
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,67 @@
+"""Features in standard units, and a linear predictor trained in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.preprocessing import StandardScaler
+
+__all__ = ["Standardized", "Standardizer"]
+
+
+@dataclass
+class Standardizer:
+    """Units of the features in training: features minus ``mean``, over ``scale``, both float64 of shape (d,)."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @staticmethod
+    def fit(X: Any, weight: np.ndarray, standardize: bool) -> Standardizer:
+        """Return the weighted means and deviations of features, means of zero if they are sparse, or no change at all."""
+        mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if standardize:
+            sparse = scipy.sparse.issparse(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
+            mean = mean if sparse else scaler.mean_.astype(np.float64)
+            scale = scaler.scale_.astype(np.float64)
+            if not np.isfinite(scale).all():
+                raise ValueError("X has features too large to take a variance of; scale X first.")
+        return Standardizer(mean, scale)
+
+    def transform(self, X: Any) -> Any:
+        """Standardise features; sparse ones are only scaled, and belong to a mean of zero."""
+        if scipy.sparse.issparse(X):
+            return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
+        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+
+    def fold(self, weight: np.ndarray, bias: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Turn weights ``(d, K)`` and bias ``(K,)`` into coefficients ``(K, d)`` and intercepts for unscaled features."""
+        coef = (weight / self.scale[:, None]).T
+        folded = coef.astype(dtype), (bias - coef @ self.mean).astype(dtype)
+        if not all(np.isfinite(values).all() for values in folded):
+            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+        return folded
+
+
+@dataclass
+class Standardized(Standardizer):
+    """The linear predictor in the units it was trained in, to resume training from, perhaps with the moments of Adam."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+    moments: tuple[torch.Tensor, ...] | None = None
+
+    def uncentred(self) -> Self:
+        """The same model with the means moved into the bias, so that sparse features can stay sparse."""
+        shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
+        return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
+
+    def folded(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients ``(K, d)`` and intercepts ``(K,)`` for unscaled features."""
+        return self.fold(self.weight.double().cpu().numpy(), self.bias.double().cpu().numpy(), dtype)

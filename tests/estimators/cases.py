@@ -1,0 +1,20 @@
+"""Data and estimators that the tests share."""
+
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+
+from legendretron import (
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+)
+
+X, y = load_iris(return_X_y=True)
+X2, y2 = load_breast_cancer(return_X_y=True)
+FAST = {"max_epochs": 30, "random_state": 0}
+ESTIMATORS = [
+    LegendreTronClassifier(**FAST),
+    LegendreTronClassifier(link="canonical", **FAST),
+    LegendreTronClassifier(link="softmax", **FAST),
+    MultinomialLogisticClassifier(alpha=1e-2),
+]
+every = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'link', '')}")

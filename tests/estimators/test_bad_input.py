@@ -1,0 +1,106 @@
+"""Bad data and parameters are refused, with a message that says why, and warnings for fits that went wrong."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from legendretron import (
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+)
+from tests.estimators.cases import FAST, X2, X, every, y, y2
+
+
+def _nan():
+    bad = X.copy()
+    bad[3, 1] = np.nan
+    return bad
+
+
+def _inf():
+    bad = X.copy()
+    bad[3, 1] = np.inf
+    return bad
+
+
+@every
+@pytest.mark.parametrize(
+    ("features", "labels", "weight", "message"),
+    [
+        (_nan(), y, None, "NaN"),
+        (_inf(), y, None, "infinity"),
+        (X, np.zeros(150), None, "only one class"),
+        (X[:0], y[:0], None, "0 sample"),
+        (X, y[:100], None, "inconsistent numbers of samples"),
+        (X, y + 0.5, None, "Unknown label type"),
+        (X, y, -np.ones(150), "Negative values"),
+        (X, y, np.zeros(150), "(?i)sample.?weight"),
+        (X, y, np.ones(3), "sample_weight.shape"),
+        (X.reshape(-1), y, None, "Expected 2D array"),
+    ],
+)
+def test_bad_data_is_refused_and_nothing_is_half_fitted(estimator, features, labels, weight, message):
+    fresh = clone(estimator)
+    with pytest.raises(ValueError, match=message):
+        fresh.fit(features, labels, sample_weight=weight)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+    fitted = clone(estimator).fit(X2[::10, :7], y2[::10])
+    before = fitted.predict_proba(X2[:, :7])
+    with pytest.raises(ValueError, match=message):
+        fitted.fit(features, labels, sample_weight=weight)
+    assert fitted.n_features_in_ == 7
+    assert np.array_equal(fitted.predict_proba(X2[:, :7]), before)
+
+
+@every
+def test_more_features_at_predict(estimator):
+    clf = clone(estimator).fit(X, y)
+    with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 4 features"):
+        clf.predict(np.ones((2, 5)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": -1}, "'alpha' parameter .* Got -1"),
+        ({"link": "probit"}, "link must be one of .* got 'probit'"),
+        ({"link_alpha": -0.1}, "'link_alpha' parameter"),
+        ({"hidden": 0}, "'hidden' parameter .* Got 0"),
+        ({"n_blocks": 0}, "'n_blocks' parameter"),
+        ({"depth": 1.5}, "'depth' parameter"),
+        ({"solver": "sgd"}, "'solver' parameter"),
+        ({"learning_rate": 0}, "'learning_rate' parameter"),
+        ({"batch_size": 0}, "'batch_size' parameter"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
+        ({"dtype": "float16"}, "'dtype' parameter"),
+        ({"device": "tpu"}, "device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
+        ({"checkpoint": "x", "solver": "lbfgs"}, "checkpoint needs solver='adam'"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LegendreTronClassifier(**parameters).fit(X, y)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_where_there_is_none():
+    with pytest.raises(ValueError, match="device='cuda' was asked for, but torch sees no CUDA device here"):
+        LegendreTronClassifier(device="cuda").fit(X, y)
+    assert LegendreTronClassifier(device="auto", **FAST).fit(X, y).score(X, y) > 0.8
+
+
+def test_warnings():
+    with pytest.warns(ConvergenceWarning, match=r"has not converged in 3 iterations \(max_epochs=3\)"):
+        MultinomialLogisticClassifier(max_epochs=3).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MultinomialLogisticClassifier().fit(X, y)
+
+
+def test_lbfgs_says_when_it_gave_up():
+    with pytest.warns(ConvergenceWarning, match="scale the features"):
+        MultinomialLogisticClassifier(alpha=1e-4, standardize=False, max_epochs=200).fit(X * 1e9, y)
