@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from legendretron.experiments.recorded_estimators import identifying_settings
 from legendretron.paper.auc import methods
 from legendretron.paper.training_size import experiment as training_size
 
@@ -23,4 +24,6 @@ def test_recipes_are_as_recorded(folder, recipe):
     records = [json.loads(path.read_text()) for path in sorted((RESULTS / folder / "runs").glob("*.json"))]
     assert records
     for record in records:
-        assert json.loads(json.dumps(recipe(record["model"], record["dataset"]))) == record["settings"]
+        # parameters that came later do not count as long as they change nothing
+        settings = json.loads(json.dumps(recipe(record["model"], record["dataset"])))
+        assert identifying_settings(settings) == identifying_settings(record["settings"])

@@ -23,8 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
-from legendretron.estimators.class_order import swap_labels
-from legendretron.estimators.class_weights import with_class_weight
+from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.estimators.onnx import export_estimator
 from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.prediction import LinkPredictor

@@ -13,7 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.chunks import chunks
-from legendretron.estimators.class_order import swap_classes
+from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 

@@ -14,8 +14,7 @@ from sklearn.utils import check_array
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.class_order import swap_labels
-from legendretron.estimators.class_weights import with_class_weight
+from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
 __all__ = ["SplitResults", "fit_splits"]

@@ -3,10 +3,7 @@
 from legendretron.losses.base import ProperLoss
 from legendretron.losses.canonical import CanonicalLoss
 from legendretron.losses.cost import AsymmetricBinaryLoss, CostLoss, ZeroOneLoss
-from legendretron.losses.log import LogLoss
-from legendretron.losses.matsushita import MatsushitaLoss
-from legendretron.losses.spherical import SphericalLoss
-from legendretron.losses.square import SquareLoss
+from legendretron.losses.named import LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
 
 __all__ = [
     "AsymmetricBinaryLoss",

@@ -18,8 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
-from legendretron.estimators.class_order import swap_classes
-from legendretron.estimators.class_weights import with_class_weight
+from legendretron.estimators.classes import swap_classes, with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link

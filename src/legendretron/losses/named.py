@@ -1,0 +1,137 @@
+r"""The proper losses that have a name and are smooth: log, square, spherical and Matsushita's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from legendretron.losses.base import ProperLoss
+from legendretron.simplex import complement, sum_of_others
+
+__all__ = ["LogLoss", "MatsushitaLoss", "SphericalLoss", "SquareLoss"]
+
+
+class LogLoss(ProperLoss):
+    r""":math:`\ell_i(q) = -\log q_i`, cross-entropy.
+
+    Bayes risk: the entropy. Regret: the Kullback-Leibler divergence. Canonical link: the inverse of softmax+.
+
+    Examples
+    --------
+    >>> LogLoss().bayes_risk(torch.tensor([0.5, 0.25, 0.25]))
+    tensor(1.0397)
+    """
+
+    def _partial_losses(self, q: Tensor) -> Tensor:
+        return -torch.log(q)
+
+    def _bayes_risk(self, p: Tensor) -> Tensor:
+        return torch.special.entr(p).sum(-1)
+
+    def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
+        # a class that is neither true nor predicted is left out before the logarithm, whose slope there is infinite
+        return -torch.xlogy(p, torch.where((p == 0) & (q == 0), torch.ones_like(q), q)).sum(-1)
+
+    def _regret(self, p: Tensor, q: Tensor) -> Tensor:
+        # p log(p/q) - p + q: no term is negative, and rounding cannot make the sum so
+        absent = p == 0
+        ratio = torch.where(absent, torch.ones_like(q), q / torch.where(absent, torch.ones_like(p), p))
+        return (q - p - p * torch.log(ratio)).clamp(min=0.0).sum(-1)
+
+
+class SquareLoss(ProperLoss):
+    r""":math:`\ell_i(q) = \tfrac12 |e_i - q|^2`.
+
+    For two classes this is the paper's :math:`(1 - q_i)^2`. Bayes risk: :math:`\tfrac12 (1 - |p|^2)`, half the Gini
+    index. Regret: :math:`\tfrac12 |p - q|^2`.
+
+    Parameters
+    ----------
+    scale_by_half : bool
+        With ``False`` the factor of one half is left out, which is Brier's multiclass score.
+
+    Examples
+    --------
+    >>> SquareLoss().partial_losses(torch.tensor([0.75, 0.25]))
+    tensor([0.0625, 0.5625])
+    """
+
+    def __init__(self, scale_by_half: bool = True) -> None:
+        super().__init__()
+        self.scale_by_half = scale_by_half
+
+    @property
+    def _factor(self) -> float:
+        return 0.5 if self.scale_by_half else 1.0
+
+    def _partial_losses(self, q: Tensor) -> Tensor:
+        # |e_i - q|^2 = (1 - q_i)^2 + sum of the other squares, each without cancellation when q_i is near one
+        return self._factor * (complement(q).square() + sum_of_others(q.square()))
+
+    def _bayes_risk(self, p: Tensor) -> Tensor:
+        return self._factor * (p * (1.0 - p)).sum(-1)
+
+    def _regret(self, p: Tensor, q: Tensor) -> Tensor:
+        return self._factor * (p - q).square().sum(-1)
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``."""
+        return f"scale_by_half={self.scale_by_half}"
+
+
+class SphericalLoss(ProperLoss):
+    r""":math:`\ell_i(q) = 1 - q_i / |q|`, one minus the cosine between the prediction and the outcome.
+
+    Bayes risk: :math:`1 - |p|`. Regret: :math:`|p| - \langle p, q\rangle / |q|`.
+
+    References
+    ----------
+    Gneiting, Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation, JASA.
+
+    Examples
+    --------
+    >>> SphericalLoss().bayes_risk(torch.tensor([1.0, 0.0, 0.0]))
+    tensor(0.)
+    """
+
+    def _partial_losses(self, q: Tensor) -> Tensor:
+        return 1.0 - q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+
+    def _bayes_risk(self, p: Tensor) -> Tensor:
+        return 1.0 - torch.linalg.vector_norm(p, dim=-1)
+
+    def _regret(self, p: Tensor, q: Tensor) -> Tensor:
+        # |p| (1 - cos) = |p| |p/|p| - q/|q||^2 / 2, which does not cancel when p and q are close
+        p_norm = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
+        gap = p / p_norm - q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+        return 0.5 * p_norm.squeeze(-1) * gap.square().sum(-1)
+
+
+class MatsushitaLoss(ProperLoss):
+    r""":math:`\ell_i(q) = \tfrac12 \sum_{j \ne i} \sqrt{q_j / q_i}`.
+
+    For two classes this is the paper's :math:`\tfrac12 \sqrt{(1 - q)/q}`, with Bayes risk :math:`\sqrt{p (1 - p)}`. The
+    multiclass form is the gradient of the sum of the pairwise ones,
+    :math:`\underline{L}(p) = \sum_{i < j} \sqrt{p_i p_j} = \tfrac12 \bigl( (\sum_i \sqrt{p_i})^2 - 1 \bigr)`.
+
+    References
+    ----------
+    Matusita (1956), Decision rule, based on the distance, for the classification problem, Ann. Inst. Stat. Math.
+
+    Examples
+    --------
+    >>> MatsushitaLoss().partial_losses(torch.tensor([0.8, 0.2]))
+    tensor([0.2500, 1.0000])
+    """
+
+    def _partial_losses(self, q: Tensor) -> Tensor:
+        root = torch.sqrt(q)
+        ratios = root.unsqueeze(-2) / root.unsqueeze(-1)  # [i, j] = sqrt(q_j / q_i)
+        own = torch.eye(q.shape[-1], dtype=torch.bool, device=q.device)
+        # 0/0 off the diagonal: two classes that are both ruled out weigh nothing against each other
+        idle = own | ((q == 0).unsqueeze(-2) & (q == 0).unsqueeze(-1))
+        return 0.5 * ratios.masked_fill(idle, 0.0).sum(-1)
+
+    def _bayes_risk(self, p: Tensor) -> Tensor:
+        root = torch.sqrt(p)
+        return 0.5 * (root * (root.sum(-1, keepdim=True) - root)).sum(-1)
