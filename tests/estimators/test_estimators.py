@@ -1,6 +1,7 @@
 """The estimators in the hands of users: data of all kinds, pipelines, what is learned."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -278,3 +279,17 @@ def test_the_layout_of_the_features_in_memory_does_not_matter():
     rows, columns = (LegendreTronClassifier(max_epochs=3, random_state=0).fit(a, y) for a in (X, np.asfortranarray(X)))
     assert np.array_equal(rows.coef_, columns.coef_)
     assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))
+
+
+def test_a_centred_link_under_a_strong_penalty_is_logistic_regression():
+    shared = {"solver": "lbfgs", "alpha": 0.01, "tol": 1e-7, "max_epochs": 2000}
+    logistic = MultinomialLogisticClassifier(penalty="reference", **shared).fit(X, y).predict_proba(X)
+    off = []
+    for link_alpha in (1e4, 1.0, 1e-3):
+        learned = LegendreTronClassifier(init="centred", link_alpha=link_alpha, random_state=0, **shared)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            off.append(np.abs(learned.fit(X, y).predict_proba(X) - logistic).max())
+    assert off[0] < 1e-3 < off[1] < off[2]
+    uncentred = LegendreTronClassifier(link_alpha=1e4, random_state=0, **shared).fit(X, y)
+    assert np.abs(uncentred.predict_proba(X) - logistic).max() > 0.01

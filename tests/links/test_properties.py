@@ -277,7 +277,7 @@ def test_fewer_than_two_classes(name, c):
         ({"hidden": 0}, "hidden must be an integer of at least 1, got 0"),
         ({"depth": -1}, "depth must be an integer of at least 1, got -1"),
         ({"network": "mlp"}, "network must be one of 'ficnn', 'cpflow', got 'mlp'"),
-        ({"init": None}, "init must be one of 'identity', 'paper', got None"),
+        ({"init": None}, "init must be one of 'identity', 'centred', 'paper', got None"),
     ],
 )
 def test_bad_settings_of_the_composite_link(settings, message):

@@ -140,7 +140,7 @@ def test_softplus_inverse(y):
         ({"dim": 2, "hidden": 0}, "hidden must be an integer of at least 1, got 0"),
         ({"dim": 2, "depth": 0}, "depth must be an integer of at least 1, got 0"),
         ({"dim": 2, "depth": True}, "depth must be an integer of at least 1, got True"),
-        ({"dim": 2, "init": "zeros"}, "init must be one of 'identity', 'paper', got 'zeros'"),
+        ({"dim": 2, "init": "zeros"}, "init must be one of 'identity', 'centred', 'paper', got 'zeros'"),
         ({"dim": 2, "run_shape": 3}, "run_shape must be a tuple"),
         ({"dim": 2, "run_shape": (0,)}, "each entry of run_shape must be an integer of at least 1, got 0"),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, History, train
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import threads_for
@@ -58,17 +59,16 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
 
 
 @every_link
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_gradient_of_the_objective_against_finite_differences(problem, link, symmetric):
+@pytest.mark.parametrize(("symmetric", "centred"), [(False, False), (True, False), (False, True)])
+def test_gradient_of_the_objective_against_finite_differences(problem, link, symmetric, centred):
     from legendretron.training.step import objective_gradient
 
     model = problem.model(link, [0])
     sample = problem.sample([0])
     if model.link.needs_batch:
         model.link.initialize(problem.model("softmax", [0]).log_proba(sample.features, sample.rows)[..., :-1])
-    penalty = Penalty(
-        model, torch.tensor([0.3]).double(), torch.tensor([0.2]).double(), intercept=True, symmetric=symmetric
-    )
+    strengths = torch.tensor([0.3]).double(), torch.tensor([0.2]).double()
+    penalty = Penalty(model, *strengths, intercept=True, symmetric=symmetric, centred=centred)
     weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.empty_like(model.flat)
     like = model.flat.new_empty(1, 100, problem.c - 1)
@@ -95,6 +95,22 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
             model.flat[0, i] += sign * 1e-5
             values.append(value())
         assert gradient[0, i].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+def test_a_centred_penalty_vanishes_where_the_link_is_softmax(problem):
+    model = problem.model("composite", [0])
+    one = torch.ones(1, dtype=torch.float64)
+    penalty = Penalty(model, one, one, intercept=True, symmetric=False, centred=True)
+    model.flat.zero_()
+    for name, value in model.link.penalty_centre().items():
+        model.link.get_parameter(name).data.fill_(value)
+    gradient = torch.zeros_like(model.flat)
+    penalty.add_gradient(gradient)
+    assert penalty.value().item() == pytest.approx(0.0, abs=1e-14)
+    assert gradient.abs().max() < 1e-15
+    z = torch.randn(1, 5, problem.c - 1, generator=torch.Generator().manual_seed(0)).double()
+    softmax = SoftmaxLink(problem.c, run_shape=(1,))
+    assert torch.allclose(model.link(z), softmax(z), rtol=1e-12)
 
 
 def test_symmetric_penalty_does_not_depend_on_the_reference_class(problem):

@@ -26,7 +26,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "class_weight": [StrOptions({"balanced"}), dict, None],
     "warm_start": ["boolean"],
     "standardize": ["boolean"],
-    "init": [StrOptions({"identity", "paper"})],
+    "init": [StrOptions({"identity", "centred", "paper"})],
     "penalize_intercept": ["boolean"],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"}), None],

@@ -73,8 +73,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
     standardize : bool, default=True
         Whether features are centred and scaled inside (only scaled if sparse). ``coef_`` is for the features as they come
         either way; the penalty acts on the scaled ones.
-    init : {"identity", "paper"}, default="identity"
-        Start as logistic regression at zero, or with the random draws of the paper's code.
+    init : {"identity", "centred", "paper"}, default="identity"
+        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"`` it also starts
+        as logistic regression, and ``link_alpha`` penalises the distance of the link from softmax: the larger it is, the
+        closer the model stays to logistic regression. With the others it penalises the parameters as they are.
     penalize_intercept : bool, default=False
         Whether ``alpha`` applies to ``b`` too; with ``link_alpha=alpha`` that is the paper's penalty.
     device : str, default="cpu"
@@ -248,4 +250,5 @@ class LegendreTronClassifier(LinearLinkClassifier):
             "link_alpha": torch.tensor([float(link_alpha)], dtype=torch.float64),
             "penalize_intercept": bool(self.penalize_intercept),
             "symmetric": False,
+            "centred": self.init == "centred",
         }

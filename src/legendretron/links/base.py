@@ -121,6 +121,13 @@ class Link(nn.Module, ABC):
             of = dtype if tensor.is_floating_point() else tensor.dtype
             yield TensorSpec(name, tuple(tensor.shape), of, name in trained)
 
+    def penalty_centre(self) -> dict[str, float]:
+        """Values of parameters, by name, towards which a centred penalty pulls; 0 for those that are not listed.
+
+        There the link should be its simplest, for most links softmax+.
+        """
+        return {}
+
     def class_axes(self) -> dict[str, int] | None:
         """Axis of each parameter that runs over the ``C - 1`` predictors; parameters that have none are not listed.
 

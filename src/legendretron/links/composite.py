@@ -49,8 +49,9 @@ class CompositeLink(Link):
         ``M``, hidden layers a network.
     network : {"ficnn", "cpflow"}
         The network of the paper's text, or the one behind its tables.
-    init : {"identity", "paper"}
-        Start near softmax+, or with the paper's random scales.
+    init : {"identity", "centred", "paper"}
+        Start near softmax+; near it with weights that a centred penalty pulls there, see
+        :class:`~legendretron.potentials.RidgePotential`; or with the paper's random scales.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
@@ -67,7 +68,7 @@ class CompositeLink(Link):
     (False, True)
     """
 
-    starts: ClassVar[tuple[str, ...]] = ("identity", "paper")
+    starts: ClassVar[tuple[str, ...]] = ("identity", "centred", "paper")
 
     def __init__(
         self,
@@ -123,6 +124,14 @@ class CompositeLink(Link):
                 yield TensorSpec(f"blocks.{i}.log_scale", (rows,), dtype)
                 yield TensorSpec(f"blocks.{i}.mixing_bias", (rows - 1,), dtype)
                 yield TensorSpec(f"blocks.{i}.initialized", (), torch.bool, trained=False)
+
+    def penalty_centre(self) -> dict[str, float]:
+        """Where all blocks are the identity map, so that the link is softmax+."""
+        return {
+            f"blocks.{i}.{name}": value
+            for i, block in enumerate(self._chain())
+            for name, value in block.penalty_centre().items()
+        }
 
     def class_axes(self) -> dict[str, int]:
         """The blocks' weights are split: a composite link sees all classes through one product with each of them."""

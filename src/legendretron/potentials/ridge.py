@@ -40,6 +40,8 @@ __all__ = ["RidgePotential"]
 
 #: Weight of the network when a block is to start as (nearly) the identity map.
 _IDENTITY_GAMMA = 0.01
+#: Factor on the random start of ``A`` when a block is to start near the identity map with a network of full weight.
+_CENTRED_SCALE = 0.1
 
 
 class RidgePotential(Potential):
@@ -53,8 +55,10 @@ class RidgePotential(Potential):
         ``H``, units per layer.
     depth : int
         ``M``, hidden layers.
-    init : {"identity", "paper"}
+    init : {"identity", "centred", "paper"}
         ``"identity"``: the gradient starts near the identity map (``alpha = 1``, ``gamma`` small).
+        ``"centred"``: the same by a small ``A`` (``alpha = gamma = 1``), for a penalty that pulls towards
+        :meth:`penalty_centre`. At ``A = 0`` the gradient is the identity map, whatever the other parameters are.
         ``"paper"``: ``alpha`` and ``gamma`` are softplus of standard normal draws.
         Either way the linear layers start as ``torch.nn.Linear`` does.
     run_shape : tuple of int
@@ -83,7 +87,7 @@ class RidgePotential(Potential):
         super().__init__(dim, run_shape)
         self.hidden = check_integer("hidden", hidden, 1)
         self.depth = check_integer("depth", depth, 1)
-        self.init = check_choice("init", init, ("identity", "paper"))
+        self.init = check_choice("init", init, ("identity", "centred", "paper"))
         self.rank = self.depth * self.hidden + 1
         self.mixing_rows = (self.depth - 1) * self.mixed_units + 1
 
@@ -113,9 +117,15 @@ class RidgePotential(Potential):
         if self.init == "paper":  # in the order of the code behind the paper
             self.raw_gamma.normal_(generator=generator)
             self.raw_alpha.normal_(generator=generator)
-        else:
-            self.raw_alpha.fill_(softplus_inverse(1.0))
-            self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA))
+            return
+        self.raw_alpha.fill_(softplus_inverse(1.0))
+        self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA if self.init == "identity" else 1.0))
+        if self.init == "centred":
+            self.weight.mul_(_CENTRED_SCALE)
+
+    def penalty_centre(self) -> dict[str, float]:
+        """Values of parameters, by name, at which a penalty vanishes and the gradient is the identity map; others are 0."""
+        return {"raw_alpha": softplus_inverse(1.0), "raw_gamma": softplus_inverse(1.0)}
 
     def _draw_layers(self, generator: torch.Generator | None) -> None:
         init_linear(self.dim, generator, self.weight, self.bias)

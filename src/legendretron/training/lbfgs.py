@@ -45,6 +45,7 @@ class _Run:
             settings.link_alpha[one].to(model.flat),
             intercept=settings.penalize_intercept,
             symmetric=settings.symmetric,
+            centred=settings.centred,
         )
         self.gradient = torch.empty_like(self.model.flat)
         # in chunks of rows, so that the memory of a step does not grow with the data

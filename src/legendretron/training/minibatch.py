@@ -183,7 +183,14 @@ def train_minibatch(
         _initialize_link(model, batches)
 
     alpha, link_alpha, base_rate = (t.to(flat) for t in (settings.alpha, settings.link_alpha, settings.learning_rate))
-    penalty = Penalty(model, alpha, link_alpha, intercept=settings.penalize_intercept, symmetric=settings.symmetric)
+    penalty = Penalty(
+        model,
+        alpha,
+        link_alpha,
+        intercept=settings.penalize_intercept,
+        symmetric=settings.symmetric,
+        centred=settings.centred,
+    )
     rate = torch.zeros(model.n_runs, 1, dtype=flat.dtype, device=flat.device)
     totals = torch.zeros(2, model.n_runs, dtype=flat.dtype, device=flat.device)
     changing = [flat, state.optimiser.first, state.optimiser.second, state.optimiser.count, totals]

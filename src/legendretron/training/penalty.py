@@ -30,10 +30,19 @@ class Penalty:
         Whether the bias is penalised too.
     symmetric : bool
         See above.
+    centred : bool
+        Whether the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
     """
 
     def __init__(
-        self, model: LinearModel, alpha: Tensor, link_alpha: Tensor, *, intercept: bool, symmetric: bool
+        self,
+        model: LinearModel,
+        alpha: Tensor,
+        link_alpha: Tensor,
+        *,
+        intercept: bool,
+        symmetric: bool,
+        centred: bool = False,
     ) -> None:
         self.model = model
         self.symmetric = symmetric and model.n_outputs > 1
@@ -44,6 +53,7 @@ class Penalty:
         self.bounds = model.n_weights, model.n_linear
         self._in_use = self.strengths if sum(model.sizes) > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
+        self._centre = _centre_of(model) if centred else None
 
     @cached_property
     def strength(self) -> Tensor | float:
@@ -71,14 +81,41 @@ class Penalty:
             gradient.add_(self.model.flat, alpha=self.strength)
         else:
             gradient.addcmul_(self.strength, self.model.flat)
+        self.add_centre(gradient)
         shared = self.shared()
         if shared is not None:
             self.model.views(gradient)[0].sub_(shared.unsqueeze(-1))
 
+    def add_centre(self, gradient: Tensor) -> None:
+        """Add what the centre changes in the penalty's gradient: a few columns, where it is not 0."""
+        if self._centre is not None:
+            columns, centre = self._centre
+            gradient.index_add_(1, columns, self.strengths[:, 2:] * centre, alpha=-1.0)
+
     def value(self) -> Tensor:
         """The penalty of each run, shape (R,)."""
         value = 0.5 * (self.strength * self.model.flat.square()).sum(1)
+        if self._centre is not None:
+            columns, centre = self._centre
+            away = centre * (centre - 2.0 * self.model.flat[:, columns])
+            value = value + 0.5 * self.strengths[:, 2] * away.sum(1)
         if self.symmetric:
             shared = self.model.weight.sum(-1).square().sum(-1) / (self.model.n_outputs + 1)
             value = value - 0.5 * self.alpha * shared
         return value
+
+
+def _centre_of(model: LinearModel) -> tuple[Tensor, Tensor] | None:
+    """Columns of ``model.flat`` where the centre of the link's penalty is not 0, and its values there."""
+    centre, start = model.link.penalty_centre(), model.n_linear
+    columns: list[int] = []
+    values: list[float] = []
+    for (name, _), size in zip(model.link.named_parameters(), model.sizes[2:], strict=True):
+        if name in centre:
+            columns += range(start, start + size)
+            values += [centre[name]] * size
+        start += size
+    if not columns:
+        return None
+    like = model.flat
+    return torch.tensor(columns, device=like.device), torch.tensor(values, dtype=like.dtype, device=like.device)

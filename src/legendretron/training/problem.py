@@ -79,7 +79,7 @@ class TrainingSettings:
         See :func:`~legendretron.training.minibatch.rate_factor`.
     max_epochs, batch_size : int
         Passes over the data (iterations of L-BFGS), and rows per step.
-    penalize_intercept, symmetric : bool
+    penalize_intercept, symmetric, centred : bool
         See :class:`~legendretron.training.penalty.Penalty`.
     n_iter_no_change : int
         Early stopping patience: epochs without improvement on the validation sample after which a run stops.
@@ -109,6 +109,7 @@ class TrainingSettings:
     batch_size: int = 64
     penalize_intercept: bool = False
     symmetric: bool = False
+    centred: bool = False
     n_iter_no_change: int = 10
     tol: float = 1e-6
     verbose: int = 0
