@@ -30,7 +30,8 @@ __all__ = ["LinkgisticClassifier"]
 _TAIL = 0.005
 _FIRST_STEPS = 100
 #: Times the number of samples, what alpha="auto" stands for: the precision of a normal prior of the weights. A link that
-#: bends can follow separable data further than a sigmoid: one, logistic regression's usual precision, is too weak beside it.
+#: bends can follow separable data further than a sigmoid: one, logistic regression's usual precision, is too weak beside it
+#: (benchmarks/linkgistic_defaults.py).
 _AUTOMATIC_PENALTY = 10.0
 
 
