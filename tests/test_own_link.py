@@ -4,6 +4,7 @@ The property tests have it by `tests/catalogue.py`, processes split by class by 
 """
 
 import copy
+import inspect
 import os
 import subprocess
 import sys
@@ -21,13 +22,30 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
-from legendretron.links import CanonicalLink, PiecewiseLinearLink, SoftmaxLink, TrigonometricLink
+from legendretron.links import (
+    CanonicalLink,
+    Link,
+    PiecewiseLinearLink,
+    SoftmaxLink,
+    TrigonometricLink,
+    link_class,
+    link_config,
+    link_names,
+    register_link,
+    registry,
+)
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
 from tests.leaky_link import LeakyLink
 
 ROOT = Path(__file__).parents[1]
 X, y = load_iris(return_X_y=True)
 X2, y2 = X[y > 0], y[y > 0]
+
+
+@pytest.fixture(autouse=True)
+def only_for_this_test(monkeypatch):
+    """Names that a test gives to links."""
+    monkeypatch.setattr("legendretron.links.registry._LINKS", dict(registry._LINKS))
 
 
 def fitted(link, X=X, y=y, **parameters):
@@ -154,7 +172,9 @@ def test_a_link_that_does_not_say_how_is_not_split():
             "link_params holds 'a', which does not apply to a link that is",
         ),
         ({"link": "leaky", "link_params": {"slope": 1}}, "link_params holds 'slope'.* there it can hold per_class"),
-        ({"link_params": {"hidden": 3}}, "link_params must not hold 'hidden', a parameter of Legendre"),
+        ({"hidden": 3, "link_params": {"hidden": 3}}, "hidden is given twice, as hidden=3 and in link_params"),
+        ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
+        ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),
         ({"link": "logit"}, "link must be one of 'canonical'"),
     ],
     ids=str,
@@ -198,3 +218,127 @@ def test_command_line(tmp_path, capsys):
     assert model.link_params == {"per_class": False}
     assert isinstance(model.link_, LeakyLink)
     assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "iris.csv"), "-t", "y"]) == 0
+
+
+@register_link("plain_scale")
+class PlainScale(Link):
+    """No argument but the classes and a setting with the name of a parameter of the estimators; a buffer; no dtype."""
+
+    starts = ("zero", "one")
+
+    def __init__(self, n_classes, alpha=1.5, hidden=16, init="zero", *, run_shape=()):
+        super().__init__(n_classes, run_shape)
+        self.alpha, self.hidden = alpha, hidden
+        self.log_scale = nn.Parameter(torch.full((*self.run_shape, 1), float(init == "one")))
+        self.register_buffer("shift", torch.linspace(-1.0, 1.0, self.n_classes - 1))
+        self.unused = nn.Parameter(torch.zeros(*self.run_shape, 2))
+
+    def _log_proba(self, z):
+        z = self.alpha * self.log_scale.exp().unsqueeze(-2) * z + self.shift
+        return torch.log_softmax(torch.cat([z, torch.zeros_like(z[..., :1])], -1), -1)
+
+    def _from_log_odds(self, log_odds):
+        return (log_odds - self.shift) / (self.alpha * self.log_scale.exp().unsqueeze(-2))
+
+
+def test_a_link_without_dtype_follows_the_data(tmp_path):
+    model = fitted("plain_scale")
+    assert model.link_.hidden == 16  # its own default, not that of the estimator
+    assert model.link_.log_scale.dtype == torch.float64
+    model.save(tmp_path / "m")
+    assert np.array_equal(LegendreTronClassifier.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+    assert LegendreHead(4, 3, "plain_scale", dtype=torch.float64)(torch.randn(2, 4).double()).dtype == torch.float64
+
+
+def test_settings_with_the_name_of_a_parameter_and_starts_of_its_own(tmp_path):
+    settings = {"alpha": np.float64(2.0), "hidden": np.int64(2), "init": "one"}
+    model = fitted("plain_scale", link_params=settings)
+    assert (model.link_.alpha, model.link_.hidden) == (2.0, 2)
+    model.save(tmp_path / "m")
+    assert LegendreTronClassifier.load(tmp_path / "m").link_params == settings
+    assert LegendreHead(4, 3, "plain_scale").link.log_scale.item() == 0.0
+    assert LegendreHead(4, 3, "plain_scale", init="one").link.log_scale.item() == 1.0
+    assert fitted("plain_scale", hidden=3).link_.hidden == 3
+
+
+def test_log_odds_follow_from_log_probabilities():
+    link, z = PlainScale(2).double(), torch.linspace(-3.0, 3.0, 7, dtype=torch.float64).unsqueeze(-1).requires_grad_()
+    (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)
+    assert torch.allclose(gradient, link.inverse(z)[:, :1], rtol=1e-9)
+
+
+def test_a_setting_that_was_not_kept_is_noticed_before_training():
+    @register_link("forgetful")
+    class Forgetful(SoftmaxLink):
+        def __init__(self, n_classes, kept_not=1, *args, **kwargs):
+            super().__init__(n_classes)
+
+    with pytest.raises(ValueError, match="Forgetful must keep its setting 'kept_not' as an attribute"):
+        fitted("forgetful")
+
+
+def test_a_constructor_that_reads_values_needs_a_layout(tmp_path):
+    @register_link("reader")
+    class Reader(SoftmaxLink):
+        def __init__(self, n_classes):
+            super().__init__(n_classes)
+            self.gap = float(torch.arange(3.0).diff()[0])
+
+    with pytest.raises(ValueError, match=r"cannot be saved.*on the device 'meta'.*should define state_layout"):
+        fitted("reader").save(tmp_path / "m")
+
+
+def test_a_class_that_was_defined_again_is_still_known():
+    def define():
+        return register_link("again")(type("Again", (SoftmaxLink,), {"__module__": __name__}))
+
+    link = define()(3)
+    define()
+    assert link_config(link)["kind"] == "again"
+
+
+def test_an_entry_point_that_cannot_be_imported(tmp_path, monkeypatch):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[legendretron.links]\nbroken = nowhere:Link\nno-name = nowhere:Link\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "no-name" not in link_names()
+    with pytest.raises(ValueError, match=r"link 'broken', .*'nowhere:Link', cannot be imported"):
+        LegendreHead(4, 3, "broken")
+
+
+@pytest.mark.parametrize("change", [{"hidden": 50}, {"link": "softmax"}, {"link": "no_such"}, {"n_nests": 3}], ids=str)
+def test_training_goes_on_with_the_link_of_the_first_fit(change):
+    model = fitted("canonical", warm_start=True)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="link"):
+        model.set_params(**change).fit(X, y)
+    with pytest.raises(ValueError, match="link"):
+        model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("link", ["canonical", "softmax", "leaky"])
+@pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
+def test_presets_of_the_paper_with_another_link(group, link):
+    model = LegendreTronClassifier.from_paper(group, link=link, max_epochs=1, random_state=0).fit(X, y)
+    assert type(model.link_) is link_class(link)
+
+
+def test_a_penalty_on_a_link_without_parameters_is_refused():
+    with pytest.raises(ValueError, match=r"link_alpha=3\.0 does not apply to a link without parameters"):
+        fitted("softmax", link_alpha=3.0)
+
+
+def test_arguments_of_a_head_reach_a_link_that_is_an_object():
+    assert LegendreHead(4, 3, LeakyLink(3), dtype=torch.float64).link.log_slope.dtype == torch.float64
+    with pytest.raises(ValueError, match="generator does not apply"):
+        LegendreLink(3, LeakyLink(3), generator=torch.Generator())
+
+
+def test_defaults_of_estimators_and_heads_are_those_of_the_links():
+    for owner in (LegendreTronClassifier, LegendreHead, LegendreLink):
+        ours = inspect.signature(owner).parameters
+        for kind in ("composite", "canonical"):
+            for name in link_class(kind).setting_names():
+                assert ours[name].default == inspect.signature(link_class(kind)).parameters[name].default

@@ -15,9 +15,17 @@ from legendretron.links import (
     link_names,
     make_link,
     register_link,
+    registry,
 )
 from legendretron.links.registry import state_layout
 from tests.leaky_link import LeakyLink
+
+
+@pytest.fixture(autouse=True)
+def only_for_this_test(monkeypatch):
+    """Names that a test gives to links."""
+    monkeypatch.setattr("legendretron.links.registry._LINKS", dict(registry._LINKS))
+
 
 LINKS = [
     LeakyLink(2),
@@ -67,7 +75,7 @@ def test_a_layout_costs_nothing_whatever_its_numbers(size):
     ("config", "message"),
     [
         (None, "must be a dict"),
-        ({}, "link must be one of 'canonical', 'composite'"),
+        ({}, "link must be one of .*'canonical', 'composite'"),
         ({"kind": ["softmax"]}, "link must be one of"),
         ({"kind": "object", "n_classes": 3}, "link must be one of"),
         ({"kind": "softmax"}, "must have the settings n_classes"),
@@ -90,7 +98,7 @@ def test_names():
     assert {"softmax", "composite", "canonical", "piecewise_linear", "trigonometric", "leaky"} <= set(link_names())
     assert link_class("leaky") is LeakyLink
     assert LeakyLink.setting_names() == ("per_class",)
-    with pytest.raises(ValueError, match=r"link must be one of 'canonical'.*got 'leeky'.*import that first"):
+    with pytest.raises(ValueError, match=r"link must be one of .*'canonical'.*got 'leeky'.*import that first"):
         link_class("leeky")
 
 
@@ -105,8 +113,9 @@ def test_names():
             "init='paper' is not for link 'canonical', which can start as identity, random",
         ),
         ("leaky", {"init": "identity"}, "init='identity' is not for link 'leaky', which can start as none"),
-        ("piecewise_linear", {}, "n_knots must be an integer of at least 1, got None"),
-        ("trigonometric", {"waves": 2}, "kind must be one of 'sine', 'cosine'"),
+        ("piecewise_linear", {}, "link 'piecewise_linear' needs the setting n_knots"),
+        ("trigonometric", {"waves": 2}, "link 'trigonometric' needs the setting series"),
+        ("trigonometric", {"waves": 2, "series": "x"}, "kind must be one of 'sine', 'cosine'"),
     ],
 )
 def test_settings_that_do_not_apply(kind, settings, message):

@@ -176,6 +176,8 @@ def _settings(given: list[str] | None) -> dict[str, Any] | None:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise typer.BadParameter(f"it must be NAME=VALUE, got {text!r}.", param_hint="'--link-param'")
+        if name in settings:
+            raise typer.BadParameter(f"{name} is given twice.", param_hint="'--link-param'")
         try:
             settings[name] = json.loads(value)
         except ValueError:

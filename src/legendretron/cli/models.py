@@ -23,7 +23,7 @@ from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticC
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
-from legendretron.links import link_class
+from legendretron.links import link_class, link_names
 
 __all__ = [
     "class_numbers",
@@ -75,6 +75,9 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
 
 def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
     """Refuse options for settings that the link does not have, also such as are their default."""
+    if estimator.link not in link_names():
+        reason = f"there is no link {estimator.link!r}; there are {', '.join(link_names())}."
+        raise typer.BadParameter(reason, param_hint="'--link'")
     with wrong_usage_of("--link"):
         has = link_class(str(estimator.link)).setting_names()
     for name in LINK_SETTINGS:

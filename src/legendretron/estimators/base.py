@@ -61,6 +61,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     @abstractmethod
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link: ...
 
+    def _check_resumed_link(self) -> None:
+        """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
+
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
         """Entries of TrainingSettings that only one of the estimators has."""
@@ -176,6 +179,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.uncentred()
+        if resume:
+            self._check_resumed_link()
         # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype)
         model = LinearModel(

@@ -229,20 +229,40 @@ class LegendreTronClassifier(LinearLinkClassifier):
         **parameters
             Parameters to set otherwise, for instance ``random_state``.
         """
-        return cls(**{**paper_settings(group, with_link=True), **parameters})
+        settings = paper_settings(group, with_link=True)
+        if parameters.get("link", settings["link"]) != settings["link"]:  # another link has none of these settings
+            settings = {name: value for name, value in settings.items() if name not in LINK_SETTINGS}
+        return cls(**{**settings, **parameters})
 
     def _link_settings(self) -> dict[str, Any]:
-        """Parameters that are settings of the link; a ``ValueError`` if one was set that the link does not have."""
+        """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
         given = {name: getattr(self, name) for name in LINK_SETTINGS}
         return choose_settings(self.link, given, self.link_params, LegendreTronClassifier)
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
         settings = self._link_settings()
         if isinstance(self.link, Link):
-            return copy.deepcopy(check_link(self.link, n_classes))
-        # init is about W, too, which starts in either way whatever the link
-        init = self.init if self.init in link_class(self.link).starts else None
-        return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
+            link = copy.deepcopy(check_link(self.link, n_classes))
+        else:
+            # init is about W, too, which starts in either way whatever the link
+            init = settings.pop("init", self.init if self.init in link_class(self.link).starts else None)
+            link = make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
+        if self.link_alpha is not None and next(link.parameters(), None) is None:
+            raise ValueError(
+                f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
+            )
+        return link
+
+    def _check_resumed_link(self) -> None:
+        settings = self._link_settings()
+        settings.pop("init", None)
+        kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
+        fitted = self.link_.settings()
+        if kind is not type(self.link_) or any(fitted.get(name) != value for name, value in settings.items()):
+            raise ValueError(
+                f"training continues with the link of the first fit, {type(self.link_).__name__} with {fitted}, but link or "
+                "its settings have been changed; set warm_start=False, or clone the estimator, to start anew."
+            )
 
     def _settings(self) -> dict[str, Any]:
         link_alpha = self.alpha if self.link_alpha is None else self.link_alpha

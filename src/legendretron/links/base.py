@@ -84,11 +84,19 @@ class Link(nn.Module, ABC):
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
         """Names of the settings: by default the constructor's arguments that decide what the link can represent."""
-        return tuple(name for name in inspect.signature(cls.__init__).parameters if name not in _NO_SETTINGS)
+        arguments = inspect.signature(cls.__init__).parameters.values()
+        named = [a.name for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+        return tuple(name for name in named if name not in _NO_SETTINGS)
 
     def settings(self) -> dict[str, Any]:
         """Settings of this link by name, as values of JSON: by default the attributes of these names."""
-        return {name: getattr(self, name) for name in self.setting_names()}
+        names = self.setting_names()
+        if missing := [name for name in names if not hasattr(self, name)]:
+            raise ValueError(
+                f"{type(self).__name__} must keep its setting {missing[0]!r} as an attribute of that name, or define "
+                "settings()."
+            )
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_settings(
@@ -101,18 +109,19 @@ class Link(nn.Module, ABC):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
-        """Return a new link with these settings; of the other arguments, those that the constructor has are used."""
+        """Return a new link with these settings; ``init`` and ``generator`` are for constructors that have them."""
         made: dict[str, Any] = {"init": init, "generator": generator, "device": device, "dtype": dtype}
         known = inspect.signature(cls.__init__).parameters
-        return cls(n_classes, **settings, **{k: v for k, v in made.items() if k in known and v is not None})
+        link = cls(n_classes, **settings, **{k: v for k, v in made.items() if k in known and v is not None})
+        return link.to(device=device, dtype=dtype)  # a constructor need not have these arguments
 
     @classmethod
     def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
         """Yield what is in the state dict of a link with these settings, before memory is spent on it.
 
         Settings may come from a file of unknown origin: a ``ValueError`` refuses those that no link has. By default the
-        link is built without memory, on the device ``"meta"``. A link whose constructor does work that grows with its
-        settings should say the layout itself, one tensor after the other.
+        link is built without memory, on the device ``"meta"``. A link whose constructor reads the values of tensors, or does
+        work that grows with its settings, should say the layout itself, one tensor after the other.
         """
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             link = cls.from_settings(n_classes, settings, dtype=dtype)
@@ -129,7 +138,7 @@ class Link(nn.Module, ABC):
         return {}
 
     def class_axes(self) -> dict[str, int] | None:
-        """Axis of each parameter that runs over the ``C - 1`` predictors; parameters that have none are not listed.
+        """Axis of each parameter or buffer that runs over the ``C - 1`` predictors; those that have none are not listed.
 
         A link that gives it can be split by class over processes. Its ``_log_odds`` then sees distributed tensors, split
         along these axes. None, the default, for a link that cannot be split.
@@ -145,7 +154,10 @@ class Link(nn.Module, ABC):
 
     def _log_odds(self, z: Tensor) -> Tensor:
         r"""Logarithms :math:`\log(p_k / p_C)`, ``(*run_shape, n, K) -> (*run_shape, n, K)``."""
-        raise NotImplementedError(f"{type(self).__name__} must define _log_odds, or _log_proba.")
+        if type(self)._log_proba is Link._log_proba:
+            raise NotImplementedError(f"{type(self).__name__} must define _log_odds, or _log_proba.")
+        log_p = self._log_proba(z)
+        return log_p[..., :-1] - log_p[..., -1:]
 
     @abstractmethod
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
@@ -231,7 +243,8 @@ class Link(nn.Module, ABC):
                 leaf = z.detach().requires_grad_()
                 log_p = self._log_proba(leaf)
                 nll = -torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-                dz, *gradients = torch.autograd.grad((nll * weight).sum(), [leaf, *parameters])
+                loss = (nll * weight).sum()
+                dz, *gradients = torch.autograd.grad(loss, [leaf, *parameters], materialize_grads=True)
             nll = nll.detach()
             return nll, predicted_class(log_p.detach()) == labels, dz, gradients
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from legendretron._internal.plain import as_json
 from legendretron._internal.validation import check_integer
 from legendretron.links.base import Link, TensorSpec
 
@@ -65,7 +66,7 @@ def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
     >>> make_link("plain", 3)
     PlainLink(n_classes=3, is_canonical=True)
     """
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name == "object":
+    if not _is_name(name):
         raise ValueError(f"name must be a Python identifier such as 'my_link', and not 'object', got {name!r}.")
 
     def register(cls: type[AnyLink]) -> type[AnyLink]:
@@ -98,7 +99,11 @@ def link_names() -> tuple[str, ...]:
     >>> {"softmax", "composite", "canonical"} <= set(link_names())
     True
     """
-    return tuple(sorted({*_LINKS, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}))
+    return tuple(sorted({*_LINKS, *(entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))}))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and name != "object"
 
 
 def link_class(name: str) -> type[Link]:
@@ -111,8 +116,13 @@ def link_class(name: str) -> type[Link]:
     """
     if not isinstance(name, str) or name not in _LINKS:
         for entry in entry_points(group=ENTRY_POINTS):
-            if entry.name == name:
-                return register_link(entry.name)(entry.load())
+            if entry.name == name and _is_name(name):
+                try:
+                    return register_link(name)(entry.load())
+                except (ImportError, AttributeError) as error:
+                    raise ValueError(
+                        f"link {name!r}, an installed package's {entry.value!r}, cannot be imported: {error}"
+                    ) from error
         known = ", ".join(map(repr, link_names()))
         raise ValueError(
             f"link must be one of {known}, or an object, got {name!r}. A link of your own gets its name by "
@@ -122,7 +132,11 @@ def link_class(name: str) -> type[Link]:
 
 
 def _name_of(link: Link) -> str:
-    name = next((name for name, cls in _LINKS.items() if cls is type(link)), None)
+    def where(cls: type) -> tuple[str, str]:
+        return cls.__module__, cls.__qualname__
+
+    # not by identity: a notebook cell or a module may have been run again since the link was made
+    name = next((name for name, cls in _LINKS.items() if where(cls) == where(type(link))), None)
     if name is None:
         raise ValueError(f"{type(link).__name__} has no name, so it cannot be saved; give it one by @register_link.")
     return name
@@ -165,10 +179,17 @@ def make_link(
     if init is not None and init not in cls.starts:
         raise ValueError(f"init={init!r} is not for link {kind!r}, which can start as {_listed(cls.starts)}.")
     arguments = inspect.signature(cls.__init__).parameters
-    required = [name for name in names if name in arguments and arguments[name].default is inspect.Parameter.empty]
-    if missing := [name for name in required if name not in settings]:
-        raise ValueError(f"link {kind!r} needs the setting {missing[0]}, in link_params where there is that parameter.")
-    return cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
+    optional = [name for name in names if name in arguments and arguments[name].default is not inspect.Parameter.empty]
+    if missing := [name for name in names if name not in optional and name not in settings]:
+        raise ValueError(
+            f"link {kind!r} needs the setting {missing[0]}; an estimator or a head takes it in link_params."
+        )
+    try:
+        link = cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"link {kind!r} cannot be built with {settings or 'its defaults'}: {error}") from error
+    link.settings()  # raises now, and not after training, if one was not kept
+    return link
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -185,7 +206,7 @@ def check_link(link: Link, n_classes: int) -> Link:
 def choose_settings(
     link: str | Link, parameters: Mapping[str, Any], link_params: Mapping[str, Any] | None, owner: type
 ) -> dict[str, Any]:
-    """Return those of the parameters that are settings of a link; raise a ``ValueError`` if another one was set.
+    """Return the settings of a link that were given; raise a ``ValueError`` if one was that the link does not have.
 
     Parameters
     ----------
@@ -194,9 +215,9 @@ def choose_settings(
     parameters : mapping
         Values of parameters that are settings of some link; ``init`` may be one of them.
     link_params : mapping or None
-        Settings that are no parameters.
+        Further settings, also such as have the name of a parameter with another meaning.
     owner : type
-        The class whose constructor has the parameters. One that has its default there has not been set.
+        The class whose constructor has the parameters. One that has its default there has not been given.
 
     Examples
     --------
@@ -210,20 +231,21 @@ def choose_settings(
     else:
         cls = link_class(link)
         names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), f"link={link!r}"
-    defaults = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
-    settings = {}
-    for name, value in parameters.items():
-        if name in names:
-            settings[name] = value
-        elif value is not defaults[name].default and value != defaults[name].default:
+    arguments = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
+    defaults = {name: arguments[name].default for name in parameters}
+    settings = {n: value for n, value in parameters.items() if value is not defaults[n] and value != defaults[n]}
+    for name, value in settings.items():
+        if name not in names:
             raise ValueError(f"{name}={value!r} does not apply to {which}; leave it out.")
     if link_params is None:
         return settings
     if not isinstance(link_params, Mapping) or not all(isinstance(name, str) for name in link_params):
         raise ValueError(f"link_params must be a dict of settings of the link, or None, got {link_params!r}.")
     for name, value in link_params.items():
-        if name in defaults:
-            raise ValueError(f"link_params must not hold {name!r}, a parameter of {owner.__name__}: set it there.")
+        if name in settings:
+            raise ValueError(
+                f"{name} is given twice, as {name}={settings[name]!r} and in link_params; leave out one of them."
+            )
         if name not in names:
             raise ValueError(
                 f"link_params holds {name!r}, which does not apply to {which}; there it can hold {_listed(names)}."
@@ -240,7 +262,8 @@ def link_config(link: Link) -> dict[str, Any]:
     >>> link_config(make_link("canonical", 3))
     {'kind': 'canonical', 'n_classes': 3, 'n_nests': 4}
     """
-    config = {"kind": _name_of(link), "n_classes": link.n_classes, **link.settings()}
+    config = {"kind": _name_of(link), "n_classes": link.n_classes}
+    config |= {name: as_json(value) for name, value in link.settings().items()}
     try:
         json.dumps(config, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -281,5 +304,10 @@ def state_layout(config: Any, dtype: torch.dtype) -> Iterator[TensorSpec]:
     n_classes = check_integer("n_classes", config["n_classes"], 2)
     try:
         yield from cls.state_layout(n_classes, {name: config[name] for name in cls.setting_names()}, dtype)
-    except TypeError as error:
-        raise ValueError(f"link of kind {kind!r} cannot be built from {config}: {error}") from error
+    except ValueError:
+        raise
+    except Exception as error:  # whatever the constructor of somebody's link makes of such settings
+        raise ValueError(
+            f"link of kind {kind!r} cannot be built from {config} without memory, on the device 'meta': {error}. "
+            "If the settings are right, the link should define state_layout."
+        ) from error

@@ -55,13 +55,25 @@ class ClassParallel(ParallelStyle):
             )
         split = {"linear.weight": 0, "linear.bias": 0, **{f"link.{name}": axis for name, axis in axes.items()}}
         parameters = dict(module.named_parameters())
-        if unknown := set(split) - set(parameters) - {"linear.bias"}:  # a head need not have a bias
-            raise ValueError(
-                f"class_axes() of {type(module.link).__name__} names {', '.join(sorted(unknown))}, not there."
-            )
+        # flags stay as they are: the same for all classes, and looked at by every process
+        buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+        for name, axis in split.items():
+            tensor = parameters.get(name, buffers.get(name))
+            if name == "linear.bias" and tensor is None:
+                continue  # a head need not have one
+            if tensor is None or not 0 <= axis < tensor.dim() or tensor.shape[axis] != module.n_classes - 1:
+                shape = "does not exist" if tensor is None else f"is of shape {tuple(tensor.shape)}"
+                raise ValueError(
+                    f"class_axes() of {type(module.link).__name__} must give axes of {module.n_classes - 1} entries, but "
+                    f"names axis {axis} of {name}, which {shape}."
+                )
         for name, parameter in parameters.items():
             owner, _, last = name.rpartition(".")
             placement = Shard(split[name]) if name in split else Replicate()
             shard = distribute_tensor(parameter.detach(), device_mesh, [placement])
             setattr(module.get_submodule(owner), last, nn.Parameter(shard, requires_grad=parameter.requires_grad))
+        for name, buffer in buffers.items():
+            owner, _, last = name.rpartition(".")
+            placement = Shard(split[name]) if name in split else Replicate()
+            setattr(module.get_submodule(owner), last, distribute_tensor(buffer, device_mesh, [placement]))
         return module

@@ -25,7 +25,11 @@ __all__ = ["LegendreHead", "LegendreLink"]
 
 
 def _as_link(link: str | Link, n_classes: int, settings: dict[str, Any]) -> Link:
-    return check_link(link, n_classes) if isinstance(link, Link) else make_link(link, n_classes, **settings)
+    if not isinstance(link, Link):
+        return make_link(link, n_classes, **settings)
+    if settings["generator"] is not None:
+        raise ValueError("generator does not apply to a link that is an object; leave it out.")
+    return check_link(link, n_classes).to(device=settings["device"], dtype=settings["dtype"])
 
 
 class LegendreLink(nn.Module):

@@ -206,10 +206,6 @@ class NestedLogSumExp(Potential):
         small = torch.linalg.solve_ex(system, right @ scaled.unsqueeze(-1))[0]
         return scaled - (left @ small).squeeze(-1)
 
-    def inverse_log_odds(self, log_odds: Tensor) -> Tensor:
-        """Return the ``z`` whose probabilities have these log-odds against the reference: ``(..., K) -> (..., K)``."""
-        return self._inverse_log_odds(self._rows("log_odds", log_odds)).reshape(log_odds.shape)
-
     def _inverse_log_odds(self, target: Tensor) -> Tensor:
         z = damped_newton(
             residual=lambda x: self._log_odds(x) - target,

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -243,9 +242,3 @@ class WithLink(BinaryLinkLearner):
         log_p = self.predict_log_proba(X)
         log_odds: np.ndarray = log_p[:, 1] - log_p[:, 0]
         return log_odds
-
-
-def mean_log_loss(y: np.ndarray, p: np.ndarray, weight: np.ndarray) -> float:
-    """Weighted mean log-loss of probabilities ``p`` of the label one; infinite where a label was ruled out."""
-    with np.errstate(divide="ignore"):
-        return float(-(weight * (xlogy(y, p) + xlogy(1.0 - y, 1.0 - p))).sum())
