@@ -11,6 +11,12 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "legendretron"
@@ -33,18 +39,18 @@ ROOMS = (
 #: Where a room is drawn, from left to right, so that few arrows cross; how high follows from the imports.
 COLUMNS = {
     "experiments": -0.8,
-    "trons": -2.0,
+    "trons": -3.0,
     "plots": 0.3,
-    "estimators": -2.0,
+    "estimators": -3.0,
     "diagnostics": 0.3,
-    "losses": -0.3,
+    "losses": -0.1,
     "nn": 2.2,
-    "training": -1.2,
+    "training": -1.9,
     "links": -0.8,
-    "potentials": -2.0,
-    "projected_categorical": 0.8,
-    "export": -4.0,
-    "simplex": -0.6,
+    "potentials": -0.4,
+    "projected_categorical": 1.6,
+    "export": -4.4,
+    "simplex": -0.4,
     "datasets": 2.9,
     "_triton": -2.6,
 }
@@ -154,26 +160,35 @@ def draw(path: Path) -> None:
     floor = floors(rooms)
     place = {room: (COLUMNS.get(room, 0.0), 0.95 * floor[room]) for room in ROOMS}
     figure, axes = plt.subplots(figsize=(9, 9))
-    for a, targets in needed.items():
-        for b in targets:
-            style = {
-                "arrowstyle": "-|>",
-                "color": "0.45",
-                "shrinkA": 13,
-                "shrinkB": 13,
-                "connectionstyle": "arc3,rad=0.03",
-            }
-            axes.annotate("", place[b], place[a], arrowprops=style)
-    for room, (x, y) in place.items():
-        colour = "#e8e8e8" if room.startswith("_") else "#d7e6f5"
-        axes.text(x, y, room, ha="center", va="center", bbox={"boxstyle": "round,pad=0.45", "fc": colour, "ec": "0.3"})
+    box = {"boxstyle": "round,pad=0.45", "ec": "0.3"}
+    boxes = {
+        room: axes.text(
+            x, y, room, ha="center", va="center", bbox=box | {"fc": "#e8e8e8" if room.startswith("_") else "#d7e6f5"}
+        )
+        for room, (x, y) in place.items()
+    }
     axes.set_xlim(min(x for x, _ in place.values()) - 1.4, max(x for x, _ in place.values()) + 1.4)
     axes.set_ylim(-0.6, max(y for _, y in place.values()) + 0.6)
+    figure.canvas.draw()  # boxes get their sizes, at which arrows end
+    for a, targets in needed.items():
+        for b in targets:
+            start, end = (axes.transData.transform(place[room]) for room in (a, b))
+            shrink = [_to_edge(boxes[room], end - start) for room in (a, b)]
+            style = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": shrink[0], "shrinkB": shrink[1]}
+            axes.annotate("", place[b], place[a], arrowprops=style)
     axes.axis("off")
     axes.set_title(
         "Rooms of the library: an arrow leads to what a room imports from.\nGrey: private. Implied arrows are left out."
     )
     figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+
+
+def _to_edge(box: Text, along: np.ndarray) -> float:
+    """Points from the middle of a box to its edge, in a direction."""
+    frame = box.get_bbox_patch().get_window_extent()
+    across = np.abs(along) / np.linalg.norm(along)
+    pixels = min(half / max(part, 1e-9) for half, part in zip((frame.width / 2, frame.height / 2), across, strict=True))
+    return 72.0 / box.figure.dpi * pixels
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-LINKS = ["softmax", "composite", "cpflow", "canonical", "leaky"]
+LINKS = ["softmax", "composite", "cpflow", "canonical", "leaky", "shifted"]
 RANK = 9  # r of the worker's links: H = 2 units, M = 4 layers, and the output
 N_NESTS = 4
 
