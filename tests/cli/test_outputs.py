@@ -78,8 +78,8 @@ KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a fol
 
 
 @pytest.mark.parametrize(("out", "message"), [
-    ("file/m", "a part of it is a file"),
-    ("file/folder/m", "a part of it is a file"),
+    ("file/m", "a part of its path is a file"),
+    ("file/folder/m", "a part of its path is a file"),
     ("n" * 300, "too long"),
     ("new/" + "n" * 300 + "/m", "too long"),
     pytest.param("/proc/m", "nothing can be written to '/proc/m", marks=KERNEL),
