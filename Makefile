@@ -1,4 +1,4 @@
-# Two commands are the whole set-up: `make demo` and `make test`. Both create .venv when it is not there.
+# `make demo` and `make test` need no other set-up: both create .venv if it is missing.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,25 +8,25 @@ PIP := -m pip install --quiet --disable-pip-version-check
 WORKERS := -n auto
 TESTED := .[test,cli,plots,export,examples,distributed]
 
-# tiny tensors: a second thread inside a process only costs
+# tensors are tiny: a second thread per process only slows it down
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
-	@echo "make test        install into .venv, then lint, types and tests, in five minutes on two cores"
-	@echo "make test-all    the same with all combinations and sizes, in a quarter of an hour"
-	@echo "make portable    the tests under other arithmetic, as a stand-in for another processor"
-	@echo "make oldest      the tests against the oldest versions that are admitted, in .venv-oldest"
-	@echo "make coverage    the tests again, with the lines they do not reach"
-	@echo "make resuming    kill a sweep ten times with each of two backends, and see it end as if nothing had been"
+	@echo "make test        install into .venv, then run linters, type checks and tests, in five minutes on two cores"
+	@echo "make test-all    the same, plus the tests marked exhaustive, in a quarter of an hour"
+	@echo "make portable    the tests under different floating-point arithmetic, as on another processor"
+	@echo "make oldest      the tests with the oldest supported versions of the dependencies, in .venv-oldest"
+	@echo "make coverage    the tests, with a coverage report"
+	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
-	@echo "make rooms       draw which part of the library imports from which, and write the map in CONTRIBUTING.md"
+	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
 
-# What the demo needs comes first and alone; Ray, Transformers and others when tests ask for them. Python compiles what it
-# imports: to compile all of torch beforehand takes longer than to unpack it.
+# The demo's dependencies are installed first; Ray, Transformers and others only for the tests. --no-compile: compiling all
+# of torch to bytecode takes longer than unpacking it, and Python compiles what it imports anyway.
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --no-compile --constraint constraints.txt torch --editable '.[cli,plots]'

@@ -2,7 +2,7 @@
 
     python docs/render.py
 
-Tables stand between markers; a test checks that they are what this script writes.
+Tables are between markers; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def first_table(name: str) -> str:
 
 
 def sentence(name: str, start: str) -> str:
-    """The paragraph of such a report that begins so."""
+    """The paragraph of such a report that begins with a text."""
     return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
 
 
@@ -58,9 +58,9 @@ def speed() -> str:
         "models",
         "link",
         "precision",
-        "a step",
+        "time per step",
         "times faster than plain",
-        "of logistic regression",
+        "relative to logistic regression",
         "H200",
     ]
     return table(head, rows)
@@ -83,7 +83,7 @@ def theory() -> str:
 
 
 def by_problem(column: str, digits: int) -> str:
-    """A column of the table of AUCs, methods by problems, with the paper's AUCs beside."""
+    """A column of the table of AUCs, methods by problems, with the paper's AUCs."""
     with (RESULTS / "table_auc" / "table_auc.csv").open() as file:
         found = {(row["method"], row["problem"]): row for row in csv.DictReader(file)}
     methods, problems = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
@@ -139,7 +139,7 @@ def head() -> str:
         ]
         for row in record("head_speed")["rows"]
     ]
-    return table(["network", "how", "last layer", "a step", "extra"], rows)
+    return table(["network", "mode", "last layer", "time per step", "extra"], rows)
 
 
 TABLES = {
@@ -165,7 +165,7 @@ TABLES = {
 
 
 def rendered(document: str) -> str:
-    """The document with its tables made anew."""
+    """The document with its tables rendered again."""
     text = (ROOT / document).read_text()
     for name, make in TABLES[document].items():
         pattern = re.compile(rf"(<!-- {name} -->)(\s*).*?(\s*)(<!-- /{name} -->)", re.DOTALL)

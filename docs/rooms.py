@@ -1,9 +1,9 @@
-"""Draw the rooms of the library and which imports from which, and write the map in CONTRIBUTING.md.
+"""Draw the rooms (subpackages) of the library and their imports, and write the table in CONTRIBUTING.md.
 
     python docs/rooms.py
 
 Imports are read from the code: those inside functions and those for type checkers alone count as well. There must be no
-circle of files, and no import of a room from one above it. A test holds both, and the map.
+import cycle of files, and no import of a room from one above it. A test checks both, and the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "legendretron"
 
-#: From the ground up: a room imports from those before it, and from no other.
+#: From the bottom up: a room imports only from those before it.
 ROOMS = (
     *(
         "_internal",
@@ -58,7 +58,7 @@ Graph = dict[str, set[str]]
 
 
 def modules() -> dict[str, Path]:
-    """Files of the library by module name; the package's own `__init__.py`, which only hands on names, is none of them."""
+    """Files of the library by module name, without the package's own `__init__.py`, which only re-exports names."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -87,7 +87,7 @@ def imports() -> Graph:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Groups of nodes that can all be reached from each other."""
+    """Import cycles: groups of nodes that can all be reached from each other."""
     reach = {node: _reachable(graph, node) for node in graph}
     groups = {frozenset({node, *(other for other in reach[node] if node in reach[other])}) for node in graph}
     return sorted(sorted(group) for group in groups if len(group) > 1)
@@ -121,7 +121,7 @@ def upwards(rooms: Graph) -> list[tuple[str, str]]:
 
 
 def description(room: str) -> str:
-    """The first sentence of a room's docstring."""
+    """The first line of a room's docstring."""
     path = PACKAGE / room / "__init__.py"
     text = ast.get_docstring(ast.parse((path if path.exists() else PACKAGE / f"{room}.py").read_text()))
     assert text
@@ -129,9 +129,9 @@ def description(room: str) -> str:
 
 
 def house_map() -> str:
-    """The map for CONTRIBUTING.md, the upper floors first."""
+    """The table for CONTRIBUTING.md, the top rooms first."""
     rooms = between_rooms(imports())
-    lines = ["| room | what | imports from |", "| --- | --- | --- |"]
+    lines = ["| room | content | imports from |", "| --- | --- | --- |"]
     for room in reversed(ROOMS):
         below = ", ".join(f"`{other}`" for other in ROOMS if other in rooms[room])
         lines.append(f"| `{room}` | {description(room)} | {below or 'none'} |")
@@ -139,12 +139,12 @@ def house_map() -> str:
 
 
 def with_map(text: str) -> str:
-    """A document with the map between its markers."""
+    """A document with the table between its markers."""
     return re.sub(r"(?<=<!-- rooms -->\n).*?(?=\n<!-- /rooms -->)", lambda _: house_map(), text, flags=re.DOTALL)
 
 
 def floors(rooms: Graph) -> dict[str, int]:
-    """How many rooms lie on the longest way down from each."""
+    """Length of the longest chain of imports below each room."""
     found: dict[str, int] = {}
     for room in ROOMS:
         found[room] = max((found[other] + 1 for other in rooms[room]), default=0)
@@ -152,7 +152,7 @@ def floors(rooms: Graph) -> dict[str, int]:
 
 
 def draw(path: Path) -> None:
-    """Draw rooms as boxes and imports as arrows; an import that others imply, by way of further rooms, is left out."""
+    """Draw rooms as boxes and imports as arrows, without imports that are implied by others."""
     import matplotlib.pyplot as plt
 
     rooms = between_rooms(imports())
@@ -178,7 +178,8 @@ def draw(path: Path) -> None:
             axes.annotate("", place[b], place[a], arrowprops=style)
     axes.axis("off")
     axes.set_title(
-        "Rooms of the library: an arrow leads to what a room imports from.\nGrey: private. Implied arrows are left out."
+        "Rooms (subpackages) of the library: an arrow points to what a room imports from.\n"
+        "Grey: private. Implied arrows are left out."
     )
     figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
 
@@ -194,7 +195,7 @@ def _to_edge(box: Text, along: np.ndarray) -> float:
 def main() -> None:
     graph = imports()
     for circle in circles(graph):
-        print("circle:", ", ".join(circle))
+        print("cycle:", ", ".join(circle))
     for a, b in upwards(between_rooms(graph)):
         print(f"upwards: {a} imports from {b}")
     document = ROOT / "CONTRIBUTING.md"

@@ -1,16 +1,16 @@
 """Learn the loss together with the classifier.
 
-Rooms of the library, each importing only from those before it:
+Rooms (subpackages) of the library, each importing only from those before it:
 
 - :mod:`legendretron.simplex`, :mod:`legendretron.projected_categorical`: probabilities and softmax+
 - :mod:`legendretron.potentials`: strictly convex functions
 - :mod:`legendretron.links`: maps between predictors and probabilities
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
-- :mod:`legendretron.nn`: heads and links for networks of one's own
-- :mod:`legendretron.training`: the engine, many models side by side
+- :mod:`legendretron.nn`: heads and links for your own networks
+- :mod:`legendretron.training`: the training engine, for many models side by side
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
-- :mod:`legendretron.trons`: other learners of a link and a linear predictor, for two classes
+- :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from legendretron._internal.version import __version__
 
-if TYPE_CHECKING:  # what type checkers and editors see; at run time names are imported when they are first used
+if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
     from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
@@ -44,8 +44,8 @@ __all__ = [
     "properness",
 ]
 
-#: Rooms, each with the names that are public here as well. Importing torch and scikit-learn takes seconds, which somebody
-#: who asks the command line for help should not wait for.
+#: Rooms, each with the names that are re-exported here. They are imported on first use: torch and scikit-learn take
+#: seconds, which ``legendretron --help`` should not wait for.
 _ROOMS: dict[str, tuple[str, ...]] = {
     "simplex": (),
     "projected_categorical": ("ProjectedCategorical",),
@@ -61,7 +61,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker would take it that every name exists
+if not TYPE_CHECKING:  # otherwise a type checker would assume that every name exists
 
     def __getattr__(name: str) -> object:
         if name in _ROOMS:
@@ -69,7 +69,7 @@ if not TYPE_CHECKING:  # a type checker would take it that every name exists
         if name not in _ROOM_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"legendretron.{_ROOM_OF[name]}"), name)
-        globals()[name] = value  # found at once the next time
+        globals()[name] = value  # cached for the next time
         return value
 
 

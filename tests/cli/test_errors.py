@@ -75,7 +75,7 @@ def test_no_such_file(run, words, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; two classes at least"),
+    ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; at least two classes"),
     ("a,b,kind\n1,x,u\n2,y,v\n", "'b' (such as 'x'); leave them out (fit --drop)"),
     ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
     ("", "is empty"),

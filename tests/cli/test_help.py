@@ -48,14 +48,14 @@ def test_defaults_are_shown(run, monkeypatch):
     default = inspect.signature(LegendreTronClassifier).parameters
     logistic = inspect.signature(MultinomialLogisticClassifier).parameters
     for help, name in {
-        "Units a layer of a composite link.": "hidden",
+        "Units per layer of a composite link.": "hidden",
         "Penalty on the weights: larger is simpler.": "alpha",
-        "Rows a step of adam.": "batch_size",
-        "First step size of adam.": "learning_rate",
+        "Rows per step of adam.": "batch_size",
+        "Initial learning rate of adam.": "learning_rate",
     }.items():
         assert f"{help} (default: {default[name].default})" in shown
     both = f"{default['max_epochs'].default}; {logistic['max_epochs'].default} for logistic"
-    assert f"Most passes over the data. (default: {both})" in shown
+    assert f"Maximum number of passes over the data. (default: {both})" in shown
 
 
 def test_choices_are_those_of_the_library():

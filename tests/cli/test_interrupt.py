@@ -42,7 +42,7 @@ def test_the_same_command_goes_on(run, tables, tmp_path, interrupt_at):
     run(*words, "-o", tmp_path / "at once")
     interrupt_at(25)
     resumable = [*words, "-o", tmp_path / "in two", "--checkpoint", tmp_path / "c"]
-    assert run(*resumable, code=130).error.endswith("the same command goes on from the checkpoint")
+    assert run(*resumable, code=130).error.endswith("the same command resumes from the checkpoint")
     interrupt_at(None)
     run(*resumable)
     assert not (tmp_path / "c").exists()

@@ -78,8 +78,8 @@ KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a fol
 
 
 @pytest.mark.parametrize(("out", "message"), [
-    ("file/m", "a part of it is a file"),
-    ("file/folder/m", "a part of it is a file"),
+    ("file/m", "a part of its path is a file"),
+    ("file/folder/m", "a part of its path is a file"),
     ("n" * 300, "too long"),
     ("new/" + "n" * 300 + "/m", "too long"),
     pytest.param("/proc/m", "nothing can be written to '/proc/m", marks=KERNEL),
@@ -105,7 +105,7 @@ def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message)
 def test_outputs_that_are_no_files(run, tmp_path):
     words = ["fit", "none.csv", "-t", "kind", "--out"]
     assert run(*words, tmp_path, code=1).error == f"{str(tmp_path)!r} is a folder, but a file is needed"
-    assert "'/dev/null' is there and not an ordinary file" in run(*words, "/dev/null", code=1).error
+    assert "'/dev/null' exists and is not a regular file" in run(*words, "/dev/null", code=1).error
 
 
 @KERNEL

@@ -80,7 +80,7 @@ def test_interrupt(launch, tables, tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
-    message = "error: interrupted, no model was written; the same command goes on from the checkpoint\n"
+    message = "error: interrupted, no model was written; the same command resumes from the checkpoint\n"
     assert (code, out, err) == (130, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 

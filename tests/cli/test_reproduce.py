@@ -128,10 +128,10 @@ def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):
 
 
 @pytest.mark.parametrize(("words", "part"), [
-    (["table_libsvm", "--noise", "x"], "'x' must be numbers with commas between"),
+    (["table_libsvm", "--noise", "x"], "'x' must be comma-separated numbers"),
     (["table_libsvm", "--seeds", "0"], "--seeds"),
     (["table_libsvm", "--backend", "slurm"], "--backend"),
-    (["all", "--datasets", "iris"], "datasets only go with one TABLE"),
+    (["all", "--datasets", "iris"], "datasets can be given for one TABLE only"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(capsys, tmp_path, words, part):
     assert part in refused(capsys, *words, "--out", tmp_path / "out", code=2)

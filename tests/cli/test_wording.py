@@ -106,8 +106,8 @@ def test_the_target_is_no_feature(run, tables, tmp_path):
 
 @pytest.mark.parametrize(("share", "rows", "message"), [
     (0.1, "x y x y x y z", "class 'z' has one row, but needs two"),
-    (0.1, "x y x y x y", "0.1 of 6 rows is 1, but 2 at least are needed"),
-    (0.9, "x y x y x y", "0.9 of 6 rows is 6, but 2 at least are needed"),
+    (0.1, "x y x y x y", "0.1 of 6 rows is 1, but at least 2 are needed"),
+    (0.9, "x y x y x y", "0.9 of 6 rows is 6, but at least 2 are needed"),
 ])  # fmt: skip
 def test_shares_that_cannot_be_held_out(run, tmp_path, share, rows, message):
     lines = [f"{i},{i % 3},{label}" for i, label in enumerate(rows.split())]

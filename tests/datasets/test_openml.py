@@ -98,7 +98,7 @@ def test_no_network(tmp_path, closed):
 
 @pytest.mark.parametrize("asked", ["sector", "news20", "svmguide2", "Sensorless"])
 def test_sets_without_a_copy(asked):
-    with pytest.raises(ValueError, match="no copy on OpenML"):
+    with pytest.raises(ValueError, match="no known copy on OpenML"):
         load_openml(asked)
 
 

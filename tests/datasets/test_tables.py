@@ -78,7 +78,7 @@ def test_labels_with_leading_zeros_stay_as_they_are_written(tmp_path):
     path.write_text("x,y\n1,.\n2,+\n")
     assert read_table(path, "y").y.tolist() == [".", "+"]
     path.write_text("x,y\n1,1e2\n2,2.5\n")
-    with pytest.raises(ValueError, match=r"holds 2\.5, which is no whole number"):
+    with pytest.raises(ValueError, match=r"holds 2\.5, which is not a whole number"):
         read_table(path, "y")
     path.write_text("x,y\n1,yes\n2,NA\n")
     with pytest.raises(ValueError, match=r"'y' of .* has 1 missing values \(empty, NA, .*name the class otherwise"):
@@ -138,7 +138,7 @@ BAD = {
     "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'.; leave them out .fit --drop., or encode"),
     "one word": ("a,b,y\n1,2,u\n?,4,v\n", "t.csv", "'a' .such as '.'."),
     "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b'"),
-    "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is no whole number"),
+    "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is not a whole number"),
     "target only": ("y\nu\nv\n", "t.csv", "no column left for a feature"),
 }  # fmt: skip
 

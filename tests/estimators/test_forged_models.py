@@ -71,7 +71,7 @@ def nested(depth=900):
 FORGERIES = {
     # settings that the tensors do not back
     "too many blocks": ("ficnn", setting("link", "n_blocks", to=10**5), "'link.blocks.2.weight', which is missing"),
-    "too few blocks": ("ficnn", setting("link", "n_blocks", to=1), "does not ask for the tensors .*link.blocks.1"),
+    "too few blocks": ("ficnn", setting("link", "n_blocks", to=1), "does not include the tensors .*link.blocks.1"),
     "too wide": ("ficnn", setting("link", "hidden", to=2000), "link.blocks.0.weight must be of shape"),
     "too deep": ("cpflow", setting("link", "depth", to=3), "link.blocks.0.weight must be of shape"),
     "other network": ("ficnn", setting("link", "network", to="cpflow"), "link.blocks.0.raw_mixing must be of shape"),
@@ -82,8 +82,8 @@ FORGERIES = {
     "given nests": ("given canonical", setting("given_link", "n_nests", to=10**5), "given_link.nests.log_mu"),
     "given classes": ("given softmax", setting("given_link", "n_classes", to=10**9), "n_classes of given_link must be 3"),
     "given dtype": ("given canonical", setting("given_link", "dtype", to="int8"), "dtype of given_link must be one of"),
-    "no given link": ("given canonical", setting("given_link", to=None), "given_link must be there if, and only if"),
-    "a given link too many": ("given canonical", setting("parameters", "link", to="softmax"), "given_link must be there"),
+    "no given link": ("given canonical", setting("given_link", to=None), "given_link must be present if, and only if"),
+    "a given link too many": ("given canonical", setting("parameters", "link", to="softmax"), "given_link must be present"),
     "moments that are not there": ("ficnn", setting("has_moments", to=True), "'moments.0', which is missing"),
     "a link in logistic regression": (
         *("logistic", setting("link", to={"kind": "canonical", "n_classes": 3, "n_nests": 2})),
@@ -147,11 +147,11 @@ FORGERIES = {
     "link with another setting": ("softmax", setting("link", "hidden", to=2), "must have the settings n_classes"),
     "hidden of a float": ("ficnn", setting("link", "hidden", to=2.0), "hidden must be an integer"),
     # tensors
-    "no coefficients": ("softmax", tensor("coef", lambda t: None), "coef must be there"),
+    "no coefficients": ("softmax", tensor("coef", lambda t: None), "coef must be present"),
     "no intercept": ("softmax", tensor("intercept", lambda t: None), "'intercept', which is missing"),
     "no bias of a block": ("ficnn", tensor("link.blocks.1.bias", lambda t: None), "'link.blocks.1.bias', which is missing"),
-    "one tensor too many": ("softmax", tensor("extra", lambda t: torch.zeros(1)), "does not ask for .*'extra'"),
-    "coefficients of integers": ("softmax", tensor("coef", torch.Tensor.long), "coef must be there, in float32 or float64"),
+    "one tensor too many": ("softmax", tensor("extra", lambda t: torch.zeros(1)), "does not include .*'extra'"),
+    "coefficients of integers": ("softmax", tensor("coef", torch.Tensor.long), "coef must be present, in float32 or float64"),
     "intercepts of another dtype": ("softmax", tensor("intercept", torch.Tensor.float), "intercept must be of shape"),
     "coefficients of another shape": ("softmax", tensor("coef", lambda t: t.reshape(4, 1)), "coef must be of shape"),
     "moments of another shape": ("online", tensor("moments.1", lambda t: t[:, :-1].clone()), "moments.1 must be of shape"),

@@ -40,7 +40,7 @@ def test_bad_class_weights(weight):
 
 
 def test_class_weights_that_leave_nothing():
-    with pytest.raises(ValueError, match="leaves no sample that counts"):
+    with pytest.raises(ValueError, match="leaves no sample with a positive weight"):
         LegendreTronClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, y)
 
 

@@ -235,7 +235,7 @@ def test_memory_where_the_system_does_not_say(data_folder, tmp_path, monkeypatch
     ({"seeds": 0}, "seeds must be an integer of at least 1, got 0"),
     ({"noise": [1.5]}, r"noise must hold numbers from 0 to below 1, got \[1.5\]"),
     ({"sizes": [50]}, "table_libsvm has one training set size; leave sizes out"),
-    ({"noise": [0.1, 0.1]}, "noise of table_libsvm must not be empty or repeat itself"),
+    ({"noise": [0.1, 0.1]}, "noise of table_libsvm must not be empty or contain duplicates"),
     ({"datasets": []}, "datasets of table_libsvm must not be empty"),
 ])  # fmt: skip
 def test_narrowing_to_what_is_not_there(wrong, message):

@@ -142,7 +142,7 @@ def test_each_link_is_refused_for_its_own_reason():
     class Unfinished(Permuted):
         is_canonical = True
 
-    with pytest.raises(NotImplementedError, match="Unfinished says that it is canonical, but has no _potential"):
+    with pytest.raises(NotImplementedError, match="Unfinished is canonical, but does not define _potential"):
         Unfinished(3).potential(z)
 
 

@@ -105,14 +105,14 @@ def test_names():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("softmax", {"nonsense": 1}, "nonsense is no setting of link 'softmax', which has none"),
-        ("canonical", {"hidden": 50}, "hidden is no setting of link 'canonical', which has n_nests"),
+        ("softmax", {"nonsense": 1}, "nonsense is not a setting of link 'softmax', which has none"),
+        ("canonical", {"hidden": 50}, "hidden is not a setting of link 'canonical', which has n_nests"),
         (
             "canonical",
             {"init": "paper"},
-            "init='paper' is not for link 'canonical', which can start as identity, random",
+            "init='paper' is not valid for link 'canonical', which accepts identity, random",
         ),
-        ("leaky", {"init": "identity"}, "init='identity' is not for link 'leaky', which can start as none"),
+        ("leaky", {"init": "identity"}, "init='identity' is not valid for link 'leaky', which accepts none"),
         ("piecewise_linear", {}, "link 'piecewise_linear' needs the setting n_knots"),
         ("trigonometric", {"waves": 2}, "link 'trigonometric' needs the setting series"),
         ("trigonometric", {"waves": 2, "series": "x"}, "kind must be one of 'sine', 'cosine'"),

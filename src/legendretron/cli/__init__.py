@@ -15,12 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The words after ``legendretron``; those of the process if not given.
+        The arguments after ``legendretron``; those of the process if not given.
 
     Returns
     -------
     int
-        0: done. 1: refused or failed. 2: wrong usage. 130: interrupted.
+        0: success. 1: error. 2: usage error. 130: interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The app: what ``legendretron`` can do, one line a command."""
+"""The app: the commands of ``legendretron``, one line per command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from legendretron.cli.reproduce import reproduce
 
 __all__ = ["app"]
 
-# completion of words would start Python at every press of the key
+# shell completion would start Python at every press of the Tab key
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 
@@ -46,8 +46,8 @@ def legendretron(
 
 app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or ""))(legendretron)
 
-# A command is a function in a file of its own, and a line here. Its file imports torch and the like inside functions only:
-# whoever asks for help need not wait for them.
+# A command is a function in a file of its own, and a line here. Its file imports torch and the like inside functions only,
+# so that --help does not wait for them.
 register(app, fit)
 register(app, predict)
 register(app, evaluate)

@@ -1,4 +1,4 @@
-"""From a function to a command with the options that all commands share."""
+"""Registration of functions as commands, with the options that all commands share."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _DEBUG = Annotated[
 def register(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
     """Add a function to an app as a command.
 
-    The function takes a :class:`~legendretron.cli.report.Report` named ``report`` and says everything through it; the other
-    parameters are its options and arguments, annotated as typer wants them. It raises on errors, which
+    The function takes a :class:`~legendretron.cli.report.Report` named ``report`` and writes all output through it; the
+    other parameters are its options and arguments, annotated as typer requires. It raises on errors, which
     :func:`legendretron.cli.errors.run` turns into a line and an exit code. Its docstring is the help text.
 
     Parameters
@@ -60,7 +60,7 @@ def register(app: typer.Typer, function: Callable[..., None], name: str | None =
 
 
 def unwrapped(text: str) -> str:
-    r"""Return a docstring with each paragraph on one line, to be wrapped anew at the width of the terminal.
+    r"""Return a docstring with each paragraph on one line, to be wrapped at the width of the terminal.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``legendretron datasets``: which data sets of the paper are there, and how to get the others."""
+"""``legendretron datasets``: which data sets of the paper are available, and how to get the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["datasets"]
 def datasets(
     report: Report,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this data set.", show_default=False)
+        str | None, typer.Argument(metavar="[NAME]", help="Show the details of this data set.", show_default=False)
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder to look in; the cache folder if not given.", show_default=False)
     ] = None,
 ) -> None:
-    """List the paper's data sets: what is there, what is missing, and how to get it.
+    """List the paper's data sets: which are available, which are missing, and how to get them.
 
     Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
     """
@@ -66,7 +66,7 @@ def datasets(
         note = (
             f"missing: {', '.join(missing)}; 'legendretron datasets NAME' says how to get one"
             if missing
-            else "all there"
+            else "none is missing"
         )
         report.result(payload, table, note)
     else:

@@ -1,4 +1,4 @@
-"""``legendretron demo``: the library beside a tuned logistic regression on handwritten digits."""
+"""``legendretron demo``: the library compared with a tuned logistic regression on handwritten digits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-#: Penalties beside a mean loss, from which each contestant's is chosen.
+#: Penalties, added to a mean loss, from which each contestant's is chosen.
 STRENGTHS = tuple(10 ** (half / 2) for half in range(-8, -2))
 _CLOSING = (
-    "All three were tuned alike. Digits are nearly separable by planes, so the log-loss fits them well and there is\n"
-    "little for a learned one to add. Where classes are many and planes do not separate them, there is:\n"
+    "All three were tuned in the same way. Digits are nearly separable by planes, so the log-loss fits them well and\n"
+    "a learned loss adds little. It helps where there are many classes that planes do not separate:\n"
     "`legendretron reproduce table_libsvm --datasets letter` shows it."
 )
 
@@ -35,10 +35,10 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the two pictures.")] = Path("demo_output"),
     epochs: Annotated[int, typer.Option(help="Passes over the data of each fit; fewer are faster.", min=1)] = 80,
 ) -> None:
-    """See it work: three classifiers of handwritten digits, tuned alike, side by side.
+    """Compare three classifiers of handwritten digits, tuned in the same way.
 
-    Half a minute on two cores, and no data of your own needed. Draws how far each classifier's probabilities can be trusted,
-    and how the fits went.
+    Takes half a minute on two cores, and needs no data of your own. Draws a reliability diagram of each classifier's
+    probabilities, and learning curves.
     """
     import numpy as np
     from sklearn.datasets import load_digits

@@ -3,9 +3,9 @@
 ======  ==========================================================
 code    meaning
 ======  ==========================================================
-0       done; also if whoever reads our output has closed the pipe
-1       refused (bad data, no such file) or failed
-2       wrong usage: an unknown option, a value out of range
+0       success; also if the reader of a pipe has closed it
+1       error: bad data, a missing file, a failure
+2       usage error: an unknown option, a value out of range
 130     interrupted by Ctrl-C
 ======  ==========================================================
 
@@ -30,10 +30,10 @@ from legendretron.cli.wording import plain_values
 
 __all__ = ["UsageError", "describe", "one_line", "run"]
 
-#: What typer raises for wrong usage. It has no public name of its own, and its module has moved between versions.
+#: What typer raises for usage errors. It has no public name, and its module has moved between versions.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-#: What torch says, in a RuntimeError, on CPU and CUDA.
+#: Torch's message, in a RuntimeError, on CPU and CUDA.
 _NO_MEMORY = re.compile("(not enough|out of|allocate) memory")
 _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
 
@@ -50,15 +50,15 @@ def one_line(text: object) -> str:
 
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
-    """Run the app on the words of a command line and return the exit code; nothing is raised."""
+    """Run the app with these arguments and return the exit code; nothing is raised."""
     try:
         code = _run(app, arguments)
     except BrokenPipeError:
-        code = 0  # what was wanted has been read
+        code = 0  # the reader has closed the pipe
     try:
         sys.stdout.flush()
     except OSError:
-        # nothing more can be said there, nor may Python try to when it ends
+        # nothing more can be written there, and Python must not try to at exit
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
@@ -69,7 +69,7 @@ def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
         command = typer.main.get_command(app)
         with command.make_context("legendretron", list(arguments)) as context:
             command.invoke(context)
-        sys.stdout.flush()  # here, and not when Python ends: a full disk or a closed pipe shows now
+        sys.stdout.flush()  # here, not at exit, so that a full disk or a closed pipe is noticed
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -78,10 +78,10 @@ def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
 
 
 def _failed(error: BaseException, arguments: Sequence[str]) -> int:
-    """Tell the user, and return the exit code."""
+    """Print the error, and return the exit code."""
     if isinstance(error, typer.Exit | SystemExit):
         code = error.exit_code if isinstance(error, typer.Exit) else error.code
-        if isinstance(error.__context__, BrokenPipeError):  # rich's way to say so
+        if isinstance(error.__context__, BrokenPipeError):  # how rich reports it
             raise error.__context__
         return code if isinstance(code, int) else 1
     if "--debug" in arguments or os.environ.get("LEGENDRETRON_DEBUG", "0") not in ("", "0"):
@@ -107,7 +107,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception in words for someone who does not read Python.
+    """Return the message of an exception for users of the command line.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def describe(error: BaseException) -> str:
             case errno.ENAMETOOLONG:
                 return f"the name {place} is too long; choose a shorter one"
             case errno.ENOTDIR | errno.EEXIST:
-                return f"{place} cannot be: a part of it is a file, not a folder"
+                return f"{place} cannot be created: a part of its path is a file, not a folder"
         return f"{place}: {error.strerror}"
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         return f"not enough memory{f' ({error})' if str(error) else ''}; use fewer rows or columns, or a smaller model"

@@ -47,10 +47,10 @@ def evaluate(
     ] = None,
     format: FormatOption = None,
 ) -> None:  # fmt: skip
-    """Score a model on rows whose classes are known, best rows that it was not fitted on.
+    """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
 
-    Beside the model stands a baseline that looks at no feature: it gives every row the frequencies of the classes in this
-    very table. A model that is no better has learned nothing.
+    The model is compared with a baseline that ignores the features: it predicts the class frequencies of this table for
+    every row. A model that is no better has learned nothing.
     """
     import numpy as np
 
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:
-    """Return the picture of a reliability diagram in the format of a file name's end."""
+    """Return a reliability diagram in the format of a file extension."""
     matplotlib = import_extra("matplotlib", "drawing", "plots")
     matplotlib.use("Agg")  # a file, never a window
     from matplotlib import pyplot
@@ -112,7 +112,7 @@ def _number(value: float, pattern: str) -> str:
 def _score_view(payload: dict[str, Any]) -> Any:
     view = grid(f"{payload['rows']:,} rows", "model", "baseline")
     for key, name in _NAMES.items():
-        pattern = ".2%" if key == "accuracy" else "z.4f"  # z: no minus before a zero
+        pattern = ".2%" if key == "accuracy" else "z.4f"  # z: no negative zero
         view.add_row(name, _number(payload[key], pattern), _number(payload["baseline"][key], pattern))
     return view
 

@@ -28,9 +28,9 @@ __all__ = ["fit"]
 Model = StrEnum("Model", ["legendretron", "logistic"])
 
 
-#: Beyond these a number is a slip, and memory or time would end before the fit does.
+#: A larger number is a typing error: memory or time would run out.
 _SIZE, _COUNT = {"min": 1, "max": 10_000}, {"min": 1, "max": 10**9}
-_SEED = {"min": 0, "max": 2**32 - 1}  # what numpy takes
+_SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
 Solver = StrEnum("Solver", ["adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
@@ -38,7 +38,7 @@ Precision = StrEnum("Precision", ["float32", "float64"])
 
 
 def _option(panel: str, help: str, *names: str, parameter: str | None = None, **limits: Any) -> Any:
-    """An option; without a value, the estimator's own default, which the help shows."""
+    """An option; if not given, the estimator's default applies, which the help shows."""
     shown = "" if parameter is None else f" (default: {default_of(parameter)})"
     return typer.Option(*names, help=help + shown, rich_help_panel=panel, show_default=False, **limits)
 
@@ -60,7 +60,7 @@ def fit(
     data: DataFile,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Where to write the model; replaced if it is there.", show_default=False),
+        typer.Option("--out", "-o", help="File for the model; an existing one is replaced.", show_default=False),
     ],
     target: Annotated[
         str | None, _data("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t")
@@ -80,12 +80,12 @@ def fit(
     link: Annotated[
         str | None,
         _model(
-            "Family it learns from: composite is flexible, canonical simpler and convex; or the name of a link that an "
-            "installed package has.",
+            "Kind of link to learn: composite is flexible, canonical simpler and convex; or the name of a link from an "
+            "installed package.",
             parameter="link",
         ),
     ] = None,
-    hidden: Annotated[int | None, _model("Units a layer of a composite link.", parameter="hidden", **_SIZE)] = None,
+    hidden: Annotated[int | None, _model("Units per layer of a composite link.", parameter="hidden", **_SIZE)] = None,
     depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", **_SIZE)] = None,
     blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", **_SIZE)] = None,
     nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", **_SIZE)] = None,
@@ -100,27 +100,36 @@ def fit(
         float | None, _option("Model", "Penalty on the link; try 0.1 for few rows. (default: as --alpha)", min=0.0)
     ] = None,
     standardize: Annotated[
-        bool | None, _model("Scale the features inside.", "--standardize/--no-standardize", parameter="standardize")
+        bool | None, _model("Standardise the features.", "--standardize/--no-standardize", parameter="standardize")
     ] = None,
     class_weight: Annotated[
         ClassWeight | None, _training("balanced: rare classes count as much as frequent ones.")
     ] = None,
     solver: Annotated[
-        Solver | None, _training("adam: small batches; lbfgs: all rows at once, for small data.", parameter="solver")
+        Solver | None, _training("adam: minibatches; lbfgs: all rows at once, for small data.", parameter="solver")
     ] = None,
-    epochs: Annotated[int | None, _training("Most passes over the data.", parameter="max_epochs", **_COUNT)] = None,
-    learning_rate: Annotated[float | None, _training("First step size of adam.", parameter="learning_rate")] = None,
-    batch_size: Annotated[int | None, _training("Rows a step of adam.", parameter="batch_size", **_COUNT)] = None,
+    epochs: Annotated[
+        int | None, _training("Maximum number of passes over the data.", parameter="max_epochs", **_COUNT)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, _training("Initial learning rate of adam.", parameter="learning_rate")
+    ] = None,
+    batch_size: Annotated[int | None, _training("Rows per step of adam.", parameter="batch_size", **_COUNT)] = None,
     validation: Annotated[
         float | None,
-        _training("Share of rows to hold out, such as 0.1: fitting stops when it gets no better on them."),
+        _training(
+            "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves."
+        ),
     ] = None,
     patience: Annotated[
-        int | None, _training("Passes without gain before --validation stops.", parameter="n_iter_no_change", **_COUNT)
+        int | None,
+        _training(
+            "Early stopping patience: passes without improvement; needs --validation.",
+            parameter="n_iter_no_change",
+            **_COUNT,
+        ),
     ] = None,
-    seed: Annotated[
-        int | None, _training("Seed of all that is random; the same seed gives the same model.", **_SEED)
-    ] = None,
+    seed: Annotated[int | None, _training("Random seed; the same seed gives the same model.", **_SEED)] = None,
     device: Annotated[str | None, _training("cpu, cuda, cuda:1, or auto.", parameter="device")] = None,
     dtype: Annotated[Precision | None, _training("Precision; that of the data if not given.")] = None,
     checkpoint: Annotated[
@@ -129,10 +138,11 @@ def fit(
 ) -> None:
     """Fit a model to a table and write it to a file.
 
-    All columns but the target must be numbers without gaps. The file written is safe to share: loading it runs no code.
+    All columns but the target must be numbers, without missing values. The file written is safe to share: loading it runs
+    no code.
 
-    Ctrl-C ends the command with exit code 130 and writes no model, so that a half-fitted one is never taken for a whole one;
-    with --checkpoint the same command goes on from where it was.
+    Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
+    finished one; with --checkpoint the same command resumes.
     """
     from legendretron.cli.models import format_for, make_model
 
@@ -168,7 +178,7 @@ def fit(
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
-    """Settings of a link by name; a value is a number, true, false or text."""
+    """Parse settings of a link; a value is a number, true, false or text."""
     if not given:
         return None
     settings = {}
@@ -195,13 +205,13 @@ def _read(data: Path, target: str | None, features: list[str] | None, drop: list
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
-            f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; two classes at least are needed."
+            f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; at least two classes are needed."
         )
     return table
 
 
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
-    """Fit, with a bar on a terminal."""
+    """Fit, with a progress bar on a terminal."""
     from legendretron.estimators.validation_split import ValidationSplitError
 
     estimator.set_params(verbose=0 if report.quiet else 1)
@@ -212,13 +222,13 @@ def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
             reason = _why_not_held_out(table.y, estimator.validation_fraction)
             raise typer.BadParameter(reason, param_hint="'--validation'") from error
         except KeyboardInterrupt as stopped:
-            resume = "" if estimator.checkpoint is None else "; the same command goes on from the checkpoint"
+            resume = "" if estimator.checkpoint is None else "; the same command resumes from the checkpoint"
             raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
-    estimator.set_params(verbose=0)  # a bar is nothing to keep in a file
+    estimator.set_params(verbose=0)  # the progress bar is not saved with the model
 
 
 def _why_not_held_out(y: Any, share: float) -> str:
-    """Say why a share of the rows cannot be held out, with the classes in the same shares on both sides."""
+    """Return why a share of the rows cannot be held out, stratified by class."""
     import numpy as np
 
     classes, counts = np.unique(y, return_counts=True)
@@ -229,7 +239,7 @@ def _why_not_held_out(y: Any, share: float) -> str:
             "--validation, or that row."
         )
     return (
-        f"{share} of {rows} rows is {math.ceil(share * rows)}, but {len(classes)} at least are needed, one of each class, "
+        f"{share} of {rows} rows is {math.ceil(share * rows)}, but at least {len(classes)} are needed, one of each class, "
         "and as many to fit; choose another share, or leave out --validation."
     )
 

@@ -1,4 +1,4 @@
-"""Models of the command line: by name, and with the data that fits them."""
+"""Models of the command line: building and loading them, and reading data for them."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     name : {"legendretron", "logistic"}
         Which.
     given : dict
-        Parameters of the estimator; one that is out of range or would change nothing is refused as wrong usage.
+        Parameters of the estimator; one that is out of range or would change nothing is a usage error.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
     known = _CLASSES[name]._get_param_names()
     for key in parameters:
         if key not in known:
             raise typer.BadParameter("it is for --model legendretron; leave it out.", param_hint=f"'{OPTIONS[key]}'")
-    # a choice as the text that it stands for: messages show it
+    # the value of an enum, as messages show it
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
     estimator = _CLASSES[name](**plain)
     try:
@@ -74,7 +74,7 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
 
 
 def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
-    """Refuse options for settings that the link does not have, also such as are their default."""
+    """Raise a usage error for settings that the link does not have, even with their default values."""
     if estimator.link not in link_names():
         reason = f"there is no link {estimator.link!r}; there are {', '.join(link_names())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
@@ -89,7 +89,7 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
 
 
 def load_model(path: Path) -> LinearLinkClassifier:
-    """Read a model that ``fit`` has written, or the ``save`` of an estimator."""
+    """Read a model written by ``fit``, or by the ``save`` of an estimator."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
@@ -103,7 +103,7 @@ def load_model(path: Path) -> LinearLinkClassifier:
 
 
 def format_for(path: Path, given: str | None) -> str:
-    """Return the format of a table, or say which option gives it."""
+    """Return the format of a table, or raise a usage error that names the option for it."""
     if path.is_fifo():
         raise ValueError(f"{str(path)!r} is a pipe, which can be read only once; write the data to a file first.")
     try:
@@ -116,14 +116,14 @@ def format_for(path: Path, given: str | None) -> str:
 
 
 def missing_target(question: str, path: Path, format: str) -> Exception:
-    """Return the error that asks for a column of a table, whose names it shows."""
+    """Return a usage error that asks for a column and lists the column names."""
     names, most = [str(name) for name in read_frame(path, format).columns], 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
 def table_for(model: LinearLinkClassifier, path: Path, target: str | None, format: str) -> Table:
-    """Read a table with the features that a model knows, in its order; other columns do not matter."""
+    """Read a table with the features that a model knows, in its order; other columns are ignored."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
         raise typer.BadParameter(
@@ -151,7 +151,7 @@ def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str
 
 
 def log_probability_parts(model: LinearLinkClassifier, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
-    """Rows of a table that :func:`table_for` has read, some after others, with their log-probabilities."""
+    """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     named = hasattr(model, "feature_names_in_")
     with saying_options():
         with warnings.catch_warnings():
@@ -170,10 +170,10 @@ def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
 
 
 def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
-    """Return the labels of a table as places in ``classes_``.
+    """Return the labels of a table as indices into ``classes_``.
 
-    They are compared as text, as they were understood or else as they are written: a column of numbers or truth values in one
-    file may be one of words in another.
+    They are compared as text, first as parsed and then as written: a column of numbers or booleans in one file may be text
+    in another.
     """
     assert table.y is not None
     places = {_text(label): place for place, label in enumerate(model.classes_)}
@@ -187,7 +187,7 @@ def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
 
 
 def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
-    """Places of labels, and those that have none."""
+    """Indices of labels, and the labels that are unknown."""
     different, inverse = np.unique(labels, return_inverse=True)
     texts = [_text(label) for label in different]
     return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]

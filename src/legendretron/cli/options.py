@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, so that they read alike."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="The table: CSV or TSV (first line: names of columns), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz.",
+        help="The table: CSV or TSV (first line: column names), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz.",
         show_default=False,
-        readable=False,  # not a matter of usage: the file itself will tell
+        readable=False,  # not a usage error: opening the file reports it
     ),
 ]
 ModelFile = Annotated[
@@ -30,14 +30,14 @@ ModelFile = Annotated[
 FormatOption = Annotated[
     Format | None,
     typer.Option(
-        "--format", help="Format of DATA, if its name does not tell.", show_default=False, rich_help_panel="Data"
+        "--format", help="Format of DATA, if its extension does not tell.", show_default=False, rich_help_panel="Data"
     ),
 ]
 
 
 @contextmanager
 def wrong_usage_of(option: str) -> Iterator[None]:
-    """Inside, a value that is refused is wrong usage of this option."""
+    """Turn a ``ValueError`` inside the block into a usage error of this option."""
     try:
         yield
     except ValueError as error:

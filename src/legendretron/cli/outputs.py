@@ -1,4 +1,4 @@
-"""Files that commands write: refused before the work if they cannot be, and there whole or not at all."""
+"""Files that commands write: checked before the work, and written atomically."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["check_outputs", "check_suffix", "check_writable", "frame_bytes", "na
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
-    """Refuse, as wrong usage, a file name that does not tell one of the formats we can write."""
+    """Raise a usage error for a file name without the extension of a supported format."""
     if path.suffix.lower() not in suffixes:
         raise typer.BadParameter(f"{str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=f"'{option}'")
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
-    """Refuse, before anything is read, outputs that would replace an input or each other, or that cannot be written.
+    """Raise an error, before anything is read, for outputs that replace an input or each other, or cannot be written.
 
     Parameters
     ----------
@@ -49,27 +49,27 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file: by links, or because the disk does not tell upper case from lower."""
+    """Whether two names refer to one file: through links, or on a case-insensitive file system."""
     try:
         return os.path.samefile(one, other)
-    except OSError:  # one of them is not there yet
+    except OSError:  # one of them does not exist yet
         return os.path.realpath(one) == os.path.realpath(other)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse, before any work, a file that could not be written after it.
+    """Raise an error, before any work, for a file that cannot be written.
 
-    What is allowed is not asked but tried, with a temporary file in the same folder: permissions say yes to root on a
-    read-only disk too. Nothing is left behind, nor is the file itself touched.
+    This opens a temporary file in the same folder, since permissions do not tell: they allow root to write to a read-only
+    disk too. Nothing is left behind, and the file itself is not touched.
     """
     if path.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():  # a device or a pipe, which writing would replace by a file
-        raise ValueError(f"{str(path)!r} is there and not an ordinary file; write elsewhere.")
+        raise ValueError(f"{str(path)!r} exists and is not a regular file; write elsewhere.")
     new = [folder for folder in Path(os.path.realpath(path)).parents if not os.path.exists(folder)]
     try:
         with naming(path), suppress(_TriedError), atomic_file(path):
-            raise _TriedError  # as any error would: the file is left as it was
+            raise _TriedError  # leaves the file unchanged, as any error does
     except FileNotFoundError as error:  # the kernel's own folders, such as /proc
         raise ValueError(f"nothing can be written to {str(path)!r}; write elsewhere.") from error
     finally:
@@ -79,12 +79,12 @@ def check_writable(path: Path) -> None:
 
 
 class _TriedError(Exception):
-    """Ends the writing of a file that is not to be written yet."""
+    """Aborts the trial write."""
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Inside, an error of the disk names this file and not the temporary one that it is written to first."""
+    """Inside the block, make an ``OSError`` name this file instead of the temporary one that is written first."""
     try:
         yield
     except OSError as error:
@@ -94,7 +94,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file, with the folders that it needs."""
+    """Write a file atomically; missing folders are created."""
     with naming(path):
         write_atomically(path, content)
 

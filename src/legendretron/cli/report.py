@@ -1,4 +1,4 @@
-"""What a command says, and where: results on standard output, everything else on standard error."""
+"""Output of a command: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from legendretron.cli.errors import one_line
 
 __all__ = ["Report", "grid"]
 
-#: Off a terminal nothing is wrapped or cut to a width.
+#: Without a terminal nothing is wrapped or cut to a width.
 _UNBOUNDED = 10_000
 
 
 def grid(*columns: str, title: str | None = None) -> Grid:
-    """Return a rich table with the first column to the left and numbers to the right."""
+    """Return a rich table with the first column left-aligned and numbers right-aligned."""
     table = Grid(title=title, title_justify="left", header_style="bold")
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place == 0 else "right", overflow="fold")
@@ -31,7 +31,7 @@ def grid(*columns: str, title: str | None = None) -> Grid:
 
 
 class Report:
-    """The voice of a command.
+    """Output of a command.
 
     Parameters
     ----------
@@ -45,23 +45,23 @@ class Report:
         self.json, self.quiet = json, quiet
 
     def note(self, text: str) -> None:
-        """Say something on the way."""
+        """Print a note."""
         if not self.quiet:
             print(one_line(text), file=sys.stderr, flush=True)
 
     def warning(self, text: str) -> None:
-        """Say something that the user had better know."""
+        """Print a warning."""
         self.note(f"warning: {text}")
 
     def result(self, payload: Mapping[str, Any], *views: RenderableType, even_if_quiet: bool = True) -> None:
-        """Say what came out; once a command, at its end.
+        """Print the result; once per command, at its end.
 
         Parameters
         ----------
         payload : mapping
             For ``--json``; NaN and infinities become null.
         *views : str or rich renderable
-            For everyone else.
+            Printed without ``--json``.
         even_if_quiet : bool
             False if the views only describe what was written to a file.
         """
@@ -77,14 +77,14 @@ class Report:
 
     @contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
-        """Inside, a Python warning for users is one line too, without the place in the code it comes from."""
+        """Inside the block, print Python warnings for users as one line, without their location in the code."""
 
         def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
             self.warning(str(message))
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            # numpy's, from deep inside; if it matters, an error or a warning of ours says so too
+            # numpy's, from inner code; where it matters, one of our errors or warnings reports it too
             warnings.filterwarnings("ignore", ".* encountered in", RuntimeWarning)
             warnings.showwarning = show
             yield
@@ -97,7 +97,7 @@ def _console(stream: TextIO) -> Console:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON knows."""
+    """Convert a value to JSON types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if hasattr(value, "tolist"):  # arrays and numbers of numpy
@@ -105,5 +105,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, float):
-        return value + 0.0 if math.isfinite(value) else None  # and no minus before a zero
+        return value + 0.0 if math.isfinite(value) else None  # no negative zero
     return os.fspath(value) if isinstance(value, os.PathLike) else value

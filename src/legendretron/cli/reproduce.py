@@ -42,30 +42,30 @@ def reproduce(
     data: Annotated[
         Path | None, _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
     ] = None,
-    datasets: Annotated[str | None, _what("Only these data sets, with commas between.")] = None,
+    datasets: Annotated[str | None, _what("Only these data sets, comma-separated.")] = None,
     models: Annotated[list[str] | None, _what("Only this model; repeat it for several.", "--model")] = None,
     seeds: Annotated[int | None, _what("Repetitions, with seeds from 0.", min=1, max=10_000)] = None,
-    noise: Annotated[str | None, _what("Shares of training labels to flip, with commas between: 0,0.2,0.5.")] = None,
-    sizes: Annotated[str | None, _what("Numbers of training rows, with commas between.")] = None,
-    epochs: Annotated[int | None, _what("Train for so long only: a trial, not the paper's recipe.", min=1)] = None,
+    noise: Annotated[str | None, _what("Shares of training labels to flip, comma-separated: 0,0.2,0.5.")] = None,
+    sizes: Annotated[str | None, _what("Numbers of training rows, comma-separated.")] = None,
+    epochs: Annotated[int | None, _what("Number of epochs: a trial, not the paper's recipe.", min=1)] = None,
     device: Annotated[str, _how("Where to train: cpu, cuda, cuda:1, or auto.")] = "cpu",
-    backend: Annotated[Backend, _how("Processes here (loky), or a cluster (ray, dask).")] = Backend.loky,
-    jobs: Annotated[int, _how("Batches at once; -1 for one on each processor.", "--jobs", "-j", min=-1)] = 1,
+    backend: Annotated[Backend, _how("Processes on this machine (loky), or a cluster (ray, dask).")] = Backend.loky,
+    jobs: Annotated[int, _how("Batches to run at once; -1 for one per processor.", "--jobs", "-j", min=-1)] = 1,
     address: Annotated[
-        str | None, _how("Of the cluster; if not given, one is started here.", show_default=False)
+        str | None, _how("Address of the cluster; if not given, one is started here.", show_default=False)
     ] = None,
     batch: Annotated[
-        int | None, _how("Runs to train side by side at most; all that fit if not given.", min=1, show_default=False)
+        int | None, _how("Most runs to train side by side; all that fit if not given.", min=1, show_default=False)
     ] = None,
-    render_only: Annotated[bool, _how("Run nothing; render the results that are there.", "--render-only")] = False,
-    out: Annotated[Path, _how("Folder for results. What is there already is not run again.", "--out", "-o")] = Path(
+    render_only: Annotated[bool, _how("Run nothing; only render existing results.", "--render-only")] = False,
+    out: Annotated[Path, _how("Folder for results. Existing results are not run again.", "--out", "-o")] = Path(
         "results"
     ),
 ) -> None:
-    """Run the paper's tables and figures, and show them beside the published numbers.
+    """Run the paper's tables and figures, and compare them with the published numbers.
 
-    Each run's result is kept as soon as it is known: a sweep that was stopped or killed goes on where it was when the same
-    command is given again. Tables (Markdown, CSV) and pictures are written beside the results.
+    Results are saved as soon as they are known: a sweep that was stopped or killed resumes when the same command is run
+    again. Tables (Markdown, CSV) and pictures are written next to the results.
     """
     from legendretron._internal.provenance import provenance
     from legendretron._internal.validation import check_device
@@ -81,7 +81,7 @@ def reproduce(
     if address is not None and backend is Backend.loky:
         raise typer.BadParameter("it is that of a Ray or Dask cluster; give --backend too.", param_hint="'--address'")
     if jobs == 0:
-        raise typer.BadParameter("0 is no number of jobs; use 1 or more, or -1.", param_hint="'--jobs'")
+        raise typer.BadParameter("it must be 1 or more, or -1, got 0.", param_hint="'--jobs'")
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     if epochs is not None:
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
@@ -131,7 +131,7 @@ def reproduce(
         error = (
             f"there are no such results of {table} in {str(out)!r}; leave out --render-only to run it."
             if render_only
-            else f"no data set of {table} is there; 'legendretron datasets' says how to get each."
+            else f"no data set of {table} is available; 'legendretron datasets' says how to get each."
         )
     report.result({"experiments": payload, "failed": failures} | ({"error": error} if error else {}), *views)
     if error:
@@ -157,7 +157,7 @@ def _asked(
     narrowed = {"datasets": datasets, "--model": models, "noise": noise, "sizes": sizes}
     given = [name for name, value in narrowed.items() if value is not None]
     if table == "all" and given:
-        raise typer.BadParameter(f"{', '.join(given)} only go with one TABLE.", param_hint="'TABLE'")
+        raise typer.BadParameter(f"{', '.join(given)} can be given for one TABLE only.", param_hint="'TABLE'")
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
         narrow = experiment.narrowed(seeds=seeds)
@@ -175,7 +175,7 @@ def _asked(
 
 
 def _names(text: str, known: Iterable[str]) -> list[str]:
-    """Names with commas between, some of which have a comma themselves."""
+    """Split comma-separated names, some of which contain a comma."""
     names, rest = [], [word.strip() for word in text.split(",") if word.strip()]
     spelling = {name.lower(): name for name in known}
     while rest:
@@ -192,7 +192,7 @@ def _words(text: str, kind: Callable[[str], _Number], option: str) -> list[_Numb
     try:
         words = [kind(word.strip()) for word in text.split(",") if word.strip()]
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} must be numbers with commas between.", param_hint=f"'{option}'") from error
+        raise typer.BadParameter(f"{text!r} must be comma-separated numbers.", param_hint=f"'{option}'") from error
     if not words:
         raise typer.BadParameter("is empty.", param_hint=f"'{option}'")
     return words
@@ -202,7 +202,7 @@ def _command(
     experiment: Experiment, data: Path | None, datasets: Any, models: Any, seeds: Any, noise: Any, sizes: Any, epochs: Any,
     device: str,
 ) -> str:  # fmt: skip
-    """How to do it again, without the folders of this machine."""
+    """Return the command that repeats a sweep, without the folders of this machine."""
     words = ["legendretron", "reproduce", experiment.name]
     datasets = None if datasets is None else repr(datasets) if " " in datasets else datasets
     options = {"--datasets": datasets, "--seeds": seeds, "--noise": noise, "--sizes": sizes, "--epochs": epochs}

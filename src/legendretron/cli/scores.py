@@ -1,4 +1,4 @@
-"""How good probabilities are, in the numbers that people look for."""
+"""Scores of predicted probabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scores:
     Attributes
     ----------
     accuracy : float
-        Share of rows whose likeliest class is the right one.
+        Share of rows whose most probable class is the true one.
     log_loss : float
         Mean of ``-log p(label)``.
     brier : float
@@ -42,7 +42,7 @@ class Scores:
 
 
 def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
-    """Score log-probabilities (n, C) by the places of the labels (n,).
+    """Score log-probabilities (n, C) by the class indices (n,) of the labels.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def _auc(y: np.ndarray, log_p: np.ndarray) -> float:
 
 
 def _area(scores: np.ndarray, own: np.ndarray) -> float:
-    """Area under the ROC curve: the share of pairs, one own and one other, that scores put in order, ties counting half."""
+    """Area under the ROC curve: the share of pairs of an own and another row in the right order, ties counting half."""
     others = np.sort(scores[~own])
     if own.all() or not own.any():
         return float("nan")
@@ -91,7 +91,7 @@ def _area(scores: np.ndarray, own: np.ndarray) -> float:
 
 
 def baseline_scores(y: np.ndarray, n_classes: int) -> Scores:
-    """Score the same answer for every row: how often each class occurs in these very labels."""
+    """Score the same prediction for every row: the class frequencies of these labels."""
     share = np.bincount(y, minlength=n_classes) / len(y)
     return Scores(
         accuracy=float(share.max()),

@@ -1,4 +1,4 @@
-"""Progress of a sweep: a bar with the time left on a terminal, a line for every batch elsewhere."""
+"""Progress of a sweep: a progress bar on a terminal, one line per batch elsewhere."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["SweepProgress"]
 
 
 class SweepProgress:
-    """What a sweep calls after every batch; a context manager.
+    """Context manager and callback that a sweep calls after every batch.
 
     Parameters
     ----------
     experiment : Experiment
-        What is run.
+        The experiment that is run.
     report : Report
-        Says nothing if that is quiet.
+        Nothing is shown if it is quiet.
     """
 
     def __init__(self, experiment: Experiment, report: Report) -> None:
@@ -39,7 +39,7 @@ class SweepProgress:
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[last]}"),
             )
-            # runs differ in length a thousandfold, so speed is averaged over long, not over the last few
+            # durations of runs differ a thousandfold, so speed is averaged over a long period
             self.bar = Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0)
             self.task = self.bar.add_task(experiment.name, total=None, last="")
 
@@ -55,7 +55,7 @@ class SweepProgress:
             self.bar.stop()
 
     def download(self, name: str, done: int, total: int | None) -> None:
-        """Show how much of a data set has come."""
+        """Show how much of a data set has been downloaded."""
         if self.bar is not None:
             self.bar.update(self.task, total=total, completed=done, last=f"downloading {name}")
         elif done == total or done == 0:

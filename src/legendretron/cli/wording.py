@@ -1,4 +1,4 @@
-"""From the words of the estimators to those of the command line: options for parameters, values as one types them."""
+"""Messages of estimators in the terms of the command line: options instead of parameters, values as typed."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ OPTIONS = {
     "checkpoint": "--checkpoint",
 }
 _ANY = "|".join(OPTIONS)
-#: Names that are no words of English.
+#: Names that are not English words.
 _UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
 
 _TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."
-_WAY_OUT = "the data hold a number that is too large for float32; scale the features, or fit with --dtype float64."
+_TOO_LARGE_HINT = (
+    "the data hold a number that is too large for float32; scale the features, or fit with --dtype float64."
+)
 _REFUSED = re.compile(r"The '(\w+)' parameter of \w+ must be (.+)\. Got (.+) instead\.")
 
 
 def plain_values(text: str) -> str:
-    """Return a message with numbers as everybody writes them.
+    """Return a message with plain numbers instead of NumPy's representation.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def plain_values(text: str) -> str:
 
 
 def in_options(text: str) -> str:
-    """Return a message of an estimator in the words of the command line.
+    """Return a message of an estimator in the terms of the command line.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def in_options(text: str) -> str:
     >>> in_options("raise max_epochs or alpha, or set early_stopping=False; there is no column 'max_epochs'.")
     "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
     """
-    text = plain_values(text).replace(_TOO_LARGE, _WAY_OUT)
+    text = plain_values(text).replace(_TOO_LARGE, _TOO_LARGE_HINT)
     text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
     text = _outside_quotes(rf"\bset ({_ANY})=False", lambda found: f"leave out {OPTIONS[found[1]]}", text)
     text = _outside_quotes(
@@ -80,7 +82,7 @@ def _outside_quotes(pattern: str, replace: Callable[[re.Match[str]], str], text:
 
 
 def refused_parameter(error: ValueError) -> tuple[str, str]:
-    """Return the option whose value scikit-learn's check of the parameters has refused, and why.
+    """Return the option whose value scikit-learn's validation has rejected, and why.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def refused_parameter(error: ValueError) -> tuple[str, str]:
 
 @contextmanager
 def saying_options() -> Iterator[None]:
-    """Inside, errors and warnings of an estimator speak of options."""
+    """Inside the block, errors and warnings of an estimator name options instead of parameters."""
     show = warnings.showwarning
 
     def show_in_options(message: Any, *place: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tables of one's own; data sets of the paper: where they are, downloads, readers of their formats; label noise."""
+"""Your own tables; the paper's data sets: locating, downloading and reading them; label noise."""
 
 from legendretron.datasets.dataset import Dataset
 from legendretron.datasets.downloading import DownloadError, download

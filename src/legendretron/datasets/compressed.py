@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 __all__ = ["UnreadableFileError", "open_compressed"]
 
-#: First bytes of a compressed file, and what opens it; a name's ending may be wrong.
+#: First bytes of a compressed file, and what opens it; a file extension may be wrong.
 _COMPRESSIONS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"BZh": ("bzip2", lambda file: io.BufferedReader(_Streams(file, bz2.BZ2Decompressor))),
     b"\xfd7zXZ\0": ("xz", lambda file: io.BufferedReader(_Streams(file, lzma.LZMADecompressor))),
@@ -30,8 +30,8 @@ class UnreadableFileError(ValueError):
 class _Streams(io.RawIOBase):
     """The compressed streams of a file, one after the other.
 
-    :func:`bz2.open` and :func:`lzma.open` end quietly at a stream after the first whose beginning is damaged; rows would be
-    missing, so here it is an error.
+    :func:`bz2.open` and :func:`lzma.open` stop silently at a stream after the first whose beginning is damaged; rows would
+    be missing, so here it is an error.
     """
 
     def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]):
@@ -45,7 +45,7 @@ class _Streams(io.RawIOBase):
         while True:
             compressed = b""
             if self._stream.eof:
-                compressed = self._stream.unused_data.lstrip(b"\0")  # xz pads its streams by zeros
+                compressed = self._stream.unused_data.lstrip(b"\0")  # xz pads its streams with zeros
                 while not compressed:
                     chunk = self._file.read(_CHUNK)
                     if not chunk:
@@ -66,7 +66,7 @@ class _Streams(io.RawIOBase):
 def open_compressed(path: Path) -> Iterator[BinaryIO]:
     """Open a file, plain or compressed by bzip2, xz or gzip, as a stream of its decompressed bytes.
 
-    Whatever goes wrong in reading it within the block becomes an :class:`UnreadableFileError`, which is a ``ValueError``.
+    Errors in reading it within the block become an :class:`UnreadableFileError`, which is a ``ValueError``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A data set in memory, which says what it is: the whole one, a subset, or a copy that differs."""
+"""A data set in memory, marked as complete, as a subset, or as a copy that differs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Dataset", "encode_labels"]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows, labels from 0 without gaps, and where they are from.
+    """Rows, labels from 0 without gaps, and their origin.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Dataset:
 
     @property
     def label(self) -> str:
-        """The name for tables and plots; it says so where this is not the published file."""
+        """The name for tables and plots; marked if this is not the published file."""
         if self.source:
             return f"{self.name} ({self.source}, {self.n_rows:,} rows)"
         remarks = [] if self.complete else [f"{self.n_rows:,} of {self.info.rows:,} rows"]

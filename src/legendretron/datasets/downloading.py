@@ -1,4 +1,4 @@
-"""Downloads that are there whole and checked, or not at all."""
+"""Atomic downloads with checksums."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from legendretron._internal.validation import check_integer
 
 __all__ = ["DownloadError", "Progress", "download"]
 
-#: Called with the bytes so far and the bytes in all, None where the server does not say.
+#: Called with the number of bytes received and the total, which is None if the server does not announce it.
 Progress = Callable[[int, "int | None"], None]
 
 _CHUNK = 2**18
 _TIMEOUT = 30.0  # seconds without a byte
 _FIRST_PAUSE = 1.0  # seconds, doubled from one attempt to the next
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-#: Answers of a server that may be another one a moment later.
+#: Status codes of failures that may be temporary.
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -35,29 +35,29 @@ class DownloadError(OSError, ValueError):
 
 
 class _Temporary(Exception):
-    """A failure that another attempt may not have."""
+    """A failure that may be temporary."""
 
 
 def download(
     url: str, path: str | Path, sha256: str | None = None, retries: int = 3, progress: Progress | None = None
 ) -> Path:
-    """Download a file to ``path``, whole or not at all.
+    """Download a file to ``path``, atomically.
 
     It is written under a temporary name in the same folder, compared with the length the server announced and with the
-    checksum, and renamed. Whatever fails, no part of it is left and a file that was at ``path`` before stays.
+    checksum, and renamed. On failure nothing is left behind, and an existing file at ``path`` is kept.
 
     Parameters
     ----------
     url : str
-        An HTTPS address (HTTP on the loopback interface only). So must be every address it is redirected to.
+        An HTTPS address (HTTP on the loopback interface only). Redirects must lead to such addresses too.
     path : path
-        Where to; folders are made.
+        Destination; missing folders are created.
     sha256 : str or None, default=None
         Expected digest, 64 hexadecimal digits.
     retries : int, default=3
         Attempts after the first one, with pauses of 1, 2, 4, ... seconds, where a failure may be temporary.
     progress : callable or None, default=None
-        Called with the bytes so far and the bytes in all (None where the server does not say).
+        Called with the number of bytes received and the total (None if the server does not announce it).
 
     Returns
     -------
@@ -96,7 +96,7 @@ def _check_address(url: str, loopback: bool = True) -> bool:
         return False
     if loopback and parts.scheme == "http" and parts.hostname in _LOOPBACK:
         return True
-    raise DownloadError(f"{url!r} is not an HTTPS address; others can be read and changed on their way.")
+    raise DownloadError(f"{url!r} is not an HTTPS address; others can be read and changed in transit.")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -173,7 +173,7 @@ def _receive(response: Any) -> bytes:
 
 
 class _Writing:
-    """What goes wrong with the disk, in one line; everything else passes through."""
+    """Turn an ``OSError`` of the disk into a :class:`DownloadError`; everything else passes through."""
 
     def __init__(self, path: Path):
         self._path = path

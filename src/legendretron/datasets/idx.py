@@ -28,7 +28,7 @@ class ImageSet(NamedTuple):
 
 
 def read_idx(path: str | Path) -> np.ndarray:
-    """Read an idx file, whole or not at all.
+    """Read an idx file; a damaged or truncated one raises a ``ValueError``.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def read_idx(path: str | Path) -> np.ndarray:
     Returns
     -------
     ndarray
-        Of the shape and type the file names, in the machine's byte order.
+        Shape and type are those of the header, in the machine's byte order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""LIBSVM text, plain or compressed: one row a line, ``label index:value index:value ...``."""
+"""LIBSVM text, plain or compressed: one row per line, ``label index:value index:value ...``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from legendretron.datasets.compressed import UnreadableFileError, open_compresse
 
 __all__ = ["read_libsvm"]
 
-_SMALL = 64 * 2**20  # bytes of a dense array that are not worth a sparse one
+_SMALL = 64 * 2**20  # bytes up to which an array is dense by default
 _LARGE = 2**30  # bytes above which only dense=True makes a dense array
-_DENSE_SHARE = 0.1  # of entries that are given, between the two
+_DENSE_SHARE = 0.1  # least share of given entries for a dense array, between the two
 _LARGEST_INDEX = 2**31 - 1
 _FEATURE = re.compile(rb"([+-]?\d+):(\S+)")
 
@@ -26,12 +26,12 @@ _FEATURE = re.compile(rb"([+-]?\d+):(\S+)")
 def read_libsvm(
     path: str | Path, n_features: int | None = None, dense: bool | None = None
 ) -> tuple[np.ndarray | scipy.sparse.csr_matrix, np.ndarray]:
-    r"""Read a file of LIBSVM text, whole or not at all.
+    r"""Read a file of LIBSVM text; a damaged one raises a ``ValueError``.
 
     Parameters
     ----------
     path : path
-        The file; plain, or compressed by bzip2, xz or gzip, which its first bytes tell.
+        The file; plain, or compressed by bzip2, xz or gzip, as detected from its first bytes.
     n_features : int or None, default=None
         Number of columns; None for the largest index in the file. An index beyond it is an error.
     dense : bool or None, default=None
@@ -78,8 +78,8 @@ def read_libsvm(
 
 
 def _message(path: Path, fault: str) -> str:
-    way_out = "Get it again, or check that it has one row a line, 'label index:value index:value ...', indices from 1."
-    return f"{str(path)!r} {fault}. {way_out}"
+    hint = "Get it again, or check that it has one row per line, 'label index:value index:value ...', indices from 1."
+    return f"{str(path)!r} {fault}. {hint}"
 
 
 def _first_fault(path: Path, n_features: int | None) -> str:
@@ -101,7 +101,7 @@ def _fault_of_label(label: bytes, features: list[bytes]) -> str:
     if b":" in label and _FEATURE.fullmatch(label):
         return f"it begins with the feature {shown} and has no label"
     if b"," in label and features and _FEATURE.fullmatch(features[0]):
-        return f"it has several labels, {shown}; only one label a row can be learned"
+        return f"it has several labels, {shown}; only one label per row is supported"
     value = _number(label)
     if value is None:
         return f"it begins with {shown}, which is not a label"
@@ -150,7 +150,7 @@ def _as_asked(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.spar
         dense = 8 * entries <= _SMALL or (8 * entries <= _LARGE and X.nnz >= _DENSE_SHARE * entries)
     if not dense:
         X = scipy.sparse.csr_matrix(X)
-        if max(X.nnz, *X.shape) <= _LARGEST_INDEX:  # some solvers take no longer ones
+        if max(X.nnz, *X.shape) <= _LARGEST_INDEX:  # some solvers need 32-bit indices
             X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return X
     try:

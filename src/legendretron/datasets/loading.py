@@ -1,4 +1,4 @@
-"""The paper's data sets by name, from a folder or from their publishers, checked against what the registry says."""
+"""The paper's data sets by name, from a folder or from their publishers, checked against the registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DatasetError", "load_dataset", "load_images"]
 
 
 class DatasetError(ValueError):
-    """A file that does not hold what it should; the message says where to get the right one."""
+    """A file with unexpected content; the message says where to get the right one."""
 
 
 def load_dataset(
@@ -45,7 +45,7 @@ def load_dataset(
     -------
     Dataset
         ``X`` of shape (n, features) is dense, except for news20 and sector. ``complete`` is False for a file whose name
-        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not is refused.
+        declares a subset (``Sensorless.subset5500.scale``); a shorter file that does not raises a ``ValueError``.
 
     Examples
     --------
@@ -74,11 +74,11 @@ def load_dataset(
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
     except ValueError as error:
-        if fresh:  # a wrong file kept would be found again
+        if fresh:  # otherwise the next call would find the wrong file
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        way_out = "" if isinstance(error, DatasetError) else f" {info.name} has {info.shape}. {info.how_to_get}"
-        raise ValueError(f"{error}{way_out}") from error
+        hint = "" if isinstance(error, DatasetError) else f" {info.name} has {info.shape}. {info.how_to_get}"
+        raise ValueError(f"{error}{hint}") from error
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
 
@@ -87,8 +87,8 @@ def load_images(
 ) -> ImageSet:
     """Load MNIST, Fashion-MNIST or Kuzushiji-MNIST; parameters as in :func:`load_dataset`.
 
-    The four files lie in a folder of the set's name within ``data``. A part whose file declares a subset
-    (``train7011-images-idx3-ubyte.gz``) makes the set incomplete; one that is shorter and does not is refused.
+    The four files are in a folder of the set's name within ``data``. A part whose file declares a subset
+    (``train7011-images-idx3-ubyte.gz``) makes the set incomplete; a shorter one that does not raises a ``ValueError``.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def _download(
     progress: Progress | None,
     state: str,
 ) -> list[Path]:
-    """Download the files of a set that ``folder`` does not have, or say how to get them."""
+    """Download the missing files of a set, or raise an error that says how to get them."""
     if data is not None or not allowed:
         searched = str(cache_folder() if data is None else data)
         need = f"the files {', '.join(info.files)}" if info.kind == "images" else f"one of {', '.join(info.files)}"
@@ -149,7 +149,7 @@ def _download(
 
 
 def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> Path:
-    """Download from the first address that has the file; a file that is there already is kept."""
+    """Download from the first address that has the file; an existing file is kept."""
     if path.is_file():
         return path
     for address in file.addresses[:-1]:
@@ -161,7 +161,7 @@ def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> 
 
 
 def _check_end(path: Path) -> None:
-    """Refuse a file whose last line has no end: it may have been cut within a number."""
+    """Raise an error if the last line has no newline: the file may have been truncated within a number."""
     last = b""
     with open_compressed(path) as file:
         while part := file.read(2**20):

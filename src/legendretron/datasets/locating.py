@@ -1,4 +1,4 @@
-"""Which data sets are in a folder, by the names of their files alone."""
+"""Which data sets are in a folder, judged by file names alone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["DatasetStatus", "cache_folder", "dataset_status", "find_dataset"]
 
 
 class DatasetStatus(NamedTuple):
-    """What a folder has of a data set, as far as names of files say."""
+    """State of a data set in a folder, judged by file names."""
 
     info: DatasetInfo
-    path: Path | None  #: the file, or the folder of images; None if nothing is there
+    path: Path | None  #: the file, or the folder of images; None if missing
     state: str  #: ``"complete"``, ``"subset"``, ``"incomplete"`` (some files of images) or ``"missing"``
-    declared_rows: int | None = None  #: rows a subset says it has
+    declared_rows: int | None = None  #: number of rows that the name of a subset declares
 
 
 def cache_folder() -> Path:
@@ -35,7 +35,7 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG rules have relative folders ignored
+    # the XDG specification ignores relative paths
     return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "legendretron"
 
 
@@ -83,7 +83,7 @@ def dataset_status(data: str | Path | None = None) -> list[DatasetStatus]:
 def _check_folder(data: str | Path) -> Path:
     folder = Path(data).expanduser()
     if not folder.is_dir():
-        raise ValueError(f"data must be a folder that exists, got {str(data)!r}; without data files are downloaded.")
+        raise ValueError(f"data must be a folder that exists, got {str(data)!r}; leave it out to download the files.")
     return folder
 
 
@@ -117,7 +117,7 @@ def _find_file(info: DatasetInfo, folder: Path) -> DatasetStatus:
 
 
 def _find_images(info: DatasetInfo, folder: Path) -> DatasetStatus:
-    # a folder of images does not say by its files which set it is, so its own name must
+    # file names are the same for all sets of images, so the folder's name must identify the set
     named = [path for path in (folder, *_entries(folder).values()) if spelling(path.name) == spelling(info.name)]
     best = DatasetStatus(info, None, "missing")
     for inner in (inner for path in named for inner in (path, path / "raw")):
@@ -133,7 +133,7 @@ def _find_images(info: DatasetInfo, folder: Path) -> DatasetStatus:
 
 
 def _part(name: str, entries: dict[str, Path]) -> int | None:
-    """0 if the file is there, the number in its name if it is a declared subset, None if it is missing."""
+    """0 if the file exists, the number in its name if it is a declared subset, None if it is missing."""
     if name in entries:
         return 0
     first, _, rest = name.partition("-")

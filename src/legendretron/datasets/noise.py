@@ -1,4 +1,4 @@
-"""Label noise: labels drawn anew from the row of a transition matrix that belongs to the true one."""
+"""Label noise: labels drawn from the row of a transition matrix that belongs to the true label."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def flip_labels(y: Any, transition: Any, random_state: Any = None) -> np.ndarray
     transition : array-like of shape (C, C)
         Row ``i`` has the probabilities of the noisy label given the true label ``i``; rows sum to one.
     random_state : int, Generator, RandomState or None, default=None
-        One uniform number is drawn for each row, whatever the matrix: with the same seed, the same rows tend to be hit.
+        One uniform number is drawn for each row, whatever the matrix: with the same seed, the same rows tend to be flipped.
 
     Returns
     -------

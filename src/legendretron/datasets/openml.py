@@ -1,4 +1,4 @@
-"""Copies of the paper's data sets on OpenML; they differ from the files of the paper and say so."""
+"""Copies of the paper's data sets on OpenML; they differ from the paper's files and are labelled as such."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ __all__ = ["load_openml"]
 def load_openml(name_or_id: str | int, data_home: str | Path | None = None, n_retries: int = 3) -> Dataset:
     """Load OpenML's copy of a data set of the paper, through :func:`sklearn.datasets.fetch_openml`.
 
-    OpenML's copies are not scaled, or have test rows or more columns too: a number of the paper is reproduced on the LIBSVM
-    file only. So ``complete`` is False and ``label`` names OpenML, whatever the number of rows.
+    OpenML's copies are not scaled, or also have test rows or further columns: only the LIBSVM files reproduce the paper's
+    numbers. So ``complete`` is False and ``label`` names OpenML, whatever the number of rows.
 
     Parameters
     ----------
     name_or_id : str or int
         A name of :data:`DATASETS`, or the OpenML id of one.
     data_home : path or None, default=None
-        Folder of the copies; None for scikit-learn's own.
+        Folder of the copies; None for scikit-learn's default.
     n_retries : int, default=3
-        Attempts at the network, as in ``fetch_openml``.
+        Number of attempts to connect, as in ``fetch_openml``.
 
     Returns
     -------
     Dataset
-        ``X`` of shape (n, features) is dense, float64; nominal columns are numbered. ``classes`` are OpenML's labels.
+        ``X`` of shape (n, features) is dense, float64; nominal columns are encoded as numbers. ``classes`` are OpenML's.
 
     Examples
     --------
     >>> load_openml("sector")
     Traceback (most recent call last):
     ...
-    ValueError: sector has no copy on OpenML that is known; use load_dataset('sector').
+    ValueError: sector has no known copy on OpenML; use load_dataset('sector').
     """
     info = _info(name_or_id)
     try:
@@ -81,7 +81,7 @@ def _info(name_or_id: str | int) -> DatasetInfo:
         return known[name_or_id]
     info = dataset_info(str(name_or_id))
     if info.openml is None:
-        raise ValueError(f"{info.name} has no copy on OpenML that is known; use load_dataset({info.name!r}).")
+        raise ValueError(f"{info.name} has no known copy on OpenML; use load_dataset({info.name!r}).")
     return info
 
 

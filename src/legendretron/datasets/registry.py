@@ -1,7 +1,7 @@
-"""The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what a file of theirs must hold.
+"""The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what their files must hold.
 
-Counts are of the files the paper's tables name. A checksum is given only where it is the published file's own; it is for
-downloads, since a copy packed again has the same content under another checksum. Licences are said as the sources say them.
+Counts refer to the files that the paper's tables name. Checksums, where known, are those of the published files; they are
+used for downloads only, since a recompressed copy has another checksum. Licences are quoted from the sources.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPRESSIONS = ("", ".bz2", ".xz", ".gz")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set.
+    """Description of a data set.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class DatasetInfo:
     licence: str
     origin: str  #: who made the data, and what to cite
     openml: int | None = None  #: id on OpenML, None if there is none or none is known
-    openml_seen: bool = False  #: whether the id was seen in use; the others are from memory, to be checked
+    openml_seen: bool = False  #: whether the id was confirmed; the others are still to be checked
     openml_note: str = ""  #: how OpenML's copy differs, as far as is known
     notes: str = ""
     test_rows: int = 0  #: of the separate test part, for images
@@ -49,7 +49,7 @@ class DatasetInfo:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names looked for, in order; for images all of them are needed."""
+        """File names to look for, in order; for images all of them are needed."""
         if self.kind == "images":
             return tuple(file.name for file in self.remote_files)
         name = self.remote_files[0].name
@@ -58,18 +58,18 @@ class DatasetInfo:
 
     @property
     def stem(self) -> str:
-        """The first file's name without the ending of a compression."""
+        """The first file's name without the extension of a compression."""
         name = self.remote_files[0].name
         return name if self.kind == "images" else name.removesuffix(".bz2")
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where each published file is, the first address of each."""
+        """The first address of each published file."""
         return tuple(file.addresses[0] for file in self.remote_files)
 
     @property
     def shape(self) -> str:
-        """Size in words, as for error messages and tables."""
+        """Size as text, for error messages and tables."""
         rows = f"{self.rows:,} + {self.test_rows:,} rows" if self.test_rows else f"{self.rows:,} rows"
         return f"{rows} x {self.features:,} features, {self.classes:,} classes"
 
@@ -147,7 +147,7 @@ _ALL = (
             "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)",
             openml=6, openml_note="all 20,000 rows, training and test, not scaled"),
     _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True,
-            notes="LIBSVM's file has which words a document has, at unit length; other copies have counts"),
+            notes="LIBSVM's file holds which words a document has, scaled to unit length; other copies hold counts"),
     _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
             "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
     _libsvm("vowel", "vowel.scale", 528, 10, 11,
@@ -206,7 +206,7 @@ _SPELLINGS = {spelling(name): name for name in DATASETS}
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """What is known of the data set ``name``; case, hyphens and underscores do not matter.
+    """Return the description of the data set ``name``; case, hyphens and underscores do not matter.
 
     Examples
     --------
@@ -216,6 +216,6 @@ def dataset_info(name: str) -> DatasetInfo:
     known = _SPELLINGS.get(spelling(name)) if isinstance(name, str) else None
     if known is None:
         raise ValueError(
-            f"name must be one of {', '.join(DATASETS)}, got {name!r}; read_libsvm and read_idx read files of one's own."
+            f"name must be one of {', '.join(DATASETS)}, got {name!r}; read_libsvm and read_idx read your own files."
         )
     return DATASETS[known]

@@ -1,7 +1,7 @@
-"""Files to download: their names, their addresses, and their checksums as far as these are known.
+"""Files to download: their names, their addresses, and their checksums where known.
 
 The checksums of the MNIST family are the ones that several independent projects record for the files at these addresses.
-LIBSVM publishes none for its files, so a download of one is checked by what it holds.
+LIBSVM publishes none for its files, so their downloads are checked by content.
 """
 
 from __future__ import annotations

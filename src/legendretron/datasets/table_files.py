@@ -1,4 +1,4 @@
-"""CSV, TSV and Parquet files as data frames, with one clear line for everything that can be wrong with a file."""
+"""CSV, TSV and Parquet files as data frames, with a clear error message for every malformed file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from legendretron.datasets.compressed import open_compressed
 
 __all__ = ["FORMATS", "format_of", "quoted", "read_frame"]
 
-#: Formats by name, each with the ends of file names that tell it.
+#: Formats by name, each with its file extensions.
 FORMATS: dict[str, tuple[str, ...]] = {
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
@@ -26,7 +26,7 @@ _PEEK = 4096
 
 
 def quoted(names: Any, most: int = 8) -> str:
-    """Names in quotes and with commas, for a message; only so many of them.
+    """Quoted, comma-separated names for a message, at most ``most`` of them.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def quoted(names: Any, most: int = 8) -> str:
 
 
 def format_of(path: Path, given: str | None = None) -> str:
-    """Return the format of a file: the one given, or by the end of its name.
+    """Return the format of a file: the one given, or by its extension.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def format_of(path: Path, given: str | None = None) -> str:
 
 
 def read_frame(path: Path, kind: str, *, as_text: str | None = None) -> Any:
-    """Read a CSV, TSV or Parquet file into a pandas data frame with columns of different, non-empty names.
+    """Read a CSV, TSV or Parquet file into a pandas data frame with distinct, non-empty column names.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def read_frame(path: Path, kind: str, *, as_text: str | None = None) -> Any:
     kind : {"csv", "tsv", "parquet"}
         Its format.
     as_text : str, optional
-        Column of a CSV or TSV file to leave as it is written.
+        Column of a CSV or TSV file to keep as text.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
@@ -103,7 +103,7 @@ def _read_text(path: Path, separator: str, as_text: str | None) -> Any:
             header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         _check_names(path, [str(column) for column in header.iloc[0]])
         with open_compressed(path) as file, warnings.catch_warnings():
-            # a row longer than the header would lose its end with no more than a warning
+            # a row longer than the header would be truncated with only a warning
             warnings.simplefilter("error", pandas.errors.ParserWarning)
             kept = {} if as_text is None else {as_text: str}
             return pandas.read_csv(file, index_col=False, dtype=kept, **_exactly(pandas.__version__), **options)
@@ -122,7 +122,7 @@ def _read_text(path: Path, separator: str, as_text: str | None) -> Any:
 
 
 def _exactly(version: str) -> dict[str, str]:
-    """The option to read numbers as they were written, to the last bit; from pandas 3.1 on it is the only way."""
+    """The option to read numbers exactly, to the last bit; from pandas 3.1 on this is the only behaviour."""
     major, minor = version.split(".")[:2]
     return {} if (int(major), int(minor)) >= (3, 1) else {"float_precision": "round_trip"}
 
@@ -131,7 +131,7 @@ def _read_parquet(path: Path) -> Any:
     arrow = import_extra("pyarrow", "reading Parquet", "cli")
     parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
     try:
-        # opened here: a name with a colon would be taken for an address
+        # opened here: a name with a colon would be taken for a URL
         with open_compressed(path) as file:
             content = parquet.ParquetFile(file)
             _check_names(path, content.schema_arrow.names)
@@ -141,6 +141,6 @@ def _read_parquet(path: Path) -> Any:
     for index, field in enumerate(table.schema):
         if arrow.types.is_decimal(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))
-    # row numbers that pandas wrote as a column of their own
+    # row numbers that pandas wrote as a separate column
     extra = [name for name in table.column_names if name.startswith("__index_level_")]
     return table.drop_columns(extra).to_pandas(ignore_metadata=True)

@@ -1,4 +1,4 @@
-"""A table of one's own as features and labels."""
+"""Reading a table as features and labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from legendretron.datasets.table_files import format_of, quoted, read_frame
 
 __all__ = ["Table", "read_table"]
 
-_EXACT = 2.0**53  #: up to here a double holds every whole number
+_EXACT = 2.0**53  #: up to here a double holds every integer
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Table:
     X : data frame, ndarray or sparse matrix of shape (n, d)
         Features; a data frame of floats unless the file was LIBSVM text.
     y : ndarray of shape (n,) or None
-        Labels: whole numbers, truth values or strings; None if no target was asked for.
+        Labels: integers, booleans or strings; None if no target was given.
     feature_names : tuple of str or None
         Names of the columns of ``X``; None for LIBSVM text, which has none.
     target : str or None
@@ -67,8 +67,7 @@ def read_table(
 ) -> Table:
     r"""Read features and labels from a CSV, TSV, Parquet or LIBSVM file.
 
-    Every feature must be a number and present: anything else is refused in an error that names the columns. Nothing is ever
-    unpickled.
+    Every feature must be a number, without missing values: otherwise the error names the columns. Nothing is unpickled.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ def read_table(
     drop : sequence of str, optional
         Columns to leave out.
     format : {"csv", "tsv", "parquet", "libsvm"}, optional
-        By the end of the name if not given.
+        By the file extension if not given.
     n_features : int, optional
         Number of features of a LIBSVM file, whose lines leave out zeros; the largest that occurs if not given.
 
@@ -134,7 +133,7 @@ def _from_libsvm(
 def _choose(
     path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
-    """The columns of the features, after a look at every name that was given."""
+    """The columns of the features, after checking every given name."""
     _check_known(path, names, [] if target is None else [target], "target ")
     _check_known(path, names, [] if features is None else features)
     _check_known(path, names, drop or [])
@@ -160,15 +159,15 @@ def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str 
     if not lacking:
         return
     close = difflib.get_close_matches(lacking[0], names, n=1)
-    way_out = f"; did you mean {close[0]!r}?" if close else "."
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        way_out = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
+        hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
     elif all(_is_number(name) for name in names):
-        way_out = "; the first line must hold the names of the columns."
-    raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{way_out}")
+        hint = "; the first line must hold the names of the columns."
+    raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
 
 
-#: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 is to come back as 01.
+#: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 must stay 01.
 _WHOLE = re.compile(r"\s*([+-]?(?:0|[1-9][0-9]*))(?:\.0*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 
@@ -213,7 +212,7 @@ def _numbers(path: Path, frame: Any) -> Any:
 
 
 def _first_text(column: Any) -> str:
-    """The value that keeps a column from being numbers."""
+    """The first value of a column that is not a number."""
     import pandas
 
     present = column.dropna().astype(object)
@@ -222,7 +221,7 @@ def _first_text(column: Any) -> str:
 
 
 def _labels(column: Any, name: str) -> np.ndarray:
-    """Labels as integers, truth values or strings."""
+    """Labels as integers, booleans or strings."""
     values: np.ndarray = np.asarray(column)
     if values.dtype.kind == "i":
         return values.astype(np.int64)
@@ -230,7 +229,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
         whole = np.isfinite(values) & (np.abs(values) <= _EXACT) & (values == np.floor(values))
         if not whole.all():
             raise ValueError(
-                f"{name} holds {values[~whole][0]}, which is no whole number; this is classification: classes are whole "
+                f"{name} holds {values[~whole][0]}, which is not a whole number; this is classification: classes are whole "
                 "numbers or text."
             )
         return values.astype(np.int64)
@@ -240,7 +239,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
 
 
 def _parsed(texts: list[str]) -> np.ndarray:
-    """Labels from text: numbers or truth values if all of them are."""
+    """Labels from text: numbers or booleans if all of them are."""
     if all(text.lower() in ("true", "false") for text in texts):
         return np.array([text.lower() == "true" for text in texts])
     whole = [_WHOLE.fullmatch(text) for text in texts]
@@ -254,5 +253,5 @@ def _parsed(texts: list[str]) -> np.ndarray:
 
 
 def as_matrix(table: Table) -> Any:
-    """Return the features without their names, for a model that was fitted without."""
+    """Return the features without their names, for a model that was fitted without names."""
     return table.X if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray) else table.X.to_numpy()

@@ -52,11 +52,11 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     n_iter_: int
     _standardized: Standardized
 
-    # the title in the HTML display leads to the paper
+    # the title in the HTML display links to the paper
     _doc_link_module = "legendretron"
     _doc_link_template = "https://arxiv.org/abs/2301.11695"
 
-    # --- what subclasses say ---
+    # --- for subclasses ---
 
     @abstractmethod
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link: ...
@@ -99,14 +99,14 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             if resume and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
-                    "set warm_start=False to start anew."
+                    "set warm_start=False to start again."
                 )
             self._train(X, y, weight, classes, self._seed(), resume, int(self.max_epochs))
         return self
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train for one pass over the data, by minibatches at a constant rate, from the present weights.
+        """Train for one pass over the data, by minibatches at a constant learning rate, from the current weights.
 
         Features are standardised by the first call's means and deviations.
 
@@ -145,7 +145,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         return self
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):  # as it is: what torch.manual_seed(random_state) gives
+        if isinstance(self.random_state, Integral):  # used unchanged, as in torch.manual_seed(random_state)
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -222,7 +222,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
-        """The linear predictor that training starts from."""
+        """The initial linear predictor."""
         d = X.shape[1]
         units = Standardizer.fit(X, weight, self.standardize)
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
@@ -287,16 +287,16 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     def save(self, path: Any) -> None:
         """Write the fitted estimator to one file, safetensors with a JSON header; the write is atomic.
 
-        A model whose weights are not finite is refused with a ``ValueError``.
+        A model whose weights are not finite raises a ``ValueError``.
         """
         save_estimator(self, path)
 
     def to_onnx(self, path: Any) -> None:
         """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
 
-        The file takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and gives ``"label"``, the
-        likeliest class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names are
-        also in its metadata. Needs the extra ``export``.
+        The model takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and returns ``"label"``,
+        the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names
+        are also in the metadata. Needs the extra ``export``.
         """
         check_is_fitted(self)
         self._check_weights()
@@ -305,16 +305,16 @@ class LinearLinkClassifier(LinkPredictor, ABC):
 
     @classmethod
     def load(cls, path: Any) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, is refused with a ``ValueError``.
+        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``.
 
-        Files are safe to load wherever they come from: nothing in them is run, and none takes more memory than its own size
-        justifies. A file in the format of another version is refused with the name of the version that wrote it.
+        Files from any source are safe to load: no code in them is executed, and none takes memory out of proportion to its
+        size. For a file in the format of another version, the error names the version that wrote it.
         """
         return load_estimator(path, cls)
 
 
 def _fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
-    """What a checkpoint must share with a fit to be resumed: parameters, and data, start and seeds in ``identity``."""
+    """Digest of what a checkpoint must share with a fit to be resumed: parameters and ``identity`` (data, start, seeds)."""
     parameters = {k: repr(v) for k, v in estimator.get_params(deep=False).items() if k not in _NOT_IDENTIFYING}
     digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
     for part in identity:

@@ -1,7 +1,7 @@
 """Classes inside the estimators: their order, and their weights.
 
-Of two classes the second comes first: the linear predictor of a link is that of its first class, but in scikit-learn that of
-the second.
+With two classes the order is reversed: the linear predictor of a link is that of its first class, but in scikit-learn that
+of the second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def swap_labels(labels: Any, n_classes: int) -> Any:
 
 
 def swap_classes(values: Any) -> Any:
-    """Bring values per class, along the last axis, from the link's order into that of ``classes_``, or back.
+    """Reorder values per class, along the last axis, from the link's order to that of ``classes_``, or back.
 
     Examples
     --------
@@ -46,5 +46,5 @@ def with_class_weight(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> n
         factors[present] = compute_sample_weight(class_weight, y[present])
     weight = weight * factors
     if not weight.any():
-        raise ValueError(f"class_weight={class_weight!r} leaves no sample that counts.")
+        raise ValueError(f"class_weight={class_weight!r} leaves no sample with a positive weight.")
     return weight

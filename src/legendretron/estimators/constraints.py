@@ -1,4 +1,4 @@
-"""Which values the parameters that all estimators share may take, in scikit-learn's terms."""
+"""Constraints on the parameters that all estimators share, in scikit-learn's format."""
 
 from __future__ import annotations
 

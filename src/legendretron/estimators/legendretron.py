@@ -24,7 +24,7 @@ LINK_SETTINGS = ("n_blocks", "hidden", "depth", "network", "n_nests")
 class LegendreTronClassifier(LinearLinkClassifier):
     r"""Linear classifier whose link, and with it the proper loss, is learned from the data.
 
-    Probabilities are :math:`p(x) = \psi^{-1}(W x + b)` with a link :math:`\psi` out of a learnable family; ``W``, ``b`` and
+    Probabilities are :math:`p(x) = \psi^{-1}(W x + b)` with a link :math:`\psi` from a learnable family; ``W``, ``b`` and
     the link are trained together by the log-loss,
 
     .. math:: \min_{W, b, \psi} \; -\tfrac1n \sum_i \log p_{y_i}(x_i)
@@ -34,45 +34,45 @@ class LegendreTronClassifier(LinearLinkClassifier):
     ----------
     link : {"composite", "canonical", "softmax"}, name of another link, or Link, default="composite"
         ``"composite"``: the paper's link, the most flexible; canonical for two classes only. ``"canonical"``: the gradient
-        of one potential, with a convex loss to take away (``loss_``). ``"softmax"``: nothing to learn, logistic
-        regression. A link of your own has the name it was given by :func:`~legendretron.links.register_link`. An object is
-        copied and trained from where it stands.
+        of one potential, with a convex loss that can be exported (``loss_``). ``"softmax"``: nothing to learn, logistic
+        regression. Your own link has the name given to :func:`~legendretron.links.register_link`. A link object is copied,
+        and training starts from its parameters.
     n_blocks, hidden, depth : int, default=2, 2, 4
-        Networks in a composite link, units per layer, layers. Settings that ``link`` does not have are refused.
+        Networks in a composite link, units per layer, layers. Settings that ``link`` does not have raise a ``ValueError``.
     network : {"ficnn", "cpflow"}, default="ficnn"
         The network of the paper's text, or the one behind its tables.
     n_nests : int, default=4
         Softmaxes mixed by a canonical link.
     alpha : float, default=1e-4
-        Penalty on ``W``, beside a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
+        Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
     link_alpha : float, default=None
         Penalty on the link's parameters; ``None`` for the same as ``alpha``.
     solver : {"adam", "lbfgs"}, default="adam"
         Minibatches, or full-batch quasi-Newton: deterministic, good for small data.
     learning_rate : float, default=0.01
-        Initial rate of Adam.
+        Initial learning rate of Adam.
     schedule : {"cosine", "step", "constant"}, default="cosine"
-        How the rate falls; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
+        How the learning rate decays; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
     decay, decay_every : float, int, default=0.95, 4
-        Of ``schedule="step"``.
+        Factor and number of epochs of ``schedule="step"``.
     max_epochs : int, default=200
         Passes over the data, or iterations of L-BFGS.
     batch_size : int or "auto", default="auto"
-        Rows a step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
+        Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction``, stop a fit whose log-loss there has not improved by ``tol`` for
+        Hold out ``validation_fraction`` of the rows, stop when the log-loss on them has not improved by ``tol`` for
         ``n_iter_no_change`` epochs, and keep the best weights.
     validation_fraction, n_iter_no_change : float, int, default=0.1, 10
-        Of ``early_stopping``.
+        Size of the validation set and patience of ``early_stopping``.
     tol : float, default=1e-6
         Least improvement that counts; for L-BFGS, the largest entry of the gradient that counts as zero.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit.
+        Whether ``fit`` continues from the previous fit.
     standardize : bool, default=True
-        Whether features are centred and scaled inside (only scaled if sparse). ``coef_`` is for the features as they come
-        either way; the penalty acts on the scaled ones.
+        Whether features are centred and scaled internally (only scaled if sparse). ``coef_`` applies to the original
+        features either way; the penalty acts on the coefficients of the scaled ones.
     init : {"identity", "centred", "paper"}, default="identity"
         Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"`` it also starts
         as logistic regression, and ``link_alpha`` penalises the distance of the link from softmax: the larger it is, the
@@ -84,19 +84,19 @@ class LegendreTronClassifier(LinearLinkClassifier):
     dtype : {"float32", "float64"}, default=None
         Precision; ``None`` follows ``X``.
     random_state : int, RandomState or None, default=None
-        Of the start, the order of batches and the part held out.
+        Seed of the initialisation, the order of batches and the validation split.
     verbose : int, default=0
-        1: a progress bar on a terminal. 2: a line an epoch.
+        1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
-        With Adam and a fixed ``random_state``, a file to keep the state of training in. A fit that was stopped resumes from
-        it and ends as if it had not been; the file is removed when the fit is done. One path serves one fit at a time.
+        With Adam and a fixed ``random_state``, a file for the state of training. An interrupted fit resumes from it, with
+        the same result as an uninterrupted one; the file is removed when the fit is done. Use one path per fit.
     checkpoint_every : int, default=10
         Epochs between two checkpoints.
     keep_interrupted : bool, default=False
         Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning. By default it raises
-        ``KeyboardInterrupt`` and leaves the estimator as it was.
+        ``KeyboardInterrupt`` and leaves the estimator unchanged.
     link_params : dict, default=None
-        Settings of a link that has others than the parameters above, as one of your own may have.
+        Settings of a link, such as your own, that are not among the parameters above.
 
     Attributes
     ----------
@@ -113,11 +113,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
     history_ : History
-        Losses, accuracy, rate and time by epoch; ``history_.to_frame()`` is a data frame.
+        Losses, accuracy, learning rate and time per epoch; ``history_.to_frame()`` is a data frame.
     n_iter_ : int
         Epochs trained.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As in scikit-learn.
 
     References
     ----------
@@ -219,15 +219,15 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def from_paper(cls, group: str, **parameters: Any) -> Self:
         """Return an estimator with the settings of the paper's tables.
 
-        With ``random_state=seed`` it starts where the authors' code starts after ``torch.manual_seed(seed)``, and sees the
-        same batches: on the published LIBSVM files it scores what they print, seed by seed.
+        With ``random_state=seed`` it has the same initial weights and batches as the authors' code after
+        ``torch.manual_seed(seed)``: on the published LIBSVM files it reproduces the scores that they print, seed by seed.
 
         Parameters
         ----------
         group : {"libsvm", "mnist", "aloi"}
             Which of the paper's groups of data sets.
         **parameters
-            Parameters to set otherwise, for instance ``random_state``.
+            Parameters to override, for instance ``random_state``.
         """
         settings = paper_settings(group, with_link=True)
         if parameters.get("link", settings["link"]) != settings["link"]:  # another link has none of these settings
@@ -244,7 +244,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if isinstance(self.link, Link):
             link = copy.deepcopy(check_link(self.link, n_classes))
         else:
-            # init is about W, too, which starts in either way whatever the link
+            # init also concerns W, which accepts all values whatever the link
             init = settings.pop("init", self.init if self.init in link_class(self.link).starts else None)
             link = make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
         if self.link_alpha is not None and next(link.parameters(), None) is None:

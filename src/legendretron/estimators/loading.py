@@ -1,4 +1,4 @@
-"""Fitted estimators of any kind from a file."""
+"""Loading of fitted estimators of any kind."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["load_any_estimator"]
 
 
 def load_any_estimator(path: str | os.PathLike[str]) -> LegendreTronClassifier | MultinomialLogisticClassifier:
-    """Read an estimator of whichever kind was saved; refuse anything else with a ``ValueError``."""
+    """Read an estimator of whichever kind was saved; raise a ``ValueError`` for anything else."""
     return load_estimator(path, LegendreTronClassifier, MultinomialLogisticClassifier)

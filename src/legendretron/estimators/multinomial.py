@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on the same engine: nothing but the link is missing."""
+"""Multinomial logistic regression on the same engine, without a learned link."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
     Parameters
     ----------
     alpha : float, default=1e-4
-        Penalty on ``W``, beside a mean loss.
+        Penalty on ``W``, added to a mean loss.
     penalty : {"symmetric", "reference"}, default="symmetric"
         ``"symmetric"``: the same whichever class is the reference, as if every class had a weight vector.
         ``"reference"``: on the ``n_classes - 1`` vectors as they are, the paper's.

@@ -19,7 +19,7 @@ __all__ = ["export_estimator"]
 
 
 class _Predictor(nn.Module):
-    """Features to the index of the likeliest class and all probabilities, in the order of ``classes_``."""
+    """Map features to the index of the most probable class and all probabilities, in the order of ``classes_``."""
 
     coef: Tensor
     intercept: Tensor
@@ -54,7 +54,7 @@ def export_estimator(
     model = onnx_model(predictor, example, "X", ["index", "probabilities"])
     import onnx
 
-    # torch has no strings, so the labels are looked up in a node of ONNX's own
+    # torch has no strings, so the labels are looked up by an ONNX node
     kinds = {"i": onnx.TensorProto.INT64, "u": onnx.TensorProto.INT64, "f": onnx.TensorProto.DOUBLE}
     kinds["b"] = onnx.TensorProto.BOOL
     kind = kinds.get(classes.dtype.kind, onnx.TensorProto.STRING)

@@ -1,4 +1,4 @@
-"""Estimators in one file: safetensors with a JSON header. Nothing is unpickled."""
+"""Saving and loading of estimators: one safetensors file with a JSON header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from legendretron.training import History
 
 __all__ = ["load_estimator", "save_estimator"]
 
-#: The number of the format: raise it when what is written, or what it means, changes. A test holds what each number means.
+#: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
 _KIND = "legendretron-estimator-2"
 
 
 class _Fitted(Protocol):
-    """What an estimator has after ``fit``, all of which goes into the file."""
+    """Attributes of a fitted estimator, all of which are saved."""
 
     classes_: np.ndarray
     coef_: np.ndarray
@@ -73,7 +73,7 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "has_moments": state.moments is not None,
     }
     given = getattr(estimator, "link", None)
-    if isinstance(given, Link):  # the link that was handed over is a parameter, and not what it has become
+    if isinstance(given, Link):  # saved as given; link_ is its trained copy
         header["given_link"] = {**link_config(given), "dtype": _precision(given)}
         tensors |= {f"given_link.{name}": tensor for name, tensor in given.state_dict().items()}
     if state.moments is not None:
@@ -81,13 +81,13 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
     try:
         validate_parameters(estimator)
         check_saved_form(header, tensors, type(estimator)._get_param_names())
-    except ValueError as error:  # what would be refused when it is loaded
+    except ValueError as error:  # loading would raise the same error
         raise ValueError(f"the estimator cannot be saved: {error}") from error
     write_artifact(path, _KIND, tensors, header)
 
 
 def load_estimator(path: str | os.PathLike[str], *classes: type[Estimator]) -> Estimator:
-    """Read an estimator of one of the classes; refuse anything else with a ``ValueError``."""
+    """Read an estimator of one of the classes; raise a ``ValueError`` for anything else."""
     tensors, header = read_artifact(path, _KIND)
     known = {cls.__name__: cls for cls in classes}
     if (saved := _estimator_name(header)) not in known:
@@ -138,7 +138,7 @@ def _rebuild(
 
 def _rebuild_link(config: dict[str, Any], tensors: dict[str, torch.Tensor], prefix: str) -> Link:
     settings = {**config, "dtype": getattr(torch, config["dtype"])}
-    # a generator of its own: the start is overwritten, and loading must not use up anybody's random numbers
+    # a separate generator: the initial values are overwritten, and loading must not advance the global generator
     link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
     link.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
     return link
@@ -159,7 +159,7 @@ def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:
         elif name == "checkpoint" and value is not None:
             value = os.fspath(value)
         elif name == "random_state" and isinstance(value, np.random.RandomState):
-            value = None  # a generator that has been used cannot be written down
+            value = None  # the state of a generator is not saved
         encoded[name] = as_json(value)
     return encoded
 

@@ -21,7 +21,7 @@ __all__ = ["LinkPredictor"]
 
 
 class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the classifiers that put a link on a linear predictor: what they do once they are fitted."""
+    """Base of the classifiers that put a link on a linear predictor: their methods after fitting."""
 
     classes_: np.ndarray
     coef_: np.ndarray
@@ -63,7 +63,7 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
 
-        As all predictions, they are refused with a ``ValueError`` where they would not be finite.
+        As in all predictions, values that are not finite raise a ``ValueError``.
         """
         X = self._check_features(X)
         log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)

@@ -23,8 +23,8 @@ _LINK: dict[str, dict[str, Any]] = {
 def paper_settings(group: str, *, with_link: bool) -> dict[str, Any]:
     """Return parameters of an estimator for ``"libsvm"``, ``"mnist"`` or ``"aloi"``.
 
-    Taken from the paper's table of hyperparameters and, for what it leaves out (the network, the start, one penalty on
-    all parameters alike, float64, features as they are), from the authors' public code.
+    Taken from the paper's table of hyperparameters and, for what it leaves out (the network, the initialisation, one
+    penalty on all parameters, float64, unscaled features), from the authors' public code.
     """
     check_choice("group", group, tuple(_TRAINING))
     settings = {

@@ -1,7 +1,7 @@
-"""What the file of a fitted estimator must hold: the fields of its header, and the tensors that they ask for.
+"""Validation of saved estimators: the fields of the header, and the tensors that they require.
 
-Whatever is written and whatever is read is held against this, field by field and tensor by tensor, before anything is built
-from it: a file that asks for more than it brings costs nothing.
+Everything that is written or read is checked, field by field and tensor by tensor, before anything is built from it: a
+header that requires more than the file holds costs no memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from legendretron.training import History
 __all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]
 
 _PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64)}
-#: A link that was handed over may have any; the fitted one has that of the coefficients.
+#: Precisions of a link given as an object; the fitted one has that of the coefficients.
 _GIVEN_PRECISIONS = {**_PRECISIONS, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 #: Names of the dtypes that classes can have, and the type of their values in JSON.
@@ -79,7 +79,7 @@ _CLASSES = {
         f"one of {', '.join(_CLASS_DTYPES)}, object", lambda value: value == "object" or value in [*_CLASS_DTYPES]
     ),
     "values": _Field(
-        "a list of at least two numbers, strings or truth values",
+        "a list of at least two numbers, strings or booleans",
         lambda value: isinstance(value, list) and len(value) >= 2 and all(map(_is_label, value)),
     ),
 }
@@ -94,17 +94,17 @@ def _check_fields(where: str, values: dict[str, Any], fields: dict[str, _Field])
 
 
 def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], parameter_names: list[str]) -> None:
-    """Raise a ``ValueError`` that names the field or the tensor, if these are not what a fitted estimator is saved as.
+    """Raise a ``ValueError`` that names the field or the tensor, if these are not the saved form of a fitted estimator.
 
-    The values of the estimator's parameters are left to its own validation. Time and memory are of the size of what is
-    given, whatever numbers are in it.
+    The values of the estimator's parameters are left to its own validation. Time and memory are proportional to the size
+    of the input, whatever its values.
 
     Parameters
     ----------
     header : dict
-        What is in JSON.
+        The JSON part.
     tensors : dict of str to Tensor
-        What is not.
+        The tensors.
     parameter_names : list of str
         The estimator's parameters.
     """
@@ -114,7 +114,9 @@ def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], paramet
     if names is not None and len(names) != header["n_features_in"]:
         raise ValueError(f"feature_names_in must be {header['n_features_in']} names, got {len(names)}.")
     History.from_dict(header["history"])
-    if unknown := set(header["parameters"]) - set(parameter_names):  # one that is missing is newer, and has its default
+    if unknown := set(header["parameters"]) - set(
+        parameter_names
+    ):  # a missing one was added later, and has its default
         raise ValueError(
             f"parameters must be those of {header['estimator']}; unknown are {', '.join(sorted(unknown))}."
         )
@@ -159,12 +161,12 @@ def decode_class_weight(encoded: Any) -> Any:
 
 
 def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) -> Iterator[TensorSpec]:
-    """Yield name, shape and dtype of every tensor that the header asks for."""
+    """Yield name, shape and dtype of every tensor that the header requires."""
     if header["link"].get("n_classes") != n_classes:
         raise ValueError(f"n_classes of link must be {n_classes}, the number of classes.")
     k, d = n_classes - 1, header["n_features_in"]
     if "coef" not in tensors or (dtype := tensors["coef"].dtype) not in _PRECISIONS.values():
-        raise ValueError(f"coef must be there, in {' or '.join(_PRECISIONS)}.")
+        raise ValueError(f"coef must be present, in {' or '.join(_PRECISIONS)}.")
     yield TensorSpec("coef", (k, d), dtype)
     yield TensorSpec("intercept", (k,), dtype)
     yield TensorSpec("standardized.mean", (d,), torch.float64)
@@ -181,7 +183,7 @@ def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) 
         yield TensorSpec("moments.2", (), torch.float64)
     given = header["given_link"]
     if (given is None) == (header["parameters"].get("link") == "object"):
-        raise ValueError("given_link must be there if, and only if, the parameter link is 'object'.")
+        raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
     if given is not None:
         settings = {name: value for name, value in given.items() if name != "dtype"}
         if settings.get("n_classes") != n_classes:
@@ -196,13 +198,13 @@ def _check_tensors(tensors: dict[str, Tensor], layout: Iterator[TensorSpec]) -> 
     left = dict(tensors)
     for name, shape, dtype, _ in layout:
         if (tensor := left.pop(name, None)) is None:
-            raise ValueError(f"the header asks for a tensor {name!r}, which is missing.")
+            raise ValueError(f"the header requires a tensor {name!r}, which is missing.")
         if tuple(tensor.shape) != shape or tensor.dtype != dtype:
             raise ValueError(
                 f"{name} must be of shape {shape} and {dtype} by the header, got {tuple(tensor.shape)} and {tensor.dtype}."
             )
     if left:
-        raise ValueError(f"the header does not ask for the tensors {reprlib.repr(sorted(left))}.")
+        raise ValueError(f"the header does not include the tensors {reprlib.repr(sorted(left))}.")
 
 
 def _check_values(tensors: dict[str, Tensor]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["SplitResults", "fit_splits"]
 
 
 class SplitResults:
-    """Models of all splits; what :func:`fit_splits` returns.
+    """Models of all splits, as returned by :func:`fit_splits`.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ def fit_splits(
 ) -> SplitResults:
     """Fit an estimator on many subsets of the rows of ``X`` at once.
 
-    Split ``r`` comes out as ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])`` would, at a
-    fraction of the time.
+    Split ``r`` gives the model of ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])``, in
+    a fraction of the time.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def fit_splits(
     random_states : sequence of int
         One per split.
     train_labels : ndarray of shape (R, n), optional
-        Labels to train on, if not those of ``y``: for instance with noise.
+        Labels to train on, if not those of ``y``, for instance with noise.
     alphas : sequence of float, optional
         Strength of the penalty for each split, in place of the estimator's ``alpha``: a grid is searched in one call.
     """
@@ -133,7 +133,7 @@ def fit_splits(
     strengths = (
         one.alpha.expand(runs) if alphas is None else torch.tensor([float(alpha) for alpha in alphas]).to(one.alpha)
     )
-    # a link without a strength of its own follows the weights', as in the estimator
+    # without link_alpha, the link's penalty is that of the weights, as in the estimator
     follows = "link_alpha" in estimator.get_params() and estimator.link_alpha is None
     settings = replace(
         one,

@@ -22,7 +22,7 @@ class Standardizer:
 
     @staticmethod
     def fit(X: Any, weight: np.ndarray, standardize: bool) -> Standardizer:
-        """Return the weighted means and deviations of features, means of zero if they are sparse, or no change at all."""
+        """Return the weighted means and deviations of features, means of zero if they are sparse, or the identity."""
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if standardize:
             sparse = scipy.sparse.issparse(X)
@@ -35,7 +35,7 @@ class Standardizer:
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Standardise features; sparse ones are only scaled, and belong to a mean of zero."""
+        """Standardise features; sparse ones are only scaled, and need a mean of zero."""
         if scipy.sparse.issparse(X):
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
         return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
@@ -51,7 +51,7 @@ class Standardizer:
 
 @dataclass
 class Standardized(Standardizer):
-    """The linear predictor in the units it was trained in, to resume training from, perhaps with the moments of Adam."""
+    """The linear predictor in the units it was trained in, to resume training, optionally with the moments of Adam."""
 
     weight: torch.Tensor
     bias: torch.Tensor

@@ -1,4 +1,4 @@
-"""Comparisons: declared as data, run in batches that resume, told with statistics and reports."""
+"""Comparisons of models: declared as data, run in resumable batches, with statistics and reports."""
 
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, Outcome, Record, Resources, Run
 from legendretron.experiments.runner import Sweep, render, sweep

@@ -1,4 +1,4 @@
-"""Where batches are executed: in this process, in others, or on the machines of a Ray or Dask cluster."""
+"""Execution of batches: in this process, in others, or on the machines of a Ray or Dask cluster."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Finished:
     Attributes
     ----------
     batch : Batch
-        What was asked for.
+        The batch.
     outcome : Outcome or None
-        What came out.
+        Its outcome; None if it failed.
     error : str
-        One line, if nothing did.
+        Message in one line, if it failed.
     seconds : float
         Time taken.
     environment : dict
-        Device, threads, versions and commit of the process that did it.
+        Device, threads, versions and commit of the process that executed it.
     """
 
     batch: Batch
@@ -47,7 +47,7 @@ class Finished:
 
 
 def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resources: Resources) -> Finished:
-    """Execute a batch; an error belongs to the batch, and does not end the others."""
+    """Execute a batch; an error is stored with the batch, and does not stop the others."""
     began = time.perf_counter()
     outcome, error = None, ""
     try:
@@ -71,9 +71,9 @@ def executed(
     Parameters
     ----------
     execute : callable
-        Of the experiment; other processes get it as it is, so that it need not be a part of the library.
+        Of the experiment; it is sent to other processes, so it need not be a part of the library.
     batches : sequence of Batch
-        What to do.
+        What to execute.
     resources : Resources
         Data folder and device, the same on every machine.
     backend : {"loky", "ray", "dask"}
@@ -100,7 +100,7 @@ def executed(
 @contextlib.contextmanager
 def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if backend == "ray":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a sweep tells nobody about itself
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
         ray: Any = import_extra("ray", "backend ray", "distributed")
         _register_ray()
         if address is None:
@@ -130,10 +130,10 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
 
 
 def _register_ray() -> None:
-    """Make Ray known to joblib, as a backend that hands over results when they come and not all at the end.
+    """Register Ray with joblib, as a backend that returns results as they arrive and not all at the end.
 
-    joblib asks for that of each backend, and Ray's inherits a no from that for processes. But its pool calls back after
-    every task, which is all that is needed.
+    A backend says by an attribute whether it supports this, and Ray's inherits False. But its pool calls back after every
+    task, which is all that is needed.
     """
     import joblib
     from ray.util.joblib.ray_backend import RayBackend

@@ -1,4 +1,4 @@
-"""What an experiment is: data sets, models, seeds and noise levels, declared as data."""
+"""Experiments: data sets, models, seeds and noise levels, declared as data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from legendretron.experiments.recorded_estimators import identifying_settings
 
 __all__ = ["Batch", "Experiment", "MissingDataError", "OnDownload", "Outcome", "Record", "Resources", "Run"]
 
-#: What is known of one run: what identifies it, what was measured, on which data, how and where.
+#: The record of one run: its identity, measurements, data, settings and environment.
 Record = dict[str, Any]
-#: Called with the name of a data set, the bytes that have come, and the bytes in all if known.
+#: Called with the name of a data set, the number of bytes received, and the total if known.
 OnDownload = Callable[[str, int, "int | None"], None]
 
 
 class MissingDataError(ValueError):
-    """A data set that is not there; the message says how to get it. A sweep leaves it out and goes on."""
+    """A data set is missing; the message says how to get it. A sweep skips the data set and continues."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +37,7 @@ class Run:
     size : int, optional
         Training rows, if not all.
     seed : int
-        Of the split, the noise and the training.
+        Seed of the split, the noise and the training.
     """
 
     dataset: str
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs of one model on one data set that are trained together and land together.
+    """Runs of one model on one data set that are trained and stored together.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class Batch:
     dataset, model : str
         Shared by the runs.
     settings : dict
-        How the model is made; JSON.
+        How the model is built; JSON.
     source : str
-        Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one never stand for the other.
+        Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one are never used for the other.
     runs : tuple of Run
         At least one.
     trial : bool
-        Whether settings are not those of the recipe; of the record, not of the key, which has the settings themselves.
+        Whether settings are not those of the recipe; part of the record, not of the key, which contains the settings.
     """
 
     experiment: str
@@ -81,7 +81,7 @@ class Batch:
     trial: bool = False
 
     def run_keys(self) -> list[str]:
-        """A name for each run that depends on all that should change its result: never on device, time or version."""
+        """Key of each run: a digest of everything that should change its result, never of device, time or version."""
         settings = identifying_settings(self.settings)
         shared = [self.experiment, self.dataset, self.model, settings, self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
@@ -100,7 +100,7 @@ def _digest(value: object) -> str:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a batch is executed with.
+    """Data folder and device of a batch.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What executing a batch gives: facts about the data, and a dict of measurements for each run, in order."""
+    """Result of a batch: facts about the data, and a dict of measurements for each run, in order."""
 
     data: dict[str, Any]
     runs: list[dict[str, Any]]
@@ -131,13 +131,13 @@ class Experiment:
     name : str
         As on the command line.
     title : str
-        One line for people.
+        One-line title.
     datasets, models : tuple of str
         Rows and columns, in the order they are shown.
     settings : callable
-        ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model.
+        ``settings(model, dataset)`` returns a JSON dict from which ``execute`` builds the model.
     execute : callable
-        ``execute(batch, resources)`` trains and measures; an :class:`Outcome`.
+        ``execute(batch, resources)`` trains and tests, and returns an :class:`Outcome`.
     report : callable
         ``report(records, folder)`` writes tables and pictures, and returns the files.
     seeds : int
@@ -149,17 +149,17 @@ class Experiment:
     side_by_side : tuple of str
         Models of which ``execute`` trains the runs of a data set and size together; of others, each run is a batch.
     bytes_per_run : callable, optional
-        ``bytes_per_run(model, dataset)``: memory that a run takes, to see how many fit.
+        ``bytes_per_run(model, dataset)``: memory that a run takes, to decide how many fit.
     cost : callable
-        ``cost(run)``: how long a run takes, in any unit, for the time left.
+        ``cost(run)``: duration of a run, in any unit, to estimate the time left.
     find_data : callable
         ``find_data(dataset, resources, on_download)``: which data these are, see :attr:`Batch.source`; it may download them,
-        and raises :class:`MissingDataError` where they are not there. ``"complete"`` for all data sets if not given.
+        and raises :class:`MissingDataError` if they are missing. ``"complete"`` for all data sets if not given.
     available_rows : callable, optional
-        ``available_rows(dataset, resources)``: training rows that are there. Larger sizes are left out and reported, never
-        made smaller.
+        ``available_rows(dataset, resources)``: number of available training rows. Larger sizes are skipped and reported,
+        never reduced.
     trial : bool
-        Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. To be set
+        Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. Set it
         together with other ``settings`` in ``dataclasses.replace``.
     """
 
@@ -184,7 +184,7 @@ class Experiment:
         for name in ("datasets", "models", "noise", "sizes"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
-                raise ValueError(f"{name} of {self.name} must not be empty or repeat itself, got {values!r}.")
+                raise ValueError(f"{name} of {self.name} must not be empty or contain duplicates, got {values!r}.")
 
     def narrowed(
         self,
@@ -195,7 +195,7 @@ class Experiment:
         noise: Iterable[float] | None = None,
         sizes: Iterable[int] | None = None,
     ) -> Experiment:
-        """Return a part of the experiment, or one with other seeds, noise levels and sizes; None leaves all as it is."""
+        """Return a part of the experiment, or one with other seeds, noise levels and sizes; None changes nothing."""
         chosen: dict[str, Any] = {}
         for name, asked in (("datasets", datasets), ("models", models)):
             if asked is not None:
@@ -225,7 +225,7 @@ class Experiment:
         return replace(self, **chosen)
 
     def shortened(self, epochs: int) -> Experiment:
-        """Return the experiment with so many epochs or iterations in every training: a trial, not the recipe."""
+        """Return the experiment with this number of epochs or iterations per training: a trial, not the recipe."""
         if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
             raise ValueError(f"epochs must be an integer of at least 1, got {epochs!r}.")
 

@@ -1,4 +1,4 @@
-"""Records by what they share, one for each seed."""
+"""Grouping of records, one record per seed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["by_seed", "paired_values"]
 
 
 def by_seed(records: Sequence[Record], *names: str) -> dict[tuple[Any, ...], dict[int, Record]]:
-    """Group records by the values of some names; within a group there is one for each seed.
+    """Group records by some of their fields; within a group there is one record per seed.
 
     Parameters
     ----------
     records : sequence of Record
         Of one experiment.
     *names : str
-        Of what identifies a cell of a table, such as ``"dataset"`` and ``"model"``.
+        Fields that identify a cell of a table, such as ``"dataset"`` and ``"model"``.
 
     Raises
     ------
     ValueError
-        If results of a data set are of different numbers of rows, or there are two of a seed, as from a trial with fewer
-        epochs in the same folder.
+        If results of a data set have different numbers of rows, or a seed occurs twice, for instance after a trial with
+        fewer epochs in the same folder.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def by_seed(records: Sequence[Record], *names: str) -> dict[tuple[Any, ...], dic
 
 
 def paired_values(a: dict[int, Record], b: dict[int, Record], name: str) -> tuple[list[float], list[float]]:
-    """Measurements of two groups, of the seeds that both have, in the same order.
+    """Measurements of two groups for the seeds that both have, in the same order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of panels side by side, one for each data set, with a legend for all of them below."""
+"""Figures with panels side by side, one per data set, and a shared legend below."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["panels_for", "save_panels"]
 
 
 def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
-    """Axes with titles side by side; needs matplotlib.
+    """Return axes with titles, side by side; needs matplotlib.
 
     Parameters
     ----------
     titles : sequence of str
-        One a panel; what they have in brackets goes on lines of its own.
+        One per panel; text in brackets goes on a separate line.
     size : tuple of float
         Width and height of the figure, in inches.
     **options
         Of ``matplotlib.pyplot.subplots``.
     """
-    axes_or_new(None)  # says what to install where matplotlib is missing
+    axes_or_new(None)  # raises an error if matplotlib is missing
     import matplotlib.pyplot as plt
 
     plt.close()

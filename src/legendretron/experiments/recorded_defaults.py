@@ -1,7 +1,7 @@
 """Defaults of estimators as they were when the committed results were recorded.
 
-A record outlives the code that made it. What names a run, and what a recipe leaves unsaid, is therefore told by these
-defaults and not by those of today's constructors: see :mod:`legendretron.experiments.recorded_estimators`.
+A record outlives the code that made it. The key of a run, and the parameters that a recipe does not set, therefore depend
+on these defaults and not on those of the current constructors: see :mod:`legendretron.experiments.recorded_estimators`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,6 @@ RECORDED_DEFAULTS: dict[str, dict[str, Any]] = {
     "ISGPLinkgisticClassifier": {**_LINKGISTIC, "amplitude": 1.0},
 }
 
-#: Of parameters that came later, in any of these classes: the value with which a training is what it was without them.
-#: One that is not listed counts with its constructor's default, so it only has to be listed before that is changed.
+#: Parameters that were added later, in any of these classes, with the value that leaves training as it was before. One that
+#: is not listed has its constructor's default, so it only has to be listed before that default is changed.
 LATER_DEFAULTS: dict[str, Any] = {}

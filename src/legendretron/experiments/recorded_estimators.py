@@ -1,10 +1,10 @@
-"""Estimators from the settings in a record, settings from estimators, and what of them names a run.
+"""Estimators from the settings in a record, settings from estimators, and which settings identify a run.
 
-Records hold all parameters of their time. A parameter that comes later must neither rename the runs that were done before
-nor change what their settings stand for, and no more must a new default of an old parameter. Three rules see to it:
+Records hold all parameters that existed at the time. Neither a parameter that is added later nor a new default of an old
+one may change the keys of earlier runs or the meaning of their settings. Three rules ensure this:
 
-- what settings do not say is filled in from :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS`;
-- recipes start from there, too, and not from the constructors' defaults;
+- missing settings are filled in from :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS`;
+- recipes start from these defaults too, and not from those of the constructors;
 - a parameter that is not listed there is part of a key only if it differs from its own default.
 """
 
@@ -58,7 +58,7 @@ def estimator_settings(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
-    """:func:`estimator_settings` an estimator with some parameters, and the others as by default when results were recorded.
+    """:func:`estimator_settings` of an estimator with some parameters, and the recorded defaults for the others.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str,
 
 
 def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the settings makes results differ: the same for a record and for a recipe of later code.
+    """Settings that affect results: the same for a record and for a recipe of later code.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def estimator_of(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
-    """The estimator of :func:`estimator_settings`, with a seed and, if it knows devices, on a device."""
+    """Build the estimator of :func:`estimator_settings`, with a seed and, if it has that parameter, on a device."""
     kind = _CLASSES[settings["estimator"]]
     known = kind().get_params()
     unsaid = {**LATER_DEFAULTS, **RECORDED_DEFAULTS.get(settings["estimator"], {})}

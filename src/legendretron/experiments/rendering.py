@@ -1,4 +1,4 @@
-"""Tables in Markdown and CSV, and what every report says about where its numbers come from."""
+"""Tables in Markdown and CSV, pictures, and the provenance of a report's numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_text(mean: Mean | None, digits: int = 2) -> str:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     write_atomically(path, text.rstrip("\n").encode() + b"\n")
     return path
 
@@ -60,7 +60,7 @@ def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
 
 
 def save_picture(figure: Any, path: Path) -> Path:
-    """Write a picture, whole or not at all, and close it."""
+    """Write a figure atomically, and close it."""
     import matplotlib.pyplot as plt
 
     buffer = io.BytesIO()
@@ -71,12 +71,12 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs are by other settings than the recipe's, such as by :meth:`Experiment.shortened`."""
+    """Whether some runs have other settings than the recipe's, for instance by :meth:`Experiment.shortened`."""
     return any(record["trial"] for record in records)
 
 
 def described(records: Sequence[Record]) -> str:
-    """Say in a paragraph how the runs of a report were made: commands, devices, commits, versions, time."""
+    """Return a paragraph on how the runs of a report were made: commands, devices, commits, versions, time."""
 
     def all_of(name: str) -> str:
         return ", ".join(dict.fromkeys(str(record[name]) for record in records))

@@ -17,7 +17,7 @@ DECIMALS = 12
 
 
 def rounded(value: Any) -> Any:
-    """Round every float in a value, which may be a list or dict of them, to :data:`DIGITS` significant digits.
+    """Round every float in a value, which may be a list or dict, to :data:`DIGITS` significant digits.
 
     Zero has no sign; integers, text and None stay as they are.
 

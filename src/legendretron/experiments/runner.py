@@ -1,4 +1,4 @@
-"""Run what is not there yet, batch by batch, and keep each result as soon as it is known."""
+"""Run what is missing, batch by batch, and save each result as soon as it is known."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from legendretron.experiments.store import Store, read_records
 
 __all__ = ["Sweep", "code_of", "render", "sweep"]
 
-#: Share of the free memory that models may take; the rest is for data and what a step needs for itself.
+#: Share of the free memory that models may take; the rest is for data and intermediate results.
 _SHARE = 0.5
-#: Memory that is taken for granted where the system does not say, as Windows: 8 GB.
+#: Memory that is assumed where the system does not report it, as on Windows: 8 GB.
 _USUAL_MEMORY = 8 * 10**9
 
 
 @dataclass
 class Sweep:
-    """What a sweep has done.
+    """State of a sweep.
 
     Attributes
     ----------
     total, before, now : int
-        Runs asked for, of these done before, and done by this call.
+        Runs requested, of these completed before, and completed by this call.
     failed : list of (Batch, str)
-        What could not be done, and why, in one line each.
+        Batches that failed, each with its error in one line.
     skipped : dict
-        Data sets that are not there, and how to get each.
+        Missing data sets, and how to get each.
     too_large : dict
-        Data sets that are there only in part, and which sizes they are too small for.
+        Data sets that are available only in part, and the sizes for which they are too small.
     keys : list of str
-        Of all runs asked for, in order.
+        Keys of all runs requested, in order.
     commits : dict
-        Versions of the code by which the runs were done before, and how many.
+        Versions of the code of the runs completed before, with their number.
     cost, cost_done : float
-        The same as ``total`` and ``before + now``, each run counted by how long it takes.
+        As ``total`` and ``before + now``, each run weighted by its duration.
     """
 
     total: int
@@ -73,35 +73,35 @@ def sweep(
     on_progress: Callable[[Sweep, Finished | None], None] = lambda sweep, finished: None,
     on_download: OnDownload = lambda name, done, total: None,
 ) -> Sweep:
-    """Do all runs of an experiment that have no result in a folder yet.
+    """Execute all runs of an experiment that have no result in a folder yet.
 
     Results are written by this process alone, as they arrive: workers need the data, but not the folder.
 
     Parameters
     ----------
     experiment : Experiment
-        What to do.
+        The experiment.
     out : path
-        Folder of results; ``out/runs`` gets a file for every batch.
+        Folder of results; ``out/runs`` gets one file per batch.
     resources : Resources
         Folder of data, and device.
     backend, n_jobs, address
         See :func:`~legendretron.experiments.backends.executed`.
     batch_size : int, optional
-        Runs to train side by side at most; all that fit if None.
+        Most runs to train side by side; all that fit if None.
     render_only : bool
-        Whether to run nothing, and only say what is there.
+        Whether to run nothing, and only return the state of the existing results.
     command : str
         Written into the results.
     on_progress : callable
-        Called with the state of the sweep before the first batch, and after each with what has finished.
+        Called with the state of the sweep, before the first batch with None and after each with the finished batch.
     on_download : callable
-        Called with the name of a data set, bytes that have come, and bytes in all, if known.
+        Called with the name of a data set, the number of bytes received, and the total if known.
     """
     records = {record["key"]: record for record in read_records(out / "runs")}
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
-    if render_only:  # what the results are of does not depend on the data that are there now
+    if render_only:  # existing results do not depend on the data available now
         sources, available = _recorded(experiment, records.values())
     else:
         store = Store(out)
@@ -122,7 +122,7 @@ def sweep(
     on_progress(state, None)
     if render_only:
         return state
-    if n_jobs != 1:  # the longest first, so that none is left for last alone
+    if n_jobs != 1:  # the longest first, so that no long batch runs alone at the end
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
     for finished in executed(experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address):
         if finished.outcome is None:
@@ -131,7 +131,7 @@ def sweep(
             try:
                 store.add(finished.batch, finished.outcome, finished.seconds, finished.environment, command)
                 state.now += len(finished.batch.runs)
-            except ValueError as error:  # measurements that are no numbers
+            except ValueError as error:  # measurements that are not numbers
                 state.failed.append((finished.batch, str(error)))
         state.cost_done += sum(experiment.cost(run) for run in finished.batch.runs)
         on_progress(state, finished)
@@ -139,19 +139,19 @@ def sweep(
 
 
 def render(experiment: Experiment, state: Sweep, out: Path) -> list[Path]:
-    """Report the runs that a sweep was asked for and that are done; returns the files, none if no run is done.
+    """Write the report of the completed runs of a sweep and return its files; none if no run is complete.
 
     Parameters
     ----------
     experiment : Experiment
         Whose ``report`` is used.
     state : Sweep
-        What :func:`sweep` returned.
+        As returned by :func:`sweep`.
     out : path
         Folder of results, as for :func:`sweep`; tables and pictures are written into it.
     """
     found = {record["key"]: record for record in read_records(out / "runs")}
-    # of records without the field, the settings that were asked for tell
+    # for runs without the mark in their record, the experiment's counts
     records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
     return experiment.report(records, out) if records else []
 
@@ -164,7 +164,7 @@ def code_of(environment: Mapping[str, Any]) -> str:
 def _recorded(
     experiment: Experiment, records: Iterable[Record]
 ) -> tuple[dict[str, str], dict[str, tuple[int | None, ...]]]:
-    """Data sets and sizes that there are results of; of a data set with results of both, those of the whole count."""
+    """Data sets and sizes with results; those of the complete data take precedence over those of a subset."""
     sources: dict[str, str] = {}
     sizes: dict[str, set[int | None]] = {}
     for record in records:
@@ -178,7 +178,7 @@ def _recorded(
 def _sources(
     experiment: Experiment, resources: Resources, on_download: OnDownload
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Which data there are, and what to do for the others; downloads happen here, once, and not in each worker."""
+    """Available data, and how to get the missing; downloads happen here, once, and not in each worker."""
     sources, skipped = {}, {}
     for name in experiment.datasets:
         try:
@@ -191,14 +191,14 @@ def _sources(
 def _available(
     experiment: Experiment, datasets: list[str], resources: Resources
 ) -> tuple[dict[str, tuple[int | None, ...]], dict[str, str]]:
-    """Sizes that each data set has the rows for, and a sentence where those are not all."""
+    """Sizes for which each data set has enough rows, and a message about the others."""
     if experiment.available_rows is None:
         return dict.fromkeys(datasets, experiment.sizes), {}
     available, too_large = {}, {}
     for name in datasets:
         try:
             rows = experiment.available_rows(name, resources)
-        except ValueError:  # damaged: its batches say so, and those of others are done
+        except ValueError:  # damaged: its batches report it, and the others run
             available[name] = experiment.sizes
             continue
         available[name] = tuple(size for size in experiment.sizes if size is None or size <= rows)
@@ -211,7 +211,7 @@ def _available(
 def _whole_batches(
     experiment: Experiment, sources: dict[str, str], available: dict[str, tuple[int | None, ...]]
 ) -> list[Batch]:
-    """All runs on data that are there, by data set, model and size: those side by side have as many rows."""
+    """All runs on available data, by data set, model and size: runs side by side have the same number of rows."""
     runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
     return [
         Batch(
@@ -237,10 +237,10 @@ def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | No
 
 
 def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, resources: Resources) -> list[Batch]:
-    """Cut what is missing of a batch into parts of the same size.
+    """Split the missing runs of a batch into parts of the same size.
 
-    The parts of a sweep that goes on after it was killed are those it had before: their size does not depend on what is
-    missing, and the runs of a part are there all or none.
+    A sweep that resumes after it was killed has the same parts as before: their size does not depend on what is missing,
+    and the results of a part are stored atomically.
     """
     missing = [run for run, key in zip(whole.runs, whole.run_keys(), strict=True) if key not in done]
     size = min(limit, _fitting(experiment, whole.model, whole.dataset, resources.device))
@@ -259,7 +259,7 @@ def _fitting(experiment: Experiment, model: str, dataset: str, device: str) -> i
 
 
 def _memory() -> int:
-    """Bytes of memory of this machine, or what is usual where that cannot be asked."""
+    """Bytes of memory of this machine, or a usual value where the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # no such function, no such name, or no answer

@@ -51,7 +51,7 @@ def mean_of(values: ArrayLike) -> Mean:
 
 
 def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
-    """Mean and standard error of ``a - b``, of measurements that belong together and are of order 1 to 100.
+    """Mean and standard error of ``a - b``, for paired measurements of order 1 to 100.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
 def welch_test(a: ArrayLike, b: ArrayLike) -> float:
     """Two-sided p-value of Welch's t-test for equal means, of samples that need not have equal variances.
 
-    Samples without any variance count as surely different or, if their means agree, as not at all.
+    For samples without any variance it is 1 if their means agree, and 0 otherwise.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def welch_from_means(a: Mean, b: Mean) -> float:
 def paired_test(a: ArrayLike, b: ArrayLike) -> float:
     """Two-sided p-value of the paired t-test: repetition ``i`` of both used the same split.
 
-    Differences without any variance count as surely there or, if they are zero, as not at all.
+    For differences without any variance it is 1 if they are zero, and 0 otherwise.
     """
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if first.shape != second.shape:
@@ -107,10 +107,10 @@ def paired_test(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    r"""Holm's adjusted p-values: reject those below the level, and no false one is rejected with that confidence.
+    r"""Holm's adjusted p-values: rejecting those below a level bounds the family-wise error rate by that level.
 
     With :math:`p_{(1)} \le \dots \le p_{(m)}`, the adjusted ones are
-    :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1) p_{(j)})`. NaN stays, and is not counted.
+    :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1) p_{(j)})`. NaN stays NaN, and is not counted.
 
     References
     ----------
@@ -141,18 +141,18 @@ def verdict(
     better: str = "better",
     worse: str = "worse",
 ) -> str:
-    """What a test says of a difference, in a word: ``"better"``, ``"worse"``, or ``"="`` where none was found.
+    """Return the result of a test as a word: ``"better"``, ``"worse"``, or ``"="`` if there is no significant difference.
 
     Parameters
     ----------
     difference : float
         Of the first model to the second; more is better.
     p : float
-        p-value; NaN, where there is no test, gives an empty text.
+        p-value; NaN, if there is no test, gives an empty string.
     adjusted : float, optional
-        p-value after a correction for many tests: the word is in brackets where it does not survive that.
+        p-value after a correction for multiple tests: the word is in brackets if only the uncorrected test is significant.
     level : float
-        Of the test: 0.01 is a confidence of 99 %.
+        Significance level: 0.01 is a confidence of 99 %.
     better, worse : str
         The words.
 

@@ -1,4 +1,4 @@
-"""Results on disk: a file for every batch, there whole or not at all."""
+"""Results on disk: one file per batch, written atomically."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ __all__ = ["Store", "read_records"]
 class Store:
     """Folder of an experiment's results.
 
-    Runs that were trained together finish together: their results are one file, written to a temporary name and
-    renamed. A sweep that is killed has therefore lost nothing but what was being trained, and the rest is found again
-    when it goes on.
+    Runs that were trained together finish together: their results are one file, written under a temporary name and
+    renamed. A sweep that is killed therefore loses only the batches in training, and finds the rest when it resumes.
 
     Parameters
     ----------
     folder : path
-        Made if it is not there.
+        Created if missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,13 +34,13 @@ class Store:
         Parameters
         ----------
         batch, outcome
-            What was run, and what came out.
+            The batch, and its result.
         seconds : float
             Time it took.
         environment : dict
-            :func:`~legendretron._internal.provenance.provenance` of the process that did it.
+            :func:`~legendretron._internal.provenance.provenance` of the process that executed it.
         command : str
-            How to do it again.
+            Command that repeats it.
         """
         runs = [
             {"key": key, **run.varying, **rounded(measured)}
@@ -58,7 +57,7 @@ class Store:
             "seconds": round(seconds, 3),
             **environment,
         }
-        # one line a run: files that are kept under version control stay short and can be compared
+        # one line per run: files under version control stay short and can be compared
         head = json.dumps(content, indent=1)[:-2]
         lines = ",\n".join("  " + json.dumps(run, allow_nan=False) for run in runs)
         path = self.folder / f"{batch.name}.json"
@@ -69,7 +68,7 @@ class Store:
 def read_records(folder: Path) -> list[Record]:
     """All runs in a folder of results, each with what it shares with its batch.
 
-    A run that is there twice, in batches of different composition, counts once.
+    A run that occurs twice, in batches of different composition, counts once.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ def read_records(folder: Path) -> list[Record]:
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}
-            shared.setdefault("trial", False)  # the first records do not have it
+            shared.setdefault("trial", False)  # missing in the first records
             for run in content["runs"]:
                 records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Fits whose results are kept: whether or not they have converged, and with a penalty that is chosen for every split."""
+"""Fits for records: without warnings if they have not converged, and with a penalty that is tuned for every split."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["fit_tuned", "fit_whole", "unconverged_allowed"]
 
 @contextmanager
 def unconverged_allowed() -> Iterator[None]:
-    """Inside, no warning says that a training has not converged: its record does."""
+    """Suppress convergence warnings inside the block: the record of a run says whether it has converged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 
 
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
-    """As :func:`~legendretron.estimators.fit_splits`, for results that are kept."""
+    """As :func:`~legendretron.estimators.fit_splits`, without convergence warnings."""
     with unconverged_allowed():
         return fit_splits(*arguments, **options)
 
@@ -42,9 +42,9 @@ def fit_tuned(
     strengths: Sequence[float],
     share: float = 0.2,
 ) -> tuple[SplitResults, list[float]]:
-    """Fit with the strength that has the least log-loss on a part of each split's training rows.
+    """Fit with the strength that has the lowest log-loss on held-out training rows of each split.
 
-    Test rows and clean labels are never seen: a split with noise is tuned on labels with noise.
+    Test rows and clean labels are never used: a split with noise is tuned on labels with noise.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def fit_tuned(
     strengths : sequence of float
         Values of ``alpha`` to choose from.
     share : float
-        Of the training rows, to choose on.
+        Share of the training rows to hold out.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Links between predictors and probabilities: softmax+, the paper's composite link, the canonical link, and yours."""
+"""Links between predictors and probabilities: softmax+, the paper's composite link, the canonical link, and your own."""
 
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink

@@ -30,21 +30,21 @@ __all__ = ["Link", "NLLStep", "NotCanonicalError", "TensorSpec"]
 NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[Tensor]]]
 
 
-#: Arguments of a constructor that are no settings: what a link can represent does not depend on them.
+#: Arguments of a constructor that are not settings: what a link can represent does not depend on them.
 _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
 
 
 class TensorSpec(NamedTuple):
-    """A tensor of a link's state dict: what is known of it before the link is built."""
+    """Name, shape and dtype of a tensor in a link's state dict, known before the link is built."""
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
-    trained: bool = True  #: a parameter, and not a buffer
+    trained: bool = True  #: whether it is a parameter rather than a buffer
 
 
 class NotCanonicalError(ValueError):
-    """A potential, or the loss made from it, was asked of a link that is not the gradient of one."""
+    """Raised for the potential, or the canonical loss, of a link that is not the gradient of a potential."""
 
 
 class Link(nn.Module, ABC):
@@ -54,12 +54,11 @@ class Link(nn.Module, ABC):
     composite. A link is **canonical** when its inverse is the gradient of a convex potential :math:`F`; then it is
     monotone, and :math:`F(z) - z_y` is a proper loss that is convex in ``z``.
 
-    Subclasses write two methods at least: ``_log_odds`` (or ``_log_proba``) and its inverse ``_from_log_odds``. The
-    underscored methods see rows, tensors of shape ``(*run_shape, n, K)``, and act on each row by itself. What other parts
-    of the library need to know of a link it says itself: its settings, how it is built from them (:meth:`settings`,
-    :meth:`from_settings`) and how it is split by class (:meth:`class_axes`). With
-    :func:`~legendretron.links.register_link` it gets a name by which all of them find it. See "Writing a link" in the
-    documentation.
+    Subclasses define at least two methods: ``_log_odds`` (or ``_log_proba``) and its inverse ``_from_log_odds``. Methods
+    with a leading underscore get rows, tensors of shape ``(*run_shape, n, K)``, and treat each row independently. A link
+    also describes itself to the rest of the library: its settings, how it is built from them (:meth:`settings`,
+    :meth:`from_settings`) and how it is split by class (:meth:`class_axes`).
+    :func:`~legendretron.links.register_link` gives it a name. See "Writing a link" in the documentation.
 
     Parameters
     ----------
@@ -67,10 +66,10 @@ class Link(nn.Module, ABC):
         ``C``, at least 2.
     run_shape : tuple of int
         Run axes: with ``(R,)`` one module holds ``R`` independent links, and inputs have shape ``(R, ..., K)``.
-        Parameters have them in front; buffers do not, and are the same for all runs.
+        Parameters have these axes in front; buffers do not, and are shared by all runs.
     """
 
-    #: Values of the constructor's argument ``init`` that this link knows; empty if it has no such argument.
+    #: Values of the constructor's argument ``init`` that this link accepts; empty if it has no such argument.
     starts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, n_classes: int, run_shape: tuple[int, ...] = ()) -> None:
@@ -79,7 +78,7 @@ class Link(nn.Module, ABC):
         self.run_shape = check_run_shape(run_shape)
         self._kept = KeptPotential()
 
-    # --- what a link says of itself, for those who build, save and split it ---
+    # --- description of the link, used to build, save and split it ---
 
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
@@ -89,7 +88,7 @@ class Link(nn.Module, ABC):
         return tuple(name for name in named if name not in _NO_SETTINGS)
 
     def settings(self) -> dict[str, Any]:
-        """Settings of this link by name, as values of JSON: by default the attributes of these names."""
+        """Settings of this link by name, as JSON values; by default the attributes of these names."""
         names = self.setting_names()
         if missing := [name for name in names if not hasattr(self, name)]:
             raise ValueError(
@@ -117,11 +116,11 @@ class Link(nn.Module, ABC):
 
     @classmethod
     def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """Yield what is in the state dict of a link with these settings, before memory is spent on it.
+        """Yield the entries of the state dict of a link with these settings, without allocating memory.
 
-        Settings may come from a file of unknown origin: a ``ValueError`` refuses those that no link has. By default the
-        link is built without memory, on the device ``"meta"``. A link whose constructor reads the values of tensors, or does
-        work that grows with its settings, should say the layout itself, one tensor after the other.
+        Settings may come from an untrusted file: invalid ones raise a ``ValueError``. By default the link is built on the
+        device ``"meta"``. A link whose constructor reads the values of tensors, or does work that grows with its settings,
+        should override this method and yield the tensors one by one.
         """
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             link = cls.from_settings(n_classes, settings, dtype=dtype)
@@ -140,16 +139,16 @@ class Link(nn.Module, ABC):
     def class_axes(self) -> dict[str, int] | None:
         """Axis of each parameter or buffer that runs over the ``C - 1`` predictors; those that have none are not listed.
 
-        A link that gives it can be split by class over processes. Its ``_log_odds`` then sees distributed tensors, split
-        along these axes. None, the default, for a link that cannot be split.
+        A link that defines it can be split by class over processes. Its ``_log_odds`` then gets distributed tensors, split
+        along these axes. The default is None, for a link that cannot be split.
         """
         return None
 
-    # --- what subclasses write, on rows ---
+    # --- for subclasses, on rows ---
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the inverse is the gradient of a convex function, by construction; always so for two classes."""
+        """Whether the inverse is the gradient of a convex function, by construction; always true for two classes."""
         return self.n_classes == 2
 
     def _log_odds(self, z: Tensor) -> Tensor:
@@ -185,7 +184,7 @@ class Link(nn.Module, ABC):
         return torch.stack(rows, dim=-2)
 
     def _log_odds_slope(self, z: Tensor) -> Tensor:
-        """Derivative of the log-odds of two classes; it only decides where a table of the potential is fine."""
+        """Derivative of the log-odds of two classes; it only decides where the table of the potential is refined."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = z.clone().requires_grad_()
             return torch.autograd.grad(self._log_odds(leaf).sum(), leaf)[0]
@@ -194,7 +193,7 @@ class Link(nn.Module, ABC):
         if not self.is_canonical:
             self._refuse_potential()
         if self.n_classes > 2:
-            raise NotImplementedError(f"{type(self).__name__} says that it is canonical, but has no _potential.")
+            raise NotImplementedError(f"{type(self).__name__} is canonical, but does not define _potential.")
         tensors = [*self.parameters(), *self.buffers()]
         if any(tensor.requires_grad for tensor in tensors):
             return self._new_table(z.squeeze(-1))(z.squeeze(-1))
@@ -204,11 +203,11 @@ class Link(nn.Module, ABC):
         return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
-        """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; better without a subtraction where possible."""
+        """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
         return self._potential(z).unsqueeze(-1) - append_reference(z)
 
     def _why_no_potential(self) -> str:
-        """Reason of the refusal, to go on with after "is not the gradient of a potential"."""
+        """Reason, appended to "is not the gradient of a potential" in the error message."""
         return ""
 
     def _refuse_potential(self) -> NoReturn:
@@ -221,20 +220,20 @@ class Link(nn.Module, ABC):
     def _nll_step(self, like: Tensor) -> NLLStep:
         r"""Return a function for the gradients of the weighted log-loss :math:`-\sum_i w_i \log p_{y_i}(z_i)`.
 
-        It is what training calls in every step. This is the general way, by autograd; a link with a faster one
-        overrides it. The link must have exactly one run axis.
+        Training calls it in every step. This general version uses autograd; links with a faster one override it. The
+        link must have exactly one run axis.
 
         Parameters
         ----------
         like : Tensor of shape (R, n, K)
-            Predictors to take shape, dtype and device from.
+            Predictors that determine shape, dtype and device.
 
         Returns
         -------
         callable
             From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to each row's log-loss ``(R, n)``,
-            whether its label is the predicted class, the gradient of the weighted sum in the predictors, and the list of
-            those in the parameters, in the order of ``parameters()``. None of them records a graph.
+            whether its label is the predicted class, the gradient of the weighted sum with respect to the predictors, and
+            the list of those with respect to the parameters, in the order of ``parameters()``. None records a graph.
         """
         parameters = list(self.parameters())
 
@@ -250,7 +249,7 @@ class Link(nn.Module, ABC):
 
         return step
 
-    # --- what users call, on any leading axes ---
+    # --- for users, with any leading axes ---
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         check_last_axis(name, value, size, self.run_shape)
@@ -269,8 +268,8 @@ class Link(nn.Module, ABC):
 
         Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
 
-        In training mode the first batch of at least two rows also sets what depends on one, see :meth:`initialize`. With
-        ``torch.distributed`` running, that is the batch of all its processes together, so all of them must take part.
+        In training mode the first batch of at least two rows also initialises the link, see :meth:`initialize`. With
+        ``torch.distributed`` running, the batches of all processes are used together, so all of them must take part.
         """
         rows = self._rows("z", z, self.n_classes - 1)
         with full_precision(rows):
@@ -279,14 +278,14 @@ class Link(nn.Module, ABC):
         return self._shaped(log_proba, z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
-        """Log-probabilities with the leading axes of ``z``; no view where they are so already, for FSDP warns of views."""
+        """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:
-        """In training mode, set on the first batch what depends on one; all processes or none of them must come here."""
+        """In training mode, initialise the link on the first batch; all processes or none must call this."""
         if not self.training or not self.needs_batch or (rows.shape[-2] < 2 and n_ranks() == 1):
             return
-        # private, but there is no public way to ask whether torch.func is at work
+        # private, but there is no public way to ask whether torch.func is active
         transformed = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
         if transformed or torch.compiler.is_exporting():
             raise ValueError(
@@ -349,19 +348,19 @@ class Link(nn.Module, ABC):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether :meth:`initialize` has something to do that has not been done."""
+        """Whether the link still has to be initialised by :meth:`initialize`."""
         return False
 
     @torch.no_grad()
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Set what depends on a first batch ``(..., C - 1)``, with weights ``(...)`` or not; nothing for most links.
+        """Initialise what depends on a first batch ``(..., C - 1)``, optionally with weights ``(...)``.
 
-        With ``across_ranks`` the batch is this process's part of one that is spread over all processes of the default
-        group, and all of them must call.
+        Most links have nothing to initialise. With ``across_ranks`` the batch is this process's part of one that is spread
+        over all processes of the default group, and all of them must call this method.
         """
 
     def keep_start(self) -> None:
-        """Take what :meth:`initialize` would set for set: nothing but training changes it from now on."""
+        """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         for name, own in self.named_parameters():
@@ -383,9 +382,9 @@ class Link(nn.Module, ABC):
             raise
 
     def _check_buffers(self) -> None:
-        """Raise a ``ValueError`` if this is no link with the buffers it has, as after loading a state dict."""
+        """Raise a ``ValueError`` if the buffers do not make a valid link, for instance after loading a state dict."""
 
     def extra_repr(self) -> str:
-        """Text between the brackets of ``repr``."""
+        """Text inside the parentheses of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"

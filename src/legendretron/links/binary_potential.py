@@ -31,12 +31,12 @@ _SLOPE_RATIO = 3.0
 
 
 class BinaryPotential:
-    r"""A table of the integral, from which values at any point follow by one short panel.
+    r"""A table of the integral; the value at any point needs one more short panel.
 
     Panels are laid between the points of log-odds -40 and 40, at the same log-odds in all runs, and halved until halving
-    one changes nothing *and* the slope of ``T`` is nearly the same all over it. The second test is there for links that
-    are nearly a staircase: where ``T`` is flat and then rises within a hair's breadth, both estimates could miss the rise,
-    but points evenly spread in log-odds cannot. Outside the integrand is 0 or 1 to rounding.
+    one changes nothing *and* the slope of ``T`` is nearly the same all over it. The second test is for links that
+    are nearly a staircase: where ``T`` is flat and then rises over a tiny interval, both estimates could miss the rise, but
+    points evenly spread in log-odds cannot. Outside the panels the integrand is 0 or 1 to rounding.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class BinaryPotential:
     from_odds : callable
         Its inverse.
     like : Tensor of shape (*runs, n)
-        To take run axes, dtype and device from.
+        Determines run axes, dtype and device.
     """
 
     def __init__(self, odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> None:
@@ -70,9 +70,9 @@ class BinaryPotential:
 
 
 class KeptPotential:
-    """The table of a link whose tensors are frozen, kept as long as they stay the same.
+    """Cache for the table of a link whose tensors are frozen, valid as long as they do not change.
 
-    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quickly made again.
+    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild.
     """
 
     def __init__(self) -> None:
@@ -83,11 +83,11 @@ class KeptPotential:
     def table(
         self, make: Callable[[Tensor], BinaryPotential], like: Tensor, tensors: Sequence[Tensor]
     ) -> BinaryPotential:
-        """Return the table that was kept, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
+        """Return the cached table, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
 
-        It is made outside inference mode, so that it serves within and outside, also where gradients are recorded.
+        It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
         """
-        if any(t.is_inference() for t in tensors):  # these do not tell when they are written to
+        if any(t.is_inference() for t in tensors):  # these do not track in-place changes
             return make(like)
         key = (like.dtype, like.device, *((t.data_ptr(), t._version) for t in tensors))
         if self._table is None or self._key != key:

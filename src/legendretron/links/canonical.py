@@ -26,7 +26,7 @@ class CanonicalLink(Link):
 
     see :class:`~legendretron.potentials.NestedLogSumExp`. Monotone, with a symmetric positive definite Jacobian and a
     convex canonical loss, whatever the parameters. The price is capacity: with a linear predictor no posterior along
-    a line can rise and fall again; there :class:`~legendretron.links.CompositeLink` is the more accurate.
+    a line can rise and fall again; there :class:`~legendretron.links.CompositeLink` is more accurate.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class CanonicalLink(Link):
     n_nests : int
         Number of softmaxes mixed; with one, a temperature and offsets are learned.
     init : {"identity", "random"}
-        Start near softmax+, or anywhere.
+        Start near softmax+, or at random.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
-        Source of the random start.
+        Random generator of the initialisation.
     device, dtype : optional
         Of the parameters.
 

@@ -17,7 +17,7 @@ from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jac
 
 __all__ = ["CompositeLink"]
 
-#: Beyond this, products with ``A`` are large enough for matrix multiplication to win over one row at a time.
+#: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time.
 _MOST_CLASSES = 8192
 _HIGHEST_RANK = 17  # kernels are unrolled over the units; more of them take long to compile
 
@@ -33,7 +33,7 @@ class CompositeLink(Link):
 
     **Canonical only for two classes.** The Jacobian is a product of symmetric positive definite matrices, and in two
     dimensions and up such a product need not be symmetric nor have a positive symmetric part; then there is no
-    potential, and the link need not be monotone. That is also why it is the more accurate link for a linear
+    potential, and the link need not be monotone. That is also why it is more accurate with a linear
     predictor. ``legendretron.diagnostics.canonicality`` measures it; :class:`~legendretron.links.CanonicalLink` is the
     link without the flaw.
 
@@ -44,9 +44,9 @@ class CompositeLink(Link):
     n_blocks : int
         ``B``, networks in the chain.
     hidden : int
-        ``H``, units a layer.
+        ``H``, units per layer.
     depth : int
-        ``M``, hidden layers a network.
+        ``M``, hidden layers per network.
     network : {"ficnn", "cpflow"}
         The network of the paper's text, or the one behind its tables.
     init : {"identity", "centred", "paper"}
@@ -55,7 +55,7 @@ class CompositeLink(Link):
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
-        Source of the random start.
+        Random generator of the initialisation.
     device, dtype : optional
         Of the parameters.
 
@@ -164,7 +164,7 @@ class CompositeLink(Link):
         )
 
     def _log_proba_of(self, z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        """The same map of the tensors that the kernels take, by plain operations."""
+        """The same map by plain operations, from the tensors that the kernels take."""
         for i, block in enumerate(self._chain()):
             z = block._gradient_of(block._ridge_of(tensors[5 * i : 5 * i + 5]), z)
         return log_softmax_plus(z)
@@ -218,12 +218,12 @@ class CompositeLink(Link):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether a block's normalisation has not been set yet."""
+        """Whether a block's normalisation is not initialised yet."""
         return any(block.needs_batch for block in self._chain())
 
     @torch.no_grad()
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Set the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; nothing for ``"ficnn"``."""
+        """Initialise the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; ``"ficnn"`` has none."""
         rows = self._rows("z", z, self.n_classes - 1)
         with full_precision(rows):
             for block in self._chain():
@@ -231,7 +231,7 @@ class CompositeLink(Link):
                 rows = block._gradient(rows)
 
     def keep_start(self) -> None:
-        """Take the normalisation as it is for set."""
+        """Mark the normalisation as initialised: from now on only training changes it."""
         for block in self._chain():
             block.keep_start()
 
@@ -246,7 +246,7 @@ def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]
         return None
     if any(w.dtype != z.dtype or w.device != z.device or type(w) is not nn.Parameter for w in weights):
         return None
-    # private, but there is no public way to ask whether vmap, jvp or the like is at work
+    # private, but there is no public way to ask whether vmap, jvp or the like is active
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return None
     from legendretron._triton.link import fused_log_proba

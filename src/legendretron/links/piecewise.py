@@ -24,7 +24,7 @@ class PiecewiseLinearLink(Link):
     r"""Two-class link whose inverse is a straight line between the points of a table, and a sigmoid outside.
 
     The probability of the first class is :math:`p_k + s_k (z - z_k)` between knots; beyond the first and the last knot
-    the log-odds go on linearly, with their mean slope over the table. The map is thus an increasing bijection between the
+    the log-odds continue linearly, with their mean slope over the table. The map is thus an increasing bijection between the
     predictors and ``(0, 1)``, canonical as every link of two classes, with its potential in closed form: parabolas
     between knots, softplus outside.
 
@@ -88,7 +88,7 @@ class PiecewiseLinearLink(Link):
     def from_points(cls, z: ArrayLike, p: ArrayLike, max_knots: int | None = None) -> PiecewiseLinearLink:
         """Return the link through points that increase up to rounding; those that do not are left out.
 
-        With ``max_knots`` only so many are kept, evenly spaced in rank, the first and the last among them.
+        At most ``max_knots`` are kept, evenly spaced in rank, including the first and the last.
         """
         z, p = np.asarray(z, dtype=np.float64), np.asarray(p, dtype=np.float64)
         order = np.argsort(z, kind="stable")
@@ -104,7 +104,7 @@ class PiecewiseLinearLink(Link):
 
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
-        """``n_knots``, the size of the table; what is in it is in the buffers."""
+        """``n_knots``, the size of the table; its content is in the buffers."""
         return ("n_knots",)
 
     def settings(self) -> dict[str, Any]:
@@ -138,13 +138,13 @@ class PiecewiseLinearLink(Link):
     @property
     def largest_slope(self) -> float:
         """Largest slope of the inverse link, in the table and in its tails."""
-        # a tail is steepest at one half, or at its end if it does not get there
+        # a tail is steepest at one half, or at its end if it does not reach one half
         nearest = np.array([min(float(self.log_odds[0]), 0.0), max(float(self.log_odds[1]), 0.0)])
         tails = float(self.rate) * expit(nearest) * expit(-nearest)
         return max([*tails.tolist(), *self.slopes[:-1].tolist()])
 
     def _piece(self, z: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Number of the piece, and masks of what lies before and beyond the table."""
+        """Index of the piece, and masks of the points before and beyond the table."""
         with torch.no_grad():
             k = torch.searchsorted(table, z.contiguous(), right=True) - 1
             return k.clamp(0, max(len(table) - 2, 0)), z < table[0], z > table[-1]

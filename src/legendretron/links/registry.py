@@ -1,7 +1,7 @@
-"""Links by name: the one place that tells which there are, and how to make one from plain settings that fit into JSON.
+"""The registry of links: which names exist, and how to build a link from its name and JSON settings.
 
-A link knows its own settings, see :class:`~legendretron.links.Link`; here is only the name under which others find it. Users
-register links of their own in the same way as the library does.
+A link knows its own settings, see :class:`~legendretron.links.Link`; the registry only holds its name. Users register their
+own links in the same way as the library does.
 """
 
 from __future__ import annotations
@@ -30,22 +30,21 @@ __all__ = [
     "state_layout",
 ]
 
-#: Entry points of this group, in the metadata of installed packages, are links too.
+#: Group of the entry points by which installed packages register links.
 ENTRY_POINTS = "legendretron.links"
 
-#: In a config beside the settings, so that no setting can have these names.
+#: Keys of a config besides the settings; no setting can have these names.
 _RESERVED = ("kind", "n_classes", "dtype")
 _LINKS: dict[str, type[Link]] = {}
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
 def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
-    """Return a decorator that gives a class of links a name.
+    """Return a decorator that registers a link class under a name.
 
-    By this name it can be chosen in :class:`~legendretron.LegendreTronClassifier`, in
-    :class:`~legendretron.nn.LegendreHead` and in :func:`make_link`, and under this name fitted models are saved. To load
-    them, the module with the class must have been imported, or be installed with an entry point of the group
-    ``legendretron.links``.
+    The name selects the link in :class:`~legendretron.LegendreTronClassifier`, :class:`~legendretron.nn.LegendreHead` and
+    :func:`make_link`, and is saved with fitted models. To load them, the module with the class must have been imported, or
+    be installed with an entry point of the group ``legendretron.links``.
 
     Parameters
     ----------
@@ -76,11 +75,9 @@ def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
             missing = ", ".join(sorted(cls.__abstractmethods__))
             raise ValueError(f"{cls.__name__} cannot be registered, since it does not define {missing}.")
         if reserved := [setting for setting in cls.setting_names() if setting in _RESERVED]:
-            raise ValueError(
-                f"{cls.__name__} has a setting {reserved[0]!r}; {', '.join(_RESERVED)} mean something else."
-            )
+            raise ValueError(f"{cls.__name__} has a setting {reserved[0]!r}; {', '.join(_RESERVED)} are reserved.")
         before = _LINKS.get(name)
-        # the same class again is the same cell of a notebook, or a module that was reloaded
+        # the same class again: a notebook cell that is run twice, or a module that is reloaded
         if before is not None and (before.__module__, before.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(
                 f"the name {name!r} is taken by {before.__module__}.{before.__qualname__}; choose another."
@@ -107,7 +104,7 @@ def _is_name(name: object) -> bool:
 
 
 def link_class(name: str) -> type[Link]:
-    """Return the class of links with a name, or raise a ``ValueError`` that tells which names there are.
+    """Return the link class with a name, or raise a ``ValueError`` that lists the names.
 
     Examples
     --------
@@ -161,11 +158,11 @@ def make_link(
     n_classes : int
         ``C``.
     init : str, optional
-        How to start, for links that know more than one way.
+        Initialisation, for links that have more than one.
     generator, device, dtype : optional
-        Source of the random start, and of the parameters; links without parameters need none.
+        Random generator, device and dtype of the parameters; links without parameters need none.
     **settings
-        Of the link. One that it does not have is refused with a ``ValueError``.
+        Settings of the link; one that it does not have raises a ``ValueError``.
 
     Examples
     --------
@@ -175,9 +172,9 @@ def make_link(
     cls = link_class(kind)
     names = cls.setting_names()
     if unknown := [name for name in settings if name not in names]:
-        raise ValueError(f"{unknown[0]} is no setting of link {kind!r}, which has {_listed(names)}; leave it out.")
+        raise ValueError(f"{unknown[0]} is not a setting of link {kind!r}, which has {_listed(names)}; leave it out.")
     if init is not None and init not in cls.starts:
-        raise ValueError(f"init={init!r} is not for link {kind!r}, which can start as {_listed(cls.starts)}.")
+        raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_listed(cls.starts)}.")
     arguments = inspect.signature(cls.__init__).parameters
     optional = [name for name in names if name in arguments and arguments[name].default is not inspect.Parameter.empty]
     if missing := [name for name in names if name not in optional and name not in settings]:
@@ -197,7 +194,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def check_link(link: Link, n_classes: int) -> Link:
-    """Return a link that was handed over, or raise a ``ValueError`` if it is not for so many classes."""
+    """Return a given link, or raise a ``ValueError`` if it has another number of classes, or run axes."""
     if link.n_classes != n_classes or link.run_shape:
         raise ValueError(f"link must be for n_classes={n_classes} and without run axes, got {link!r}.")
     return link
@@ -215,9 +212,9 @@ def choose_settings(
     parameters : mapping
         Values of parameters that are settings of some link; ``init`` may be one of them.
     link_params : mapping or None
-        Further settings, also such as have the name of a parameter with another meaning.
+        Further settings. They may have the name of a parameter of ``owner`` with another meaning.
     owner : type
-        The class whose constructor has the parameters. One that has its default there has not been given.
+        The class whose constructor has the parameters. A parameter with its default value counts as not set.
 
     Examples
     --------
@@ -255,7 +252,7 @@ def choose_settings(
 
 
 def link_config(link: Link) -> dict[str, Any]:
-    """Return what it takes to build a link of the same shape, in JSON; its tensors are in its state dict.
+    """Return the JSON settings that build a link of the same shape; its tensors are in its state dict.
 
     Examples
     --------
@@ -272,17 +269,17 @@ def link_config(link: Link) -> dict[str, Any]:
 
 
 def state_layout(config: Any, dtype: torch.dtype) -> Iterator[TensorSpec]:
-    """Yield name, shape and dtype of what is in the state dict of a link with these settings, without building it.
+    """Yield name, shape and dtype of the entries of the state dict of a link with these settings, without building it.
 
-    So that settings from a file can be compared with its tensors before they take any memory: entries come one by one, and
-    whoever compares may stop at the first that is missing.
+    Settings from a file can thus be compared with its tensors before any memory is allocated: entries are yielded one by
+    one, and a comparison can stop at the first that is missing.
 
     Parameters
     ----------
     config : dict
-        What :func:`link_config` gives; anything else is refused.
+        As returned by :func:`link_config`; anything else raises a ``ValueError``.
     dtype : torch.dtype
-        Of the parameters.
+        Dtype of the parameters.
 
     Examples
     --------

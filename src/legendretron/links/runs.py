@@ -1,4 +1,4 @@
-"""Many links as one, and one out of many: links with run axes."""
+"""Links with run axes: stacking links, and taking one out again."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     """Return one link with ``run_shape = (R,)`` from ``R`` links of the same kind and settings.
 
-    Run axes are those of the parameters. Buffers have none and are the same for all runs, so the links must have equal
-    ones: links given by different tables, as two of :class:`~legendretron.trons.PiecewiseLinearLink`, cannot be stacked.
+    Only parameters have run axes. Buffers are shared by all runs, so the links must have equal buffers: links given by
+    different tables, such as two :class:`~legendretron.trons.PiecewiseLinearLink`, cannot be stacked.
 
     Raises
     ------
@@ -59,20 +59,20 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
 
 
 def _settings(link: Link) -> list[tuple[object, ...]]:
-    """All that makes two links alike: their modules with the plain settings, and what their tensors look like."""
+    """What links must share to be stacked: modules with plain settings, and shape, dtype and device of tensors."""
     modules = [(name, type(module), _plain(vars(module))) for name, module in link.named_modules()]
     tensors = [(name, t.shape, t.dtype, t.device) for name, t in (*link.named_parameters(), *link.named_buffers())]
     return [*modules, *tensors]
 
 
 def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
-    # how a module was started and whether it is training are no properties of the map
+    # initialisation and training mode are not properties of the map
     named = {k: v for k, v in attributes.items() if k not in ("init", "training") and not k.startswith("_")}
     return {k: v for k, v in named.items() if isinstance(v, bool | int | float | str | tuple)}
 
 
 def take_run(link: AnyLink, run: int) -> AnyLink:
-    """Return run ``run`` of a link with ``run_shape = (R,)`` as a link of its own; buffers are those of all runs.
+    """Return run ``run`` of a link with ``run_shape = (R,)`` as a separate link, with the same buffers.
 
     Examples
     --------

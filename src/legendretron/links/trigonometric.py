@@ -25,14 +25,14 @@ _GRID = 4096
 class TrigonometricLink(Link):
     r"""Two-class link with log-odds :math:`T(z) = c_0 + c_1 (z - m) + \sum_k c_{k+1} t(k \theta(z))`.
 
-    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and stays there beyond it, and ``m``
-    is the middle of the interval. The log-odds must increase. A table of the potential is kept until the buffers change in a
-    way that torch counts, as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
+    ``t`` is sine or cosine, :math:`\theta` goes from 0 to :math:`\pi` over the interval and is constant beyond it, and ``m``
+    is the middle of the interval. The log-odds must increase. A table of the potential is cached until the buffers change in
+    a way that torch tracks, such as by ``load_state_dict`` or ``copy_``, but not by writing to their ``data``.
 
     Parameters
     ----------
     interval : pair of float
-        Where the series lives.
+        Interval of the series.
     coefficients : array of shape (2 + waves,)
         :math:`c`.
     kind : {"sine", "cosine"}
@@ -127,8 +127,8 @@ class TrigonometricLink(Link):
         t = log_odds.squeeze(-1)
         with torch.no_grad():
             z = self._root(t.detach())
-        # The search leaves no graph: steps of Newton's method that are zero in value carry the derivatives, one step those of
-        # first order, and each further one more than twice as many.
+        # The search records no graph: Newton steps that are zero in value carry the derivatives, one step those of first
+        # order, and each further step more than doubles the order.
         for _ in range(_NEWTON_STEPS):
             off = t - self._odds(z)
             z = z + (off - off.detach()) / self._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The learned link for any network: heads, adapters for logits, optimiser groups, class-parallel heads."""
+"""Learned links for any network: heads, layers for logits, parameter groups, class-parallel heads."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["ClassParallel", "LegendreHead", "LegendreLink", "parameter_groups"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ClassParallel":  # only when asked for: what it stands on takes a second to import
+    if name == "ClassParallel":  # on first use: its dependencies take a second to import
         from legendretron.nn.class_parallel import ClassParallel
 
         return ClassParallel

@@ -2,9 +2,9 @@ r"""A head for very many classes, split by class over processes, on torch's own 
 
 With ``K = C - 1`` predictors split over processes, each holds its rows of ``W`` and ``b``, its columns of the blocks'
 ``A`` or of the nests' offsets, and computes its part of everything. A composite link sees the classes through
-:math:`A x` alone, which has ``r`` entries a row of data however many classes there are, and the softmax through one
-log-sum-exp a row; a canonical link through one log-sum-exp a nest. Only these travel, and, on the way back, the
-gradient of the features. The numbers are those of the head in one piece, up to rounding.
+:math:`A x` alone, which has ``r`` entries per row of data however many classes there are, and the softmax through one
+log-sum-exp per row; a canonical link through one log-sum-exp per nest. Only these are communicated and, in the backward
+pass, the gradient of the features. The results equal those of the unsplit head, up to rounding.
 
 All communication is that of ``DTensor``: parameters are distributed tensors, and the same formulas run on them.
 """
@@ -26,7 +26,7 @@ class ClassParallel(ParallelStyle):
 
     Features must be the same on all processes of the mesh, as after the layers of a tensor-parallel network. Train with
     ``head.loss(features, labels)``; ``head(features)`` gathers the log-probabilities of all classes on each process.
-    The number of classes need not be a multiple of the number of processes, but at least one more than it.
+    The number of classes need not be a multiple of the number of processes, but must be larger.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class ClassParallel(ParallelStyle):
         axes = module.link.class_axes()
         if axes is None:
             raise ValueError(
-                f"{type(module.link).__name__} cannot be split by class, since its class_axes() says nothing; "
+                f"{type(module.link).__name__} cannot be split by class, since its class_axes() returns None; "
                 "a link of your own can be split if it defines class_axes and _log_odds."
             )
         if device_mesh.ndim != 1:
@@ -51,7 +51,7 @@ class ClassParallel(ParallelStyle):
         if module.n_classes - 1 < device_mesh.size():
             raise ValueError(
                 f"n_classes={module.n_classes} cannot be split over {device_mesh.size()} processes: each needs at least "
-                "one class beside the reference class."
+                "one class besides the reference class."
             )
         split = {"linear.weight": 0, "linear.bias": 0, **{f"link.{name}": axis for name, axis in axes.items()}}
         parameters = dict(module.named_parameters())

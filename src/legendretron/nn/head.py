@@ -35,21 +35,21 @@ def _as_link(link: str | Link, n_classes: int, settings: dict[str, Any]) -> Link
 class LegendreLink(nn.Module):
     r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.
 
-    Put it where ``torch.nn.LogSoftmax`` would stand, or replace ``cross_entropy(logits, y)`` by
+    Use it in place of ``torch.nn.LogSoftmax``, or replace ``cross_entropy(logits, y)`` with
     ``nll_loss(link(logits), y)``. With logits :math:`\ell` of all ``C`` classes the predictor is their difference to the
     last, :math:`z_k = \ell_k - \ell_C`, so that a constant added to all of them changes nothing, as for softmax;
     ``C - 1`` logits are the predictor themselves. With ``init="identity"`` training starts, nearly, from softmax.
 
     Everything is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half
-    precision; log-probabilities come out in that precision.
+    precision; log-probabilities have that precision.
 
     Parameters
     ----------
     n_classes : int
         ``C``, at least 2.
     link : {"composite", "canonical", "softmax"}, name of another link, or Link
-        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported. Links of your
-        own have the names they were given by :func:`~legendretron.links.register_link`.
+        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported. Your own links
+        have the names given to :func:`~legendretron.links.register_link`.
     dim : int
         Axis of the classes in logits and log-probabilities; 1 for images ``(N, C, H, W)``.
     n_blocks, hidden, depth, network : optional
@@ -57,7 +57,7 @@ class LegendreLink(nn.Module):
     n_nests : int
         Setting of the canonical link, see :class:`~legendretron.links.CanonicalLink`.
     init : {"identity", "paper", "random"}
-        Start of the link; ``"paper"`` for the composite, ``"random"`` for the canonical one.
+        Initialisation of the link; ``"paper"`` for the composite, ``"random"`` for the canonical one.
     link_params : dict, optional
         Settings of other links, by name.
     generator, device, dtype : optional
@@ -109,7 +109,7 @@ class LegendreLink(nn.Module):
         z = at_least_single(logits).movedim(self.dim, -1)
         if z.shape[-1] == c:
             z = z[..., :-1] - z[..., -1:]
-        # NLLLoss over images wants its input in one piece
+        # NLLLoss over images needs a contiguous input
         return self.link(z).movedim(-1, self.dim).contiguous()
 
     def extra_repr(self) -> str:
@@ -136,11 +136,11 @@ class LegendreHead(nn.Module):
     link : {"composite", "canonical", "softmax"}, name of another link, or Link
         Kind of link.
     n_blocks, hidden, depth, network, n_nests, init, link_params : optional
-        Settings of the link, as in :class:`LegendreLink`; one that the link does not have is refused.
+        Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
     bias : bool
-        Whether the linear layer has one.
+        Whether the linear layer has a bias.
     generator : torch.Generator, optional
-        Source of the link's random start; the linear layer draws from torch's global one, as all of torch's.
+        Random generator of the link's initialisation; the linear layer uses torch's global one, as all layers of torch.
     device, dtype : optional
         Of the parameters.
 
@@ -192,8 +192,8 @@ class LegendreHead(nn.Module):
     def loss(self, features: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
         """Log-loss of labels: ``nll_loss(head(features), labels)``.
 
-        For a head that :class:`~legendretron.nn.class_parallel.ClassParallel` has split, this is the way to train: no
-        process ever holds the probabilities of all classes.
+        Train a head that :class:`~legendretron.nn.class_parallel.ClassParallel` has split with this method: no process
+        ever holds the probabilities of all classes.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class LegendreHead(nn.Module):
         reduction : {"mean", "sum", "none"}
             As in ``torch.nn.NLLLoss``.
         ignore_index : int
-            Label of rows that do not count.
+            Label of the rows to ignore.
         """
         z = self._predictor(features)
         check_choice("reduction", reduction, ("mean", "sum", "none"))

@@ -1,4 +1,4 @@
-"""Parameter groups, so that link and network can have their own rate and weight decay."""
+"""Parameter groups, so that link and network can have their own learning rate and weight decay."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def parameter_groups(
     model : Module
         Holds any number of links, directly or inside heads.
     link, network : dict, optional
-        Options of the two groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``; what is not given is the optimiser's.
+        Options of the two groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``; others are the optimiser's.
 
     Returns
     -------
     list of dict
         With the keys ``"params"`` and ``"name"`` and the options. A group without parameters is left out, and
-        parameters that do not require a gradient are in none.
+        so are parameters that do not require a gradient.
 
     Examples
     --------

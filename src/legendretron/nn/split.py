@@ -1,4 +1,4 @@
-"""What a head does with predictors that are split by class over processes."""
+"""Log-probabilities and log-loss of a head whose predictors are split by class over processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, with everything that is there because of its authors' code and files."""
+"""The paper's tables and figures, and everything that exists only because of its authors' code and files."""
 
 from legendretron.experiments import Experiment
 from legendretron.paper.auc.experiment import TABLE_AUC

@@ -1,4 +1,4 @@
-"""Data sets as the paper's tables use them: which are there, with LIBSVM's values, and images with scaled pixels."""
+"""Data sets as the paper's tables use them: finding them, LIBSVM's values, and images with scaled pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TITLES", "facts_of", "find_data", "load_prepared", "pixel_features",
 
 #: Names for tables and plots.
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
-#: Data sets of which there are copies with other values than LIBSVM's, and how to get from those to these.
+#: Data sets with copies whose values differ from LIBSVM's, and how to convert those.
 _PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
     "usps": (smoothed_digits, "smoothed here"),
     "news20": (words_of_unit_length, "scaled here"),
@@ -48,10 +48,10 @@ def find_data(dataset: str, resources: Resources, on_download: OnDownload) -> st
 
 
 def load_prepared(name: str, data: str | Path | None = None, *, progress: Progress | None = None) -> Dataset:
-    """Load a LIBSVM data set with the values that LIBSVM's file has, also from a copy that has others.
+    """Load a LIBSVM data set with the values of LIBSVM's file, also from a copy with other values.
 
-    Images of usps that are not smoothed get smoothed, counts of news20 are scaled, and ``prepared`` says so. Parameters are
-    those of :func:`~legendretron.datasets.load_dataset`.
+    Images of usps are smoothed if they are not, counts of news20 are scaled, and ``prepared`` says so. Parameters are those
+    of :func:`~legendretron.datasets.load_dataset`.
     """
     fresh = find_dataset(name, data).path is None
     found = load_dataset(name, data, progress=progress)
@@ -62,7 +62,7 @@ def load_prepared(name: str, data: str | Path | None = None, *, progress: Progre
     try:
         X, changed = prepare(found.X)
     except ValueError as error:
-        if fresh and found.path is not None:  # a wrong file kept would be found again
+        if fresh and found.path is not None:  # otherwise the next call would find the wrong file
             found.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
         raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
@@ -70,7 +70,7 @@ def load_prepared(name: str, data: str | Path | None = None, *, progress: Progre
 
 
 def training_images(dataset: str, resources: Resources) -> int:
-    """How many training images of a set there are, without reading them."""
+    """Return the number of available training images of a set, without reading them."""
     found = find_dataset(dataset, resources.data)
     if found.state != "subset":  # what is missing is downloaded, and that is complete
         return DATASETS[dataset].rows
@@ -79,7 +79,7 @@ def training_images(dataset: str, resources: Resources) -> int:
 
 
 def facts_of(dataset: str, images: ImageSet) -> dict[str, Any]:
-    """What records say of the data: counts, and a label that tells a part from the whole.
+    """Facts about the data for the records: counts, and a label that marks a subset.
 
     Examples
     --------
@@ -104,8 +104,8 @@ def facts_of(dataset: str, images: ImageSet) -> dict[str, Any]:
 def pixel_features(dataset: str, images: ImageSet) -> np.ndarray:
     """Training images, then test images, as rows ``(x - pixel mean) / mean(pixel deviations)``, in double precision.
 
-    The means and the one scale are those of all training images that are there, as in the authors' code: a training on
-    some of them uses the same features, and no label is involved.
+    The means and the one scale are those of all available training images, as in the authors' code: training on some of
+    them uses the same features, and no label is involved.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Display classes over what diagnostics and training compute; they need matplotlib."""
+"""Display classes for the results of diagnostics and training; they need matplotlib."""
 
 from legendretron.plots.link import LinkDisplay
 from legendretron.plots.reliability import ReliabilityDisplay

@@ -10,14 +10,14 @@ __all__ = ["COLOURS", "add_legend", "axes_or_new", "styles"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-#: Entries of a legend that leave the curves free, and those that a column beside the axes has room for.
+#: Most entries of a legend inside the axes, and of one column of a legend beside them.
 _MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
 #: Markers for the first round of colours, the second, and so on.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def styles(n: int) -> list[tuple[str, str]]:
-    """Return a colour and a marker for each of ``n`` curves, all different as long as they last.
+    """Return a colour and a marker for each of ``n`` curves, all different until the combinations repeat.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
 
 
 def add_legend(ax: Any, **inside: Any) -> None:
-    """Put a legend inside the axes, as asked; to the right of them if it is too long to leave the curves free."""
+    """Put a legend inside the axes, or to the right of them if it is so long that it would cover the curves."""
     entries = len(ax.get_legend_handles_labels()[1])
     if entries <= _MOST_INSIDE:
         ax.legend(frameon=False, **inside)

@@ -1,4 +1,4 @@
-"""Learned inverse links of two classes, with their uncertainty where there is one."""
+"""Learned inverse links of two classes, with their uncertainty if available."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from legendretron.plots.axes import COLOURS, add_legend, axes_or_new
 
 __all__ = ["LinkDisplay"]
 
-#: One after another, whenever the colours are used up.
+#: Line styles, one for each round of colours.
 STYLES = ("-", "--", ":", "-.")
 
 
 class LinkDisplay:
     """Probability against predictor, one curve per model; a band where a model has a posterior of its link.
 
-    These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models differ by
-    a stretch of ``z`` too, not by their shape alone. A band is the uncertainty of the link given the model's predictor.
+    These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models also
+    differ in the scale of ``z``, not only in shape. A band is the uncertainty of the link given the model's predictor.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class LinkDisplay:
         level : float
             Posterior probability of the band at each point.
         n_samples, random_state : int, int or RandomState
-            Links drawn for it.
+            Number of links to sample for it, and their seed.
         ax : matplotlib axes, optional
             Where to draw.
         """

@@ -57,7 +57,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
 }
 
-#: What a run on 60,000 images takes on one core, about.
+#: Approximate time of a run on 60,000 images on one core.
 SECONDS: dict[str, float] = {
     "LegendreTron": 110.0,
     "ISGP-Linkgistic": 50.0,
@@ -84,19 +84,19 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     Parameters
     ----------
     settings : mapping
-        As in :data:`METHODS`. With ``tuning``, the parameter it names is the value with the least log-loss on a share of
-        the training images; the test images have no part in it.
+        As in :data:`METHODS`. With ``tuning``, the parameter it names gets the value with the lowest log-loss on held-out
+        training images; the test images are not used.
     data : BinaryImages
         Problem.
     seed : int
-        Of the training, and of the share held out.
+        Seed of the training, and of the validation split.
 
     Returns
     -------
     estimator
         Fitted to all training images.
     dict
-        Seconds of the processor, whatever else runs, and what the data decided.
+        CPU seconds, and the parameters that were chosen from the data.
     """
     began = time.process_time()
     chosen: dict[str, Any] = {}

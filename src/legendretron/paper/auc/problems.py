@@ -49,7 +49,7 @@ class BinaryImages:
     y, y_test : ndarray of bool, shape (n,)
         Whether an image is of the positive classes.
     facts : dict
-        What records say of the data; its ``label`` names the problem and, of a subset, the number of images.
+        Facts about the data for the records; ``label`` names the problem and, for a subset, the number of images.
     """
 
     X: np.ndarray

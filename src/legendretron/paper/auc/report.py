@@ -1,4 +1,4 @@
-"""The table of AUCs beside the paper's: Markdown, CSV and a picture."""
+"""The table of AUCs compared with the paper's: Markdown, CSV and a picture."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
-    """AUCs, ours and the paper's, of every method; one panel a problem."""
+    """AUCs, ours and the paper's, of every method; one panel per problem."""
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))

@@ -30,9 +30,9 @@ def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def noisy_labels(y: np.ndarray, eta: float, n_classes: int, seed: int) -> np.ndarray:
-    """Labels that are wrong with probability ``eta``, each other class as likely as the next.
+    """Labels that are wrong with probability ``eta``, all other classes equally likely.
 
-    The distribution is that of :func:`legendretron.datasets.symmetric_noise`. The draws are one multinomial a row from
+    The distribution is that of :func:`legendretron.datasets.symmetric_noise`. The draws are one multinomial per row from
     ``numpy.random.RandomState(seed)``, whose stream is frozen: slower, but the labels the paper's models were trained on.
 
     Examples
@@ -53,8 +53,8 @@ def noisy_labels(y: np.ndarray, eta: float, n_classes: int, seed: int) -> np.nda
 class AuthorsLogisticClassifier(MultinomialLogisticClassifier):
     """Logistic regression on the batches that the authors' code draws for the same seed.
 
-    Their code sets up LegendreTron's link beside logistic regression, and leaves it alone. What is left of the random
-    numbers after the link's start decides the order of the batches, so here a link is built and thrown away, too.
+    Their code initialises LegendreTron's link for logistic regression too, without using it. This consumes random numbers
+    and so changes the order of the batches; therefore a link is built and discarded here as well.
     """
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
@@ -63,7 +63,7 @@ class AuthorsLogisticClassifier(MultinomialLogisticClassifier):
 
 
 def author_estimator(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
-    """As :func:`~legendretron.experiments.recorded_estimators.estimator_of`; by the paper's recipe with its random draws.
+    """As :func:`~legendretron.experiments.recorded_estimators.estimator_of`, with the authors' draws for their recipe.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from legendretron.paper.libsvm.report import report
 
 __all__ = ["TABLE_LIBSVM", "cost", "fit_and_test", "recipe"]
 
-#: Strengths of the penalty that a tuned model chooses from, and the share of the training part it chooses on.
+#: Strengths of the penalty that a tuned model chooses from, and the share of the training rows held out for it.
 TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
 
 
@@ -31,7 +31,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
         return recorded_settings(MultinomialLogisticClassifier, **paper_settings(group, with_link=False))
     if model == "logistic regression, tuned":
         logistic = {"standardize": False, "dtype": "float64", "max_epochs": 1000, "tol": 1e-5}
-        if DATASETS[dataset].sparse:  # a million weights: minutes for each fit, where minibatches train all at once
+        if DATASETS[dataset].sparse:  # a million weights: L-BFGS takes minutes per fit, minibatches train all at once
             logistic |= {
                 "solver": "adam",
                 "learning_rate": 0.05,
@@ -41,14 +41,14 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
                 "dtype": "float32",
             }
         return {**recorded_settings(MultinomialLogisticClassifier, **logistic), "tuning": TUNING}
-    # as many steps on small data as on large, within reason
+    # about as many steps on small data as on large
     epochs = int(np.clip(8000 * 64 / (0.8 * DATASETS[dataset].rows), 60, 400))
     learned = {"hidden": 8, "learning_rate": 0.02, "batch_size": 64, "max_epochs": epochs, "dtype": "float32"}
     return {**recorded_settings(LegendreTronClassifier, standardize=False, **learned), "tuning": TUNING}
 
 
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
-    """Split, put noise on the training labels, train all runs side by side, and test each on its clean test part."""
+    """Split, add noise to the training labels, train all runs side by side, and test each on its clean test rows."""
     data = load_prepared(batch.dataset, resources.data)
     splits = [split_rows(data.n_rows, run.seed) for run in batch.runs]
     train, test = (np.stack(part) for part in zip(*splits, strict=True))
@@ -108,7 +108,7 @@ def fit_and_test(
 
 
 def bytes_per_run(model: str, dataset: str) -> float:
-    """Memory of a run: parameters, gradient, both moments and what a step needs, in double precision."""
+    """Memory of a run: parameters, gradient, both moments and intermediate results, in double precision."""
     info = DATASETS[dataset]
     copies = 8 if "tuned" not in model else 8 * len(TUNING["strengths"])  # type: ignore[arg-type]
     return 8.0 * copies * (info.features + 40) * info.classes

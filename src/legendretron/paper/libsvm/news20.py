@@ -12,7 +12,7 @@ _PRECISION = 1e-5
 
 
 def words_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, bool]:
-    r"""Replace counts by :math:`1/\sqrt{m}`, with :math:`m` the words of a document, and tell whether that was done.
+    r"""Replace counts by :math:`1/\sqrt{m}`, with :math:`m` the words of a document, and return whether that was done.
 
     That is what ``news20.scale`` holds; there are other files of the same documents, with counts, or with counts divided by
     the largest of their column. The practical guide in Fan, Chang, Hsieh, Wang and Lin (2008), LIBLINEAR: a library for large

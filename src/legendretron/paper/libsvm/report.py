@@ -1,4 +1,4 @@
-"""The table of LIBSVM data sets beside the paper's: Markdown, CSV and a picture."""
+"""The table of LIBSVM data sets compared with the paper's: Markdown, CSV and a picture."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
 
 
 def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
-    """The table for people, with what the columns mean."""
+    """The table in Markdown, with an explanation of the columns."""
     tuned = [name for name in dict.fromkeys(record["model"] for record in records) if name not in PAPERS]
     head = [
         "data set",
@@ -183,7 +183,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
 
 
 def _of_tuning(records: Sequence[Record]) -> list[str]:
-    """What a reader should know of the tuned models: fits that were cut off, and strengths at the end of the list."""
+    """Notes on the tuned models: fits that did not converge, and strengths at the end of the list."""
     lines = []
     for model in dict.fromkeys(record["model"] for record in records if "tuning" in record["settings"]):
         own = [record for record in records if record["model"] == model]
@@ -198,7 +198,7 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
-    """Ours and the paper's for every data set, one panel a noise level."""
+    """Ours and the paper's for every data set, one panel per noise level."""
     levels = sorted({row["noise"] for row in rows})
     names = list(dict.fromkeys(row["label"] for row in rows))
     titles = [f"{100 * level:g}% of training labels flipped" for level in levels]

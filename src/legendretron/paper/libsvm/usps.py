@@ -16,12 +16,12 @@ _LARGEST_STEP = 1.2
 
 
 def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Smooth images that are not, and tell whether that was done.
+    """Smooth images that are not smooth yet, and return whether that was done.
 
     Parameters
     ----------
     X : ndarray of shape (n, 256)
-        Images of 16 x 16 pixels from -1 (background) to 1. Others are refused.
+        Images of 16 x 16 pixels from -1 (background) to 1. Other values raise a ``ValueError``.
 
     Returns
     -------

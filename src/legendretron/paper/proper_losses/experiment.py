@@ -19,7 +19,7 @@ from legendretron.trons import SlIsotronClassifier
 
 __all__ = ["FIGURE_PROPER_LOSSES", "execute", "learned_loss", "shape_of_link"]
 
-#: Points at which it is looked whether a learned function falls.
+#: Number of points at which a learned function is checked for decreases.
 _POINTS = 10_001
 
 
@@ -63,7 +63,7 @@ def shape_of_link(estimator: BaseEstimator, data: BinaryImages) -> dict[str, flo
 
 
 def _increasing(estimator: BaseEstimator) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function of the predictor that is to increase."""
+    """Return the function of the predictor that should increase."""
     if hasattr(estimator, "log_odds"):  # near 0 and 1 probabilities would hide a fall
         return estimator.log_odds
     if hasattr(estimator, "inverse_link"):

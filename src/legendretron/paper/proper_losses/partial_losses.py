@@ -25,8 +25,8 @@ GRID = np.arange(1, 200) / 200
 def partial_losses(loss: ProperLoss, p: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     r"""Both partial losses of a loss of two classes, less what each is where the prediction is sure and right.
 
-    These constants carry no meaning: a proper loss stays one whatever is added to its partial losses. That of a link has
-    them as the zero of the predictor falls.
+    These constants carry no meaning: a proper loss stays proper whatever is added to its partial losses. For the loss of a
+    link they depend on where the zero of the predictor lies.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def partial_losses(loss: ProperLoss, p: ArrayLike) -> tuple[np.ndarray, np.ndarr
 def partial_losses_of_table(knots: ArrayLike, values: ArrayLike, p: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     r"""As :func:`partial_losses`, for an inverse link in straight lines that may be flat, or reach 0 and 1.
 
-    Where it is flat, its inverse is a whole interval and both losses jump; the middle is taken, so that ties are shared
-    evenly. Below the first knot it counts as 0 and beyond the last as 1: predictions that never occur are not told apart.
+    Where it is flat, its inverse is an interval and both losses jump; the midpoint is taken, so that ties are split evenly.
+    It is 0 below the first knot and 1 beyond the last: predictions that never occur are not distinguished.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from legendretron.plots.axes import COLOURS, axes_or_new
 
 __all__ = ["picture"]
 
-#: Dashes and widths; lines that come close to each other are told apart by a thin broken one on a thick one.
+#: Dashes and widths; of lines close to each other, a thin broken one is drawn on a thick one.
 _STYLES: tuple[tuple[Any, float], ...] = (
     ("-", 1.8),
     ("--", 1.8),
@@ -22,7 +22,7 @@ _STYLES: tuple[tuple[Any, float], ...] = (
     ((0, (6, 2, 1, 2, 1, 2)), 1.6),
     ((0, (1, 1.5)), 1.8),
 )
-#: Losses this close are drawn as one line.
+#: Losses closer than this are drawn as one line.
 _SAME = 1e-4
 _HIGHEST, _FURTHEST = 4.0, 1.0
 
@@ -35,11 +35,11 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
     named, learned : sequence of Curve
         The log-loss is the first of the named, and drawn in grey everywhere.
     missing : sequence of (problem, method)
-        Methods without a loss, to be named where they are not drawn.
+        Methods without a loss, named in the legend.
     path : path
-        Of the picture.
+        File to write.
     """
-    axes_or_new(None)  # says what to install where matplotlib is missing
+    axes_or_new(None)  # raises an error if matplotlib is missing
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -52,7 +52,7 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
         height_ratios=(3, 2), layout=ConstrainedLayoutEngine(w_pad=0.12),
     )  # fmt: skip
     _column(panels[:, 0], "Named losses", named, log, [curve.name for curve in named[1:]])
-    # a method has its colour in all panels
+    # a method has the same colour in all panels
     methods = list(dict.fromkeys(curve.name for curve in learned if curve.distance(log) >= _SAME))
     for column, problem in zip(panels[:, 1:].T, problems, strict=True):
         own = [log, *(curve for curve in learned if curve.problem == problem)]
@@ -94,7 +94,7 @@ def _column(
 
 
 def _groups(curves: Sequence[Curve]) -> list[list[Curve]]:
-    """Curves that cannot be told apart, together."""
+    """Group curves that cannot be distinguished."""
     groups: list[list[Curve]] = []
     for curve in curves:
         near = next((group for group in groups if group[0].distance(curve) < _SAME), None)

@@ -38,7 +38,7 @@ def _learned_row(runs: Sequence[Record], named: Sequence[Curve]) -> list[str]:
 
 
 def _missing(records: Sequence[Record]) -> list[str]:
-    """Why a run has no loss, a line each."""
+    """Why runs have no loss, one line per run."""
     return [
         f"- {record['model']} on {record['data']['label']}, seed {record['seed']}: "
         + (
@@ -53,7 +53,7 @@ def _missing(records: Sequence[Record]) -> list[str]:
 
 
 def markdown(records: Sequence[Record]) -> str:
-    """Tables for people: the named losses, then for each problem what was learned."""
+    """Tables in Markdown: the named losses, then the learned ones for each problem."""
     named = named_losses()
     values = [*(f"ℓ₁({p:g})" for p in SHOWN), "ℓ₀(½)"]
     parts = [

@@ -19,11 +19,11 @@ from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
 __all__ = ["RUNTIME"]
 
-#: Entries a row of the sparse data sets, roughly.
+#: Approximate number of entries per row of the sparse data sets.
 NONZEROS = {"news20": 80, "sector": 163}
 #: Trainings of a model on a data set: 20 seeds at 3 noise levels.
 TRAININGS = TABLE_LIBSVM.seeds * len(TABLE_LIBSVM.noise)
-#: A month of one processor, which the paper says its experiments took.
+#: One CPU month, which the paper says its experiments took.
 CPU_MONTH = 30 * 24 * 3600.0
 _STEPS = 1000  # to time, at least
 
@@ -71,7 +71,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
         fitted.evaluate(test)
         evaluation = time.perf_counter() - trained
         clock = fitted.training.history.of_run(0)["seconds"]
-        # the first epoch also warms up; without a second one there is nothing else to go by
+        # the first epoch includes the warm-up, so it counts only if there is no second one
         epoch = (clock[-1] - clock[0]) / (timed - 1) if timed > 1 else clock[0]
         start = max(0.0, trained - began - timed * epoch)
         runs.append(

@@ -23,9 +23,9 @@ from legendretron.trons import ISGPLinkgisticClassifier
 
 __all__ = ["FIGURE_TRAINING_SIZE", "recipe", "subset_rows"]
 
-#: Strengths of the penalty that the tuned model chooses from, and the share of the training images it chooses on.
+#: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.
 TUNING = {"strengths": [1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
-#: What all models have in common; part of the settings, so that other features or subsets are other results.
+#: Settings that all models share, so that other features or subsets have other keys.
 SHARED = {
     "features": "(x - pixel mean) / mean(pixel deviations), of all training images that are there",
     "subset": "uniform, nested",
@@ -33,7 +33,7 @@ SHARED = {
 
 
 def recipe(model: str, dataset: str) -> dict[str, Any]:
-    """Settings of a model: the paper's, or ours for the one-against-rest and the tuned one."""
+    """Settings of a model: the paper's, or ours for the one-vs-rest and the tuned one."""
     if model == LEARNED:
         return {**recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)), **SHARED}
     if model == PLAIN:
@@ -44,7 +44,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     if model == ISGP:
         binary = recorded_settings(ISGPLinkgisticClassifier, alpha=1e-3, max_iter=20, standardize=False)
         return {**binary, "multiclass": "one against rest", **SHARED}
-    # a rate that falls to zero ends near the minimum, and the whole grid is one training
+    # a learning rate that decays to zero ends near the minimum, and the whole grid is one training
     logistic = recorded_settings(
         MultinomialLogisticClassifier, solver="adam", learning_rate=0.005, schedule="cosine", max_epochs=100,
         batch_size=128, standardize=False, dtype="float64",
@@ -53,12 +53,12 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 
 def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
-    """Rows to train on: the first of a random order, so that a seed's smaller sets are parts of its larger ones.
+    """Rows to train on: the first of a random order, so that a seed's smaller sets are subsets of its larger ones.
 
     Raises
     ------
     ValueError
-        If there are not as many.
+        If there are fewer rows.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def _side_by_side(
 def _one_against_rest(
     settings: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int
 ) -> dict[str, Any]:
-    """One binary model a class; probabilities of the classes are theirs, divided by their sum."""
+    """One binary model per class; the probabilities of the classes are theirs, normalised to sum to one."""
     if len(np.unique(y[train])) < len(np.unique(y)):
         raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
     began = time.perf_counter()
@@ -139,7 +139,7 @@ def _measured(accuracy: float, log_loss: float, seconds: float) -> dict[str, Any
 
 
 def bytes_per_run(model: str, dataset: str) -> float:
-    """Memory of a run: rows gathered to be evaluated, of which the tuned model has some for each strength."""
+    """Memory of a run: rows gathered for evaluation, which the tuned model needs for each strength."""
     info = DATASETS[dataset]
     rows = float(info.test_rows)
     if model == TUNED:
@@ -162,7 +162,7 @@ FIGURE_TRAINING_SIZE = Experiment(
     execute=execute_sizes,
     report=report,
     seeds=5,
-    # 7,000, because that many of Kuzushiji-MNIST's are at hand where the rest is not
+    # 7,000, since that many images of Kuzushiji-MNIST are available where the rest is missing
     sizes=(500, 2000, 7000, 20000, 60000),
     side_by_side=(LEARNED, PLAIN, TUNED),
     bytes_per_run=bytes_per_run,

@@ -27,7 +27,7 @@ PAIRS = ((LEARNED, PLAIN), (LEARNED, TUNED), (LEARNED, ISGP), (PLAIN, ISGP))
 LEVEL = 0.01
 #: Points of accuracy by which a model may fall short of one that it matches.
 MARGIN = 0.5
-#: Markers and lines of the models, in order: told apart without colours too.
+#: Markers and lines of the models, in order: distinguishable without colours too.
 STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 
 
@@ -175,7 +175,7 @@ def _not_there(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
-    """The tables for people, with what they mean."""
+    """The tables in Markdown, with explanations."""
     models = [model for model in SHORT if any(f"{model}: accuracy" in row for row in rows)]
     pairs = [pair for pair in PAIRS if any(f"{pair[0]} minus {pair[1]}" in row for row in rows)]
 
@@ -245,7 +245,7 @@ def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]
             if not own:
                 continue
             marker, line = STYLES[m % len(STYLES)]
-            # a little beside each other, so that bars of models that agree can be told apart
+            # slightly shifted, so that the error bars of models that agree can be distinguished
             sizes = np.array([size for size, _ in own]) * 1.04 ** (m - (len(curves) - 1) / 2)
             panel.errorbar(
                 sizes, [mean.value for _, mean in own], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in own],

@@ -22,7 +22,7 @@ from legendretron.paper.vgg.training import log_probabilities, train_network
 
 __all__ = ["TABLE_VGG", "network_of", "recipe"]
 
-#: The last weights are tested: no choice is made on test data.
+#: The final weights are tested: nothing is chosen on test data.
 RECIPE = {
     "epochs": 20,
     "batch": 256,
@@ -47,7 +47,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 
 def network_of(settings: Mapping[str, Any], seed: int) -> VGG5:
-    """A network with fresh weights. The convolutions are drawn first, so all networks of a seed start from the same."""
+    """A new network. The convolutions are initialised first, so all networks of a seed start with the same ones."""
     torch.manual_seed(seed)
     kind = {"VGG5": VGG5, "VGGTron": VGGTron}[settings["network"]]
     return kind(**settings["options"])
@@ -55,7 +55,7 @@ def network_of(settings: Mapping[str, Any], seed: int) -> VGG5:
 
 @contextlib.contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN try out which algorithm is fastest, which pays as all batches have one shape."""
+    """Let cuDNN find the fastest algorithm, which pays off since all batches have the same shape."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:

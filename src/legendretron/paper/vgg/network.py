@@ -23,7 +23,7 @@ class VGG5(nn.Module):
     head      flatten, dropout, linear (and log-softmax)
     ========  ==============================================================
 
-    The paper names a VGG-5 without its layout; widths and places of dropout are ours. ``forward`` gives
+    The paper names a VGG-5 without its layout; the widths and the positions of dropout are ours. ``forward`` returns
     log-probabilities, for ``torch.nn.NLLLoss``, as that of :class:`VGGTron` does.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The table of VGG and VGGTron beside the paper's: Markdown, CSV and a picture."""
+"""The table of VGG and VGGTron compared with the paper's: Markdown, CSV and a picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
 
-#: What others are compared with.
+#: The network that others are compared with.
 PLAIN = "VGG"
 LEVEL = 0.01
 MEASURES = ("accuracy", "log_loss", "calibration_error", "training_seconds")
@@ -109,7 +109,7 @@ def _line(row: dict[str, Any]) -> list[str]:
 
 
 def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
-    """The table for people, with what the columns mean."""
+    """The table in Markdown, with an explanation of the columns."""
     head = [
         "data set", "network", "ours", "paper", "Δ", "ours - VGG", "paper - VGG", "paired", "Welch", "log-loss",
         "calibration error", "seconds",

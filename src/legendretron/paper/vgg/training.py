@@ -36,7 +36,7 @@ class _Trainer:
         if captured:
             start = {name: value.clone() for name, value in self.network.state_dict().items()}
             self.graph = capture_graph(self._step, device)
-            # as if the steps to warm up had not been
+            # undo the warm-up steps
             self.network.load_state_dict(start)
             for state in self.optimiser.state.values():
                 for value in state.values():
@@ -69,10 +69,10 @@ def train_network(network: nn.Module, images: Tensor, labels: Tensor, settings: 
     images, labels : Tensor
         To train on.
     settings : mapping
-        ``batch``, ``epochs``, ``rate`` and ``weight_decay`` of AdamW; the rate falls to zero by a cosine. An epoch leaves
-        out what does not fill a batch.
+        ``batch``, ``epochs``, ``rate`` and ``weight_decay`` of AdamW; the learning rate follows a cosine to zero. An epoch
+        drops the last incomplete batch.
     seed : int
-        Of dropout and the order of images.
+        Seed of dropout and of the order of images.
     """
     batch, epochs = settings["batch"], settings["epochs"]
     steps = len(images) // batch
