@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from legendretron.experiments.recorded_estimators import identifying_settings
-
 __all__ = ["Batch", "Experiment", "MissingDataError", "OnDownload", "Outcome", "Record", "Resources", "Run"]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
@@ -63,7 +61,7 @@ class Batch:
     dataset, model : str
         Shared by the runs.
     settings : dict
-        How the model is made; JSON.
+        How the model is made; JSON. Settings that are written differently are different ones: nothing is filled in.
     source : str
         Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one never stand for the other.
     runs : tuple of Run
@@ -82,8 +80,7 @@ class Batch:
 
     def run_keys(self) -> list[str]:
         """A name for each run that depends on all that should change its result: never on device, time or version."""
-        settings = identifying_settings(self.settings)
-        shared = [self.experiment, self.dataset, self.model, settings, self.source]
+        shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
 
     @property
@@ -135,7 +132,8 @@ class Experiment:
     datasets, models : tuple of str
         Rows and columns, in the order they are shown.
     settings : callable
-        ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model.
+        ``settings(model, dataset)`` is a JSON dict from which ``execute`` makes the model; it is part of a run's key as it
+        is.
     execute : callable
         ``execute(batch, resources)`` trains and measures; an :class:`Outcome`.
     report : callable

@@ -1,11 +1,13 @@
 """Estimators from the settings in a record, settings from estimators, and what of them names a run.
 
-Records hold all parameters of their time. A parameter that comes later must neither rename the runs that were done before
-nor change what their settings stand for, and no more must a new default of an old parameter. Three rules see to it:
+Settings are part of a run's key as they are. For the project's own records, a parameter that comes later must neither rename
+the runs that were done before nor change what their settings stand for, and no more must a new default of an old parameter.
+Three rules see to it:
 
-- what settings do not say is filled in from :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS`;
-- recipes start from there, too, and not from the constructors' defaults;
-- a parameter that is not listed there is part of a key only if it differs from its own default.
+- recipes are made by :func:`recorded_settings`, from
+  :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS` and not from the constructors' defaults;
+- they name a parameter that is not listed there only if it differs from its own default;
+- what the settings of a record do not say, :func:`estimator_of` takes from there, too.
 """
 
 from __future__ import annotations
@@ -58,28 +60,34 @@ def estimator_settings(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
-    """:func:`estimator_settings` an estimator with some parameters, and the others as by default when results were recorded.
+    """Settings of an estimator with some parameters, and the others as by default when results were recorded.
+
+    Those that came later are there only where they change something: see :func:`identifying_settings`.
 
     Examples
     --------
     >>> recorded_settings(GLMTronClassifier, standardize=False)["max_iter"]
     200
     """
-    return estimator_settings(estimator_of({"estimator": kind.__name__}).set_params(**parameters))
+    estimator = estimator_of({"estimator": kind.__name__}).set_params(**parameters)
+    return identifying_settings(estimator_settings(estimator))
 
 
 def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the settings makes results differ: the same for a record and for a recipe of later code.
+    """What of the settings makes results differ: the same for a committed record and for a recipe of later code.
+
+    For settings of this project's estimators by the defaults of their records; those of others stay as they are.
 
     Examples
     --------
     >>> identifying_settings({"estimator": "GLMTronClassifier"}) == estimator_settings(GLMTronClassifier())
     True
     """
-    recorded = RECORDED_DEFAULTS.get(settings.get("estimator", ""))
-    if recorded is None:
+    name_of_class = settings.get("estimator")
+    if not isinstance(name_of_class, str) or name_of_class not in RECORDED_DEFAULTS:
         return dict(settings)
-    neutral = {**_CLASSES[settings["estimator"]]().get_params(), **LATER_DEFAULTS}
+    recorded = RECORDED_DEFAULTS[name_of_class]
+    neutral = {**_CLASSES[name_of_class]().get_params(), **LATER_DEFAULTS}
     return {
         name: value
         for name, value in {**recorded, **settings}.items()
