@@ -10,7 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Batch", "Experiment", "MissingDataError", "OnDownload", "Outcome", "Record", "Resources", "Run"]
+from legendretron._internal.validation import check_integer
+from legendretron.experiments.plain import plain
+
+__all__ = [
+    "Batch",
+    "Experiment",
+    "MissingDataError",
+    "OnDownload",
+    "Outcome",
+    "Record",
+    "Resources",
+    "Run",
+    "checked_outcome",
+]
 
 #: What is known of one run: what identifies it, what was measured, on which data, how and where.
 Record = dict[str, Any]
@@ -119,6 +132,35 @@ class Outcome:
     runs: list[dict[str, Any]]
 
 
+def checked_outcome(result: object, n_runs: int) -> Outcome:
+    """What ``execute`` returned, with plain numbers.
+
+    Parameters
+    ----------
+    result : object
+        To be an :class:`Outcome`.
+    n_runs : int
+        Runs of the batch.
+
+    Raises
+    ------
+    ValueError
+        If it is none, has more or fewer runs, or an entry that JSON has nothing for. The message says which.
+    """
+    if not isinstance(result, Outcome):
+        raise ValueError(f"execute must return an Outcome, got {type(result).__name__}.")
+    if not isinstance(result.data, Mapping):
+        raise ValueError(f"data of the Outcome must be a dict, got {type(result.data).__name__}.")
+    if not isinstance(result.runs, (list, tuple)):
+        raise ValueError(f"runs of the Outcome must be a list of dicts, got {type(result.runs).__name__}.")
+    if len(result.runs) != n_runs:
+        raise ValueError(f"runs of the Outcome must have a dict for each of the {n_runs} runs, got {len(result.runs)}.")
+    for i, run in enumerate(result.runs):
+        if not isinstance(run, Mapping):
+            raise ValueError(f"runs[{i}] of the Outcome must be a dict, got {type(run).__name__}.")
+    return Outcome(plain(result.data, "data"), list(plain(result.runs, "runs")))
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A comparison of models on data sets: a table or figure, declared as data.
@@ -179,8 +221,10 @@ class Experiment:
     trial: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", check_integer("seeds", self.seeds, 1))
         for name in ("datasets", "models", "noise", "sizes"):
-            values = getattr(self, name)
+            values = tuple(plain(value, name) for value in getattr(self, name))
+            object.__setattr__(self, name, values)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} of {self.name} must not be empty or repeat itself, got {values!r}.")
 
@@ -205,9 +249,7 @@ class Experiment:
                             f"{name} of {self.name} are {', '.join(map(repr, known))}; there is no {value!r}."
                         )
         if seeds is not None:
-            if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-                raise ValueError(f"seeds must be an integer of at least 1, got {seeds!r}.")
-            chosen["seeds"] = seeds
+            chosen["seeds"] = check_integer("seeds", seeds, 1)
         if noise is not None:
             if self.noise == (0.0,):
                 raise ValueError(f"{self.name} has no label noise; leave noise out.")
@@ -217,19 +259,18 @@ class Experiment:
         if sizes is not None:
             if self.sizes == (None,):
                 raise ValueError(f"{self.name} has one training set size; leave sizes out.")
-            chosen["sizes"] = tuple(sizes)
+            chosen["sizes"] = tuple(plain(size, "sizes") for size in sizes)
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)
 
     def shortened(self, epochs: int) -> Experiment:
         """Return the experiment with so many epochs or iterations in every training: a trial, not the recipe."""
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-            raise ValueError(f"epochs must be an integer of at least 1, got {epochs!r}.")
+        asked_epochs = check_integer("epochs", epochs, 1)
 
         def settings(model: str, dataset: str) -> dict[str, Any]:
             asked = self.settings(model, dataset)
-            return asked | {name: epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
+            return asked | {name: asked_epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
 
         return replace(self, settings=settings, trial=True)
 
