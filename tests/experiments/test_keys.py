@@ -17,17 +17,20 @@ from legendretron.experiments.recorded_estimators import (
     recorded_settings,
 )
 from legendretron.paper import EXPERIMENTS
+from tests.experiments.test_compare_logistic import benchmark
 
+#: the paper's experiments and those of benchmarks
+DECLARED = {**EXPERIMENTS, "compare_logistic": benchmark.COMPARE_LOGISTIC}
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: files of results, with what they hold
 RECORDED = {path: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/runs/*.json"))}
 
 
 def batch_of(content, **changed):
-    """The batch of a file of results, perhaps with other settings."""
+    """The batch of a file of results, perhaps with other settings, as a recipe of today would have it."""
     dataset, model = content["dataset"], content["model"]
     runs = tuple(Run(dataset, model, run["noise"], run["size"], run["seed"]) for run in content["runs"])
-    settings = {**content["settings"], **changed}
+    settings = identifying_settings({**content["settings"], **changed})
     return Batch(content["experiment"], dataset, model, settings, content["data"]["source"], runs)
 
 
@@ -76,10 +79,10 @@ def test_keys_and_names_of_all_records_follow_from_their_settings():
         assert path.stem == batch_of(content).name
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", DECLARED)
 def test_a_sweep_finds_all_records(name):
     own = [content for content in RECORDED.values() if content["experiment"] == name]
-    state = sweep(EXPERIMENTS[name], RESULTS / name, Resources(), render_only=True)
+    state = sweep(DECLARED[name], RESULTS / name, Resources(), render_only=True)
     assert state.before == sum(len(content["runs"]) for content in own) > 0
 
 
@@ -134,6 +137,36 @@ def test_parameters_that_matter_change_the_key(kind):
     others += [{**settings, "tuning": [1.0]}, {**settings, "estimator": "LogisticRegression"}]
     keys = {Batch("x", "iris", "m", other, "complete", plain.runs).run_keys()[0] for other in [settings, *others]}
     assert len(keys) == len(others) + 1
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_nothing_is_filled_into_settings_of_ones_own(kind):
+    """They may be made from today's defaults, and what differs in them is another run."""
+    partial = {"estimator": kind.__name__}
+    settings = [
+        partial,
+        {**partial, **RECORDED_DEFAULTS[kind.__name__]},
+        estimator_settings(kind()) | {"later": None},
+        *({**partial, name: value} for name, value in RECORDED_DEFAULTS[kind.__name__].items()),
+    ]
+    run = Run("iris", "m", 0.0, None, 0)
+    assert len({Batch("x", "iris", "m", own, "complete", (run,)).run_keys()[0] for own in settings}) == len(settings)
+
+
+@pytest.mark.parametrize("own", [{"estimator": {"kind": "forest"}}, {"estimator": ["a", "b"]}, {"estimator": None}, {}])
+def test_an_estimator_may_be_said_in_other_ways(own):
+    assert identifying_settings(own) == own
+    assert len(Batch("x", "iris", "m", own, "complete", (Run("iris", "m", 0.0, None, 0),)).run_keys()) == 1
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_recipes_are_what_names_their_runs(kind, monkeypatch):
+    recipe = recorded_settings(kind)
+    assert recipe == identifying_settings(recipe)
+    assert set(recipe) == {"estimator", *RECORDED_DEFAULTS[kind.__name__]}
+    set_default(monkeypatch, kind, "novelty", None)
+    assert recorded_settings(kind) == recipe
+    assert recorded_settings(kind, novelty=3) == {**recipe, "novelty": 3}
 
 
 def test_settings_of_other_estimators_are_taken_as_they_are():

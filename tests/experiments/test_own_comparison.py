@@ -49,6 +49,8 @@ def test_the_script_of_the_page_runs_and_goes_on(script, module):
     lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert lines[0] == "| data set | model | accuracy | random forest | difference | p | verdict |"
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| iris", "| wine"]
+    trained = [float(line.split(" | ")[2].split(" ± ")[0]) for line in lines[2:]]
+    assert all(accuracy > 93.0 for accuracy in trained), "both models are trained to the end"
     assert "20 runs by `python my_comparison.py`" in done.stdout
     assert "trial" not in done.stdout
     again = sweep(module.COMPARISON, script.parent / "results" / "my_comparison", Resources())

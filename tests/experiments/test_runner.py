@@ -319,7 +319,7 @@ def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):
 
 def test_store_refuses_fewer_results_than_runs(tmp_path):
     batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0), Run("iris", "m", 0.0, None, 1)))
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="a dict for each of the 2 runs, got 1"):
         Store(tmp_path).add(batch, Outcome({}, [{}]), 1.0, {}, "")
     assert list((tmp_path / "runs").iterdir()) == []
 

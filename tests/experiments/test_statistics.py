@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from legendretron.experiments.statistics import Mean, holm, mean_of, paired_test, verdict, welch_from_means, welch_test
+from legendretron.experiments.statistics import (
+    Decision,
+    Mean,
+    decision,
+    holm,
+    mean_of,
+    paired_test,
+    verdict,
+    welch_from_means,
+    welch_test,
+)
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(80, 1, 20), RNG.normal(81, 3, 20)
@@ -69,3 +79,10 @@ def test_the_verdict_of_a_test(difference, p, adjusted, said):
     assert verdict(difference, p, adjusted) == said
     words = said.replace("better", "A").replace("worse", "B")
     assert verdict(difference, p, adjusted, better="A", worse="B") == words
+
+
+def test_decisions_are_told_apart():
+    found = [decision(sign, 0.001, adjusted) for adjusted in (0.001, 0.5) for sign in (1.0, -1.0)]
+    assert found == [Decision.BETTER, Decision.WORSE, Decision.BETTER_UNCORRECTED, Decision.WORSE_UNCORRECTED]
+    assert decision(1.0, 0.01, level=0.01) is Decision.NO_DIFFERENCE
+    assert decision(1.0, float("nan")) is None

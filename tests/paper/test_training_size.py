@@ -16,7 +16,18 @@ from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.data import pixel_features, training_images
 from legendretron.paper.training_size.experiment import recipe, subset_rows
-from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, comparison, markdown
+from legendretron.paper.training_size.report import (
+    CLAIMS,
+    ISGP,
+    LEARNED,
+    PLAIN,
+    TUNED,
+    Answer,
+    Finding,
+    _counted,
+    comparison,
+    markdown,
+)
 from legendretron.trons import ISGPLinkgisticClassifier
 from tests.paper.made_up_images import write_images
 
@@ -183,17 +194,17 @@ def test_holm_is_over_all_tests_of_the_report():
     assert rows[0][f"{LEARNED} minus {PLAIN}: p, Holm"] == pytest.approx(2 * alone)
 
 
-@pytest.mark.parametrize(("gap", "noise", "said"), [
-    (+2.0, 0.01, "yes: beats"),
-    (-2.0, 0.01, "no: worse"),
-    (-0.05, 0.3, "yes: matches"),
-    (-2.0, 10.0, "undecided"),
+@pytest.mark.parametrize(("gap", "noise", "said", "answer"), [
+    (+2.0, 0.01, "yes: beats", Answer.HOLDS),
+    (-2.0, 0.01, "no: worse", Answer.OPPOSITE),
+    (-0.05, 0.3, "yes: matches", Answer.HOLDS),
+    (-2.0, 10.0, "undecided", Answer.UNDECIDED),
 ])  # fmt: skip
-def test_claims_of_the_paper(gap, noise, said):
+def test_claims_of_the_paper(gap, noise, said, answer):
     """The interval around -0.05 is 4.6 standard errors of 0.03 to either side, and ends above -0.5."""
     rows = comparison(made_up("mnist", 500, {LEARNED: 80 + gap + noise * SPREAD, PLAIN: np.full(5, 80.0)}))
-    assert CLAIMS["LT matches or beats LR"](rows[0], rows) == said
-    assert CLAIMS["LT beats ISGP"](rows[0], rows) == ""
+    assert CLAIMS["LT matches or beats LR"](rows[0], rows) == Finding(answer, said)
+    assert CLAIMS["LT beats ISGP"](rows[0], rows) is None
 
 
 def test_brackets_where_the_correction_decides():
@@ -202,8 +213,28 @@ def test_brackets_where_the_correction_decides():
     one = comparison(made_up("mnist", 500, values))
     two = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, values))
     assert 0.005 < one[0][f"{LEARNED} minus {ISGP}: p"] < 0.01
-    assert CLAIMS["LT beats ISGP"](one[0], one) == "yes"
-    assert CLAIMS["LT beats ISGP"](two[0], two) == "(yes)"
+    assert CLAIMS["LT beats ISGP"](one[0], one) == Finding(Answer.HOLDS, "yes")
+    assert CLAIMS["LT beats ISGP"](two[0], two) == Finding(Answer.HOLDS_UNCORRECTED, "(yes)")
+
+
+def test_claims_are_counted_by_what_was_found():
+    """Words do not count: of an answer that is no yes or no, they may be any."""
+    findings = [Finding(answer, "yes") for answer in Answer] + [Finding(Answer.HOLDS, "no: worse"), None]
+    assert _counted("A claim", findings) == "A claim: in 2 of 6, in 1 more before the correction, the opposite in 1"
+    assert _counted("A claim", [Finding(Answer.FAILS, "no")]) == "A claim: in 0 of 1"
+    assert _counted("A claim", [None, None]) == "A claim: not tested"
+
+
+def test_a_model_that_is_worse_is_counted_against_the_claim():
+    values = {LEARNED: 79.45 - SPREAD, PLAIN: np.full(5, 80.0), ISGP: np.full(5, 85.0)}
+    content = made_up("mnist", 500, values)
+    text = markdown(comparison(content), content)
+    assert "LT beats ISGP: in 0 of 1, the opposite in 1; LR beats ISGP: in 0 of 1, the opposite in 1; " in text
+    assert (
+        "LT matches or beats LR: in 0 of 1, the opposite in 1; LT's lead over LR is largest on KMNIST: not tested"
+        in text
+    )
+    assert "| no: worse | no: worse | no: worse |  |" in text
 
 
 def test_the_lead_is_largest_on_kuzushiji():
@@ -211,9 +242,9 @@ def test_the_lead_is_largest_on_kuzushiji():
     values = {LEARNED: 82.0 + SPREAD, PLAIN: 80.0 + SPREAD}
     more = {LEARNED: 83.0 + SPREAD, PLAIN: 80.0 + SPREAD}
     rows = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, more))
-    assert [claim(row, rows) for row in rows] == ["", "yes (+3.00; others +2.00)"]
+    assert [claim(row, rows) for row in rows] == [None, Finding(Answer.HOLDS, "yes (+3.00; others +2.00)")]
     rows = comparison(made_up("mnist", 500, more) + made_up("kmnist", 500, values))
-    assert claim(rows[1], rows) == "no (+2.00; others +3.00)"
+    assert claim(rows[1], rows) == Finding(Answer.FAILS, "no (+2.00; others +3.00)")
 
 
 def test_tables_and_picture(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 from legendretron._internal.extras import import_extra
 from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_choice
-from legendretron.experiments.experiment import Batch, Outcome, Resources
+from legendretron.experiments.experiment import Batch, Outcome, Resources, checked_outcome
 
 __all__ = ["BACKENDS", "Finished", "executed"]
 
@@ -51,7 +51,7 @@ def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resou
     began = time.perf_counter()
     outcome, error = None, ""
     try:
-        outcome = execute(batch, resources)
+        outcome = checked_outcome(execute(batch, resources), len(batch.runs))
     except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
         error = " ".join(f"{type(problem).__name__}: {problem}".split())
     return Finished(batch, outcome, error, time.perf_counter() - began, provenance(resources.device))

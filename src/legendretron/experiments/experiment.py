@@ -10,9 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from legendretron.experiments.recorded_estimators import identifying_settings
+from legendretron._internal.validation import check_integer
+from legendretron.experiments.plain import plain
 
-__all__ = ["Batch", "Experiment", "MissingDataError", "OnDownload", "Outcome", "Record", "Resources", "Run"]
+__all__ = [
+    "Batch",
+    "Experiment",
+    "MissingDataError",
+    "OnDownload",
+    "Outcome",
+    "Record",
+    "Resources",
+    "Run",
+    "checked_outcome",
+]
 
 #: The record of one run: its identity, measurements, data, settings and environment.
 Record = dict[str, Any]
@@ -63,7 +74,7 @@ class Batch:
     dataset, model : str
         Shared by the runs.
     settings : dict
-        How the model is built; JSON.
+        How the model is built; JSON. They are part of a run's key exactly as written: nothing is filled in.
     source : str
         Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one are never used for the other.
     runs : tuple of Run
@@ -82,8 +93,7 @@ class Batch:
 
     def run_keys(self) -> list[str]:
         """Key of each run: a digest of everything that should change its result, never of device, time or version."""
-        settings = identifying_settings(self.settings)
-        shared = [self.experiment, self.dataset, self.model, settings, self.source]
+        shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
         return [_digest([*shared, run.varying]) for run in self.runs]
 
     @property
@@ -122,6 +132,35 @@ class Outcome:
     runs: list[dict[str, Any]]
 
 
+def checked_outcome(result: object, n_runs: int) -> Outcome:
+    """What ``execute`` returned, with plain numbers.
+
+    Parameters
+    ----------
+    result : object
+        To be an :class:`Outcome`.
+    n_runs : int
+        Runs of the batch.
+
+    Raises
+    ------
+    ValueError
+        If it is none, has more or fewer runs, or an entry that JSON has nothing for. The message says which.
+    """
+    if not isinstance(result, Outcome):
+        raise ValueError(f"execute must return an Outcome, got {type(result).__name__}.")
+    if not isinstance(result.data, Mapping):
+        raise ValueError(f"data of the Outcome must be a dict, got {type(result.data).__name__}.")
+    if not isinstance(result.runs, (list, tuple)):
+        raise ValueError(f"runs of the Outcome must be a list of dicts, got {type(result.runs).__name__}.")
+    if len(result.runs) != n_runs:
+        raise ValueError(f"runs of the Outcome must have a dict for each of the {n_runs} runs, got {len(result.runs)}.")
+    for i, run in enumerate(result.runs):
+        if not isinstance(run, Mapping):
+            raise ValueError(f"runs[{i}] of the Outcome must be a dict, got {type(run).__name__}.")
+    return Outcome(plain(result.data, "data"), list(plain(result.runs, "runs")))
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A comparison of models on data sets: a table or figure, declared as data.
@@ -135,7 +174,7 @@ class Experiment:
     datasets, models : tuple of str
         Rows and columns, in the order they are shown.
     settings : callable
-        ``settings(model, dataset)`` returns a JSON dict from which ``execute`` builds the model.
+        ``settings(model, dataset)`` returns a JSON dict from which ``execute`` builds the model. It is part of a run's key.
     execute : callable
         ``execute(batch, resources)`` trains and tests, and returns an :class:`Outcome`.
     report : callable
@@ -181,8 +220,10 @@ class Experiment:
     trial: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", check_integer("seeds", self.seeds, 1))
         for name in ("datasets", "models", "noise", "sizes"):
-            values = getattr(self, name)
+            values = tuple(plain(value, name) for value in getattr(self, name))
+            object.__setattr__(self, name, values)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} of {self.name} must not be empty or contain duplicates, got {values!r}.")
 
@@ -207,9 +248,7 @@ class Experiment:
                             f"{name} of {self.name} are {', '.join(map(repr, known))}; there is no {value!r}."
                         )
         if seeds is not None:
-            if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-                raise ValueError(f"seeds must be an integer of at least 1, got {seeds!r}.")
-            chosen["seeds"] = seeds
+            chosen["seeds"] = check_integer("seeds", seeds, 1)
         if noise is not None:
             if self.noise == (0.0,):
                 raise ValueError(f"{self.name} has no label noise; leave noise out.")
@@ -219,19 +258,18 @@ class Experiment:
         if sizes is not None:
             if self.sizes == (None,):
                 raise ValueError(f"{self.name} has one training set size; leave sizes out.")
-            chosen["sizes"] = tuple(sizes)
+            chosen["sizes"] = tuple(plain(size, "sizes") for size in sizes)
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)
 
     def shortened(self, epochs: int) -> Experiment:
         """Return the experiment with this number of epochs or iterations per training: a trial, not the recipe."""
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-            raise ValueError(f"epochs must be an integer of at least 1, got {epochs!r}.")
+        asked_epochs = check_integer("epochs", epochs, 1)
 
         def settings(model: str, dataset: str) -> dict[str, Any]:
             asked = self.settings(model, dataset)
-            return asked | {name: epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
+            return asked | {name: asked_epochs for name in ("max_epochs", "max_iter", "epochs") if name in asked}
 
         return replace(self, settings=settings, trial=True)
 

@@ -1,11 +1,12 @@
 """Estimators from the settings in a record, settings from estimators, and which settings identify a run.
 
-Records hold all parameters that existed at the time. Neither a parameter that is added later nor a new default of an old
-one may change the keys of earlier runs or the meaning of their settings. Three rules ensure this:
+Settings are part of a run's key exactly as written. For the project's own records, neither a parameter that is added later nor
+a new default of an old one may change the keys of earlier runs or the meaning of their settings. Three rules ensure this:
 
-- missing settings are filled in from :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS`;
-- recipes start from these defaults too, and not from those of the constructors;
-- a parameter that is not listed there is part of a key only if it differs from its own default.
+- recipes are made by :func:`recorded_settings`, from
+  :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS` and not from the constructors' defaults;
+- they name a parameter that is not listed there only if it differs from its own default;
+- :func:`estimator_of` fills in missing settings of a record from the same defaults.
 """
 
 from __future__ import annotations
@@ -58,28 +59,34 @@ def estimator_settings(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
-    """:func:`estimator_settings` of an estimator with some parameters, and the recorded defaults for the others.
+    """Settings of an estimator with some parameters, and the recorded defaults for the others.
+
+    Parameters that were added later are included only where they change something: see :func:`identifying_settings`.
 
     Examples
     --------
     >>> recorded_settings(GLMTronClassifier, standardize=False)["max_iter"]
     200
     """
-    return estimator_settings(estimator_of({"estimator": kind.__name__}).set_params(**parameters))
+    estimator = estimator_of({"estimator": kind.__name__}).set_params(**parameters)
+    return identifying_settings(estimator_settings(estimator))
 
 
 def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that affect results: the same for a record and for a recipe of later code.
+    """Settings that affect results: the same for a committed record and for a recipe of later code.
+
+    Settings of estimators that are not the project's own are returned as they are.
 
     Examples
     --------
     >>> identifying_settings({"estimator": "GLMTronClassifier"}) == estimator_settings(GLMTronClassifier())
     True
     """
-    recorded = RECORDED_DEFAULTS.get(settings.get("estimator", ""))
-    if recorded is None:
+    name_of_class = settings.get("estimator")
+    if not isinstance(name_of_class, str) or name_of_class not in RECORDED_DEFAULTS:
         return dict(settings)
-    neutral = {**_CLASSES[settings["estimator"]]().get_params(), **LATER_DEFAULTS}
+    recorded = RECORDED_DEFAULTS[name_of_class]
+    neutral = {**_CLASSES[name_of_class]().get_params(), **LATER_DEFAULTS}
     return {
         name: value
         for name, value in {**recorded, **settings}.items()

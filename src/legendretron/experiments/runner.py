@@ -15,6 +15,7 @@ import torch
 
 from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
+from legendretron.experiments.plain import plain
 from legendretron.experiments.store import Store, read_records
 
 __all__ = ["Sweep", "code_of", "render", "sweep"]
@@ -34,7 +35,7 @@ class Sweep:
     total, before, now : int
         Runs requested, of these completed before, and completed by this call.
     failed : list of (Batch, str)
-        Batches that failed, each with its error in one line.
+        Batches that failed, each with its error in one line. A batch whose settings are not JSON is listed without them.
     skipped : dict
         Missing data sets, and how to get each.
     too_large : dict
@@ -61,7 +62,7 @@ class Sweep:
 
 def sweep(
     experiment: Experiment,
-    out: Path,
+    out: str | Path,
     resources: Resources,
     *,
     backend: str = "loky",
@@ -98,6 +99,7 @@ def sweep(
     on_download : callable
         Called with the name of a data set, the number of bytes received, and the total if known.
     """
+    out = Path(out)
     records = {record["key"]: record for record in read_records(out / "runs")}
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
@@ -107,15 +109,17 @@ def sweep(
         store = Store(out)
         sources, skipped = _sources(experiment, resources, on_download)
         available, too_large = _available(experiment, list(sources), resources)
-    whole = _whole_batches(experiment, sources, available)
+    whole, refused = _whole_batches(experiment, sources, available)
     done = set(records)
     batches = []
     for batch in whole:
         batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, resources)
-    runs = [run for batch in whole for run in batch.runs]
+    nameless = [run for batch, _ in refused for run in batch.runs]
+    runs = [run for batch in whole for run in batch.runs] + nameless
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
-    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, too_large=too_large, keys=keys)
+    before = len(runs) - len(missing) - len(nameless)
+    state = Sweep(len(runs), before, failed=refused, skipped=skipped, too_large=too_large, keys=keys)
     state.commits = dict(Counter(code_of(records[key]) for key in keys if key in records))
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
@@ -128,17 +132,14 @@ def sweep(
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
-            try:
-                store.add(finished.batch, finished.outcome, finished.seconds, finished.environment, command)
-                state.now += len(finished.batch.runs)
-            except ValueError as error:  # measurements that are not numbers
-                state.failed.append((finished.batch, str(error)))
+            store.add(finished.batch, finished.outcome, finished.seconds, finished.environment, command)
+            state.now += len(finished.batch.runs)
         state.cost_done += sum(experiment.cost(run) for run in finished.batch.runs)
         on_progress(state, finished)
     return state
 
 
-def render(experiment: Experiment, state: Sweep, out: Path) -> list[Path]:
+def render(experiment: Experiment, state: Sweep, out: str | Path) -> list[Path]:
     """Write the report of the completed runs of a sweep and return its files; none if no run is complete.
 
     Parameters
@@ -150,6 +151,7 @@ def render(experiment: Experiment, state: Sweep, out: Path) -> list[Path]:
     out : path
         Folder of results, as for :func:`sweep`; tables and pictures are written into it.
     """
+    out = Path(out)
     found = {record["key"]: record for record in read_records(out / "runs")}
     # for runs without the mark in their record, the experiment's counts
     records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
@@ -210,21 +212,23 @@ def _available(
 
 def _whole_batches(
     experiment: Experiment, sources: dict[str, str], available: dict[str, tuple[int | None, ...]]
-) -> list[Batch]:
-    """All runs on available data, by data set, model and size: runs side by side have the same number of rows."""
+) -> tuple[list[Batch], list[tuple[Batch, str]]]:
+    """All runs on available data, by data set, model and size: runs side by side have the same number of rows.
+
+    Also returns those whose settings are not JSON, with the reason; these have no keys.
+    """
     runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
-    return [
-        Batch(
-            experiment.name,
-            dataset,
-            model,
-            experiment.settings(model, dataset),
-            sources[dataset],
-            tuple(group),
-            experiment.trial,
-        )
-        for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size))
-    ]
+    whole, refused = [], []
+    for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size)):
+        batch = Batch(experiment.name, dataset, model, {}, sources[dataset], tuple(group), experiment.trial)
+        asked = experiment.settings(model, dataset)
+        try:
+            if not isinstance(asked, Mapping):
+                raise ValueError(f"settings must be a dict, got {type(asked).__name__}.")
+            whole.append(replace(batch, settings=plain(asked, "settings")))
+        except ValueError as error:
+            refused.append((batch, str(error)))
+    return whole, refused
 
 
 def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,18 @@ from scipy import stats
 
 from legendretron.experiments.rounding import rounded_difference
 
-__all__ = ["Mean", "holm", "mean_difference", "mean_of", "paired_test", "verdict", "welch_from_means", "welch_test"]
+__all__ = [
+    "Decision",
+    "Mean",
+    "decision",
+    "holm",
+    "mean_difference",
+    "mean_of",
+    "paired_test",
+    "verdict",
+    "welch_from_means",
+    "welch_test",
+]
 
 
 @dataclass(frozen=True)
@@ -132,6 +144,32 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
+class Decision(Enum):
+    """What a test says of a difference; uncorrected where that does not survive a correction for many tests."""
+
+    BETTER = auto()
+    BETTER_UNCORRECTED = auto()
+    NO_DIFFERENCE = auto()
+    WORSE_UNCORRECTED = auto()
+    WORSE = auto()
+
+
+def decision(difference: float, p: float, adjusted: float | None = None, *, level: float = 0.01) -> Decision | None:
+    """What a test says of a difference; None for a p-value of NaN, where there is no test. See :func:`verdict`.
+
+    Examples
+    --------
+    >>> decision(1.5, 0.002), decision(1.5, 0.2)
+    (<Decision.BETTER: 1>, <Decision.NO_DIFFERENCE: 3>)
+    """
+    if not p < level:
+        return Decision.NO_DIFFERENCE if p >= level else None
+    corrected = adjusted is None or adjusted < level
+    if difference > 0:
+        return Decision.BETTER if corrected else Decision.BETTER_UNCORRECTED
+    return Decision.WORSE if corrected else Decision.WORSE_UNCORRECTED
+
+
 def verdict(
     difference: float,
     p: float,
@@ -161,7 +199,12 @@ def verdict(
     >>> verdict(1.5, 0.002), verdict(-1.5, 0.002, 0.03), verdict(1.5, 0.2), verdict(1.5, float("nan"))
     ('better', '(worse)', '=', '')
     """
-    if not p < level:
-        return "=" if p >= level else ""
-    word = better if difference > 0 else worse
-    return word if adjusted is None or adjusted < level else f"({word})"
+    words = {
+        None: "",
+        Decision.BETTER: better,
+        Decision.BETTER_UNCORRECTED: f"({better})",
+        Decision.NO_DIFFERENCE: "=",
+        Decision.WORSE_UNCORRECTED: f"({worse})",
+        Decision.WORSE: worse,
+    }
+    return words[decision(difference, p, adjusted, level=level)]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from legendretron._internal.files import write_atomically
-from legendretron.experiments.experiment import Batch, Outcome, Record
+from legendretron.experiments.experiment import Batch, Outcome, Record, checked_outcome
 from legendretron.experiments.rounding import rounded
 
 __all__ = ["Store", "read_records"]
@@ -24,8 +24,8 @@ class Store:
         Created if missing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "runs"
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder) / "runs"
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, batch: Batch, outcome: Outcome, seconds: float, environment: dict[str, object], command: str) -> Path:
@@ -42,6 +42,7 @@ class Store:
         command : str
             Command that repeats it.
         """
+        outcome = checked_outcome(outcome, len(batch.runs))
         runs = [
             {"key": key, **run.varying, **rounded(measured)}
             for key, run, measured in zip(batch.run_keys(), batch.runs, outcome.runs, strict=True)
@@ -58,14 +59,14 @@ class Store:
             **environment,
         }
         # one line per run: files under version control stay short and can be compared
-        head = json.dumps(content, indent=1)[:-2]
+        head = json.dumps(content, indent=1, allow_nan=False)[:-2]
         lines = ",\n".join("  " + json.dumps(run, allow_nan=False) for run in runs)
         path = self.folder / f"{batch.name}.json"
         write_atomically(path, f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
         return path
 
 
-def read_records(folder: Path) -> list[Record]:
+def read_records(folder: str | Path) -> list[Record]:
     """All runs in a folder of results, each with what it shares with its batch.
 
     A run that occurs twice, in batches of different composition, counts once.
@@ -76,7 +77,7 @@ def read_records(folder: Path) -> list[Record]:
         With the ``*.json`` files that :class:`Store` writes.
     """
     records: dict[str, Record] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(Path(folder).glob("*.json")):
         try:
             content = json.loads(path.read_bytes())
             shared = {name: value for name, value in content.items() if name != "runs"}

@@ -197,14 +197,13 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def picture(rows: list[dict[str, Any]], path: Path) -> Path:
-    """Ours and the paper's for every data set, one panel per noise level."""
+def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Path:
+    """Ours and the paper's for every data set, one panel per noise level; in the order of the models."""
     levels = sorted({row["noise"] for row in rows})
     names = list(dict.fromkeys(row["label"] for row in rows))
     titles = [f"{100 * level:g}% of training labels flipped" for level in levels]
     size = (2.0 + 3.4 * len(levels), 1.6 + 0.42 * len(names))
     panels = panels_for(titles, size, sharey=True, sharex=True)
-    models = list(dict.fromkeys(name.split(":")[0] for row in rows for name in row if name.endswith(": accuracy")))
     for panel, level in zip(panels, levels, strict=True):
         own = {row["label"]: row for row in rows if row["noise"] == level}
         for m, model in enumerate(models):
@@ -233,4 +232,5 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``table_libsvm.md``, ``.csv`` and ``.png`` into a folder."""
     rows = comparison(records)
     table = write_text(folder / "table_libsvm.md", markdown(rows, records))
-    return [table, write_csv(folder / "table_libsvm.csv", rows), picture(rows, folder / "table_libsvm.png")]
+    models = list(dict.fromkeys(record["model"] for record in records))
+    return [table, write_csv(folder / "table_libsvm.csv", rows), picture(rows, models, folder / "table_libsvm.png")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,16 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
 from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
+from legendretron.experiments.statistics import (
+    Decision,
+    Mean,
+    decision,
+    holm,
+    mean_difference,
+    mean_of,
+    paired_test,
+    welch_test,
+)
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
@@ -103,45 +114,87 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
-def _verdict(row: dict[str, Any], a: str, b: str) -> str:
-    """Whether the first of two models is better, by the paired test; nothing without a test."""
+class Answer(Enum):
+    """What the numbers say of a claim."""
+
+    HOLDS = auto()
+    #: Only without the correction for many tests.
+    HOLDS_UNCORRECTED = auto()
+    UNDECIDED = auto()
+    FAILS = auto()
+    #: The opposite is significant, with the correction or without.
+    OPPOSITE = auto()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An answer, and the words for it in the table."""
+
+    answer: Answer
+    text: str
+
+
+_WORSE = {
+    Decision.WORSE_UNCORRECTED: Finding(Answer.OPPOSITE, "(no: worse)"),
+    Decision.WORSE: Finding(Answer.OPPOSITE, "no: worse"),
+}
+_BEATS = {
+    Decision.BETTER: Finding(Answer.HOLDS, "yes"),
+    Decision.BETTER_UNCORRECTED: Finding(Answer.HOLDS_UNCORRECTED, "(yes)"),
+    Decision.NO_DIFFERENCE: Finding(Answer.UNDECIDED, "undecided"),
+    **_WORSE,
+}
+_MATCHES_OR_BEATS = {
+    Decision.BETTER: Finding(Answer.HOLDS, "yes: beats"),
+    Decision.BETTER_UNCORRECTED: Finding(Answer.HOLDS_UNCORRECTED, "(yes: beats)"),
+    **_WORSE,
+}
+
+
+def _decision(row: dict[str, Any], a: str, b: str) -> Decision | None:
+    """Whether the first of two models is better, by the paired test; None without a test."""
     pair = f"{a} minus {b}"
-    return "" if pair not in row else verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL)
+    return None if pair not in row else decision(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL)
 
 
-def _beats(row: dict[str, Any], a: str, b: str) -> str:
-    said = {"better": "yes", "(better)": "(yes)", "=": "undecided", "(worse)": "(no: worse)", "worse": "no: worse"}
-    return said.get(_verdict(row, a, b), "")
+def _beats(row: dict[str, Any], a: str, b: str) -> Finding | None:
+    found = _decision(row, a, b)
+    return None if found is None else _BEATS[found]
 
 
-def _at_least_matches(row: dict[str, Any], a: str, b: str) -> str:
+def _at_least_matches(row: dict[str, Any], a: str, b: str) -> Finding | None:
     """Whether the first model is better, or surely not worse by more than :data:`MARGIN`.
 
     That no test has found a difference does not make two models equal: with few seeds it may be large.
     """
     pair = f"{a} minus {b}"
-    found = _verdict(row, a, b)
-    if found != "=":
-        said = {"better": "yes: beats", "(better)": "(yes: beats)", "(worse)": "(no: worse)", "worse": "no: worse"}
-        return said.get(found, "")
+    found = _decision(row, a, b)
+    if found is None:
+        return None
+    if found is not Decision.NO_DIFFERENCE:
+        return _MATCHES_OR_BEATS[found]
     quantile = float(stats.t.ppf(1.0 - LEVEL / 2.0, row[f"{pair}: seeds"] - 1))
-    return "yes: matches" if row[pair] - quantile * row[f"{pair}: error"] > -MARGIN else "undecided"
+    if row[pair] - quantile * row[f"{pair}: error"] > -MARGIN:
+        return Finding(Answer.HOLDS, "yes: matches")
+    return Finding(Answer.UNDECIDED, "undecided")
 
 
-def _most_on_kmnist(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+def _most_on_kmnist(row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding | None:
     """Whether the lead of LegendreTron over logistic regression at a size is larger there than on the other data sets."""
     pair = f"{LEARNED} minus {PLAIN}"
     others = [
         other for other in rows if other["size"] == row["size"] and other["dataset"] != "kmnist" and pair in other
     ]
     if row["dataset"] != "kmnist" or pair not in row or not others:
-        return ""
+        return None
     values = ", ".join(f"{other[pair]:+.2f}" for other in others)
-    return f"{'yes' if row[pair] > max(other[pair] for other in others) else 'no'} ({row[pair]:+.2f}; others {values})"
+    largest = row[pair] > max(other[pair] for other in others)
+    text = f"{'yes' if largest else 'no'} ({row[pair]:+.2f}; others {values})"
+    return Finding(Answer.HOLDS if largest else Answer.FAILS, text)
 
 
-#: The paper's claims on this figure, and what the numbers say of each at a data set and size.
-CLAIMS = {
+#: The paper's claims on this figure, and what the numbers say of each at a data set and size; None where there are none.
+CLAIMS: dict[str, Callable[[dict[str, Any], list[dict[str, Any]]], Finding | None]] = {
     "LT beats ISGP": lambda row, rows: _beats(row, LEARNED, ISGP),
     "LR beats ISGP": lambda row, rows: _beats(row, PLAIN, ISGP),
     "LT matches or beats LR": lambda row, rows: _at_least_matches(row, LEARNED, PLAIN),
@@ -149,14 +202,14 @@ CLAIMS = {
 }
 
 
-def _counted(claim: str, said: list[str]) -> str:
+def _counted(claim: str, found: Sequence[Finding | None]) -> str:
     """How often a claim holds, of the cells where there is a number for it."""
-    known = [text for text in said if text]
+    known = [finding.answer for finding in found if finding is not None]
     if not known:
         return f"{claim}: not tested"
-    surely = sum(text.startswith("yes") for text in known)
-    maybe = sum(text.startswith("(yes") for text in known)
-    against = sum(text.lstrip("(").startswith("no: worse") for text in known)
+    surely, maybe, against = (
+        known.count(answer) for answer in (Answer.HOLDS, Answer.HOLDS_UNCORRECTED, Answer.OPPOSITE)
+    )
     return (
         f"{claim}: in {surely} of {len(known)}"
         + (f", in {maybe} more before the correction" if maybe else "")
@@ -186,7 +239,8 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
     def means(name: str, digits: int) -> str:
         return table([SHORT[m] for m in models], lambda row: [as_text(mean_in(row, m, name), digits) for m in models])
 
-    said = [[claim(row, rows) for claim in CLAIMS.values()] for row in rows]
+    found = [[claim(row, rows) for claim in CLAIMS.values()] for row in rows]
+    said = [[finding.text if finding else "" for finding in line] for line in found]
     parts = [
         "# Test accuracy against training set size",
         "Test accuracy in % on all test images, mean ± standard error over seeds. LT is LegendreTron and LR multinomial "
@@ -213,7 +267,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
             ["data set", "training images", *CLAIMS],
             [[row["label"], f"{row['size']:,}", *line] for row, line in zip(rows, said, strict=True)],
         ),
-        "; ".join(_counted(claim, list(column)) for claim, column in zip(CLAIMS, zip(*said, strict=True), strict=True))
+        "; ".join(_counted(claim, column) for claim, column in zip(CLAIMS, zip(*found, strict=True), strict=True))
         + ".",
         "## Log-loss",
         means("log_loss", 4),

@@ -1,0 +1,154 @@
+"""What an experiment of one's own may return: plain numbers, those of numpy and torch, and what is refused."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.experiments import Batch, Experiment, Outcome, Resources, Run, Store, read_records, render, sweep
+from legendretron.experiments.plain import plain
+
+GOOD = {"accuracy": 90.0}
+
+
+def write(records, folder):
+    path = folder / "table.txt"
+    path.write_text(str(len(records)))
+    return [path]
+
+
+def own(execute=lambda batch: Outcome({"rows": 3}, [GOOD]), settings=lambda model: {"depth": 1}, **changed):
+    """Two models, of which the first is done as told and the second well."""
+    well = Outcome({"rows": 3}, [GOOD])
+    made = Experiment(
+        name="own",
+        title="of one's own",
+        datasets=("d",),
+        models=("first", "second"),
+        settings=lambda model, dataset: settings(model) if model == "first" else {},
+        execute=lambda batch, resources: execute(batch) if batch.model == "first" else well,
+        report=write,
+    )
+    return replace(made, **changed)
+
+
+def test_numbers_of_numpy_and_torch_become_plain(tmp_path):
+    measured = {
+        "accuracy": np.float32(87.5),
+        "rows": np.int64(3),
+        "good": np.bool_(True),
+        "long": np.longdouble(0.5),
+        "counts": np.array([1, 2]),
+        "loss": torch.tensor(0.25),
+        "by_class": {np.int64(0): np.float64(1.0), np.int64(1): 2.0},
+        "pair": (np.int8(1), [np.float16(0.5)]),
+        "name": np.str_("a"),
+        "none": None,
+    }
+    data = {"rows": np.int64(3), "means": np.array([0.5]), "whole": np.bool_(False)}
+    settings = {"alpha": np.float32(0.5), "depth": np.int64(2), "range": (np.int64(1), 2), "flag": np.bool_(True)}
+    seen = []
+
+    def execute(batch):
+        seen.append(batch.settings)
+        return Outcome(data, [measured])
+
+    state = sweep(own(execute, lambda model: settings), tmp_path, Resources())
+    assert (state.now, state.failed) == (2, [])
+    assert seen == [{"alpha": 0.5, "depth": 2, "range": (1, 2), "flag": True}]
+    assert [type(value) for value in seen[0].values()] == [float, int, tuple, bool]
+    (record,) = (record for record in read_records(tmp_path / "runs") if record["model"] == "first")
+    assert {name: record[name] for name in measured} == {
+        "accuracy": 87.5, "rows": 3, "good": True, "long": 0.5, "counts": [1, 2], "loss": 0.25,
+        "by_class": {"0": 1.0, "1": 2.0}, "pair": [1, [0.5]], "name": "a", "none": None,
+    }  # fmt: skip
+    assert record["data"] == {"source": "complete", "rows": 3, "means": [0.5], "whole": False}
+    plainly = own(execute, lambda model: {"alpha": 0.5, "depth": 2, "range": [1, 2], "flag": True})
+    assert sweep(plainly, tmp_path, Resources()).before == 2, "the same settings"
+
+
+@pytest.mark.parametrize(("result", "message"), [
+    (None, "execute must return an Outcome, got NoneType"),
+    (({"rows": 3}, [GOOD]), "execute must return an Outcome, got tuple"),
+    (Outcome({"rows": 3}, []), "a dict for each of the 1 runs, got 0"),
+    (Outcome({"rows": 3}, [GOOD, GOOD]), "a dict for each of the 1 runs, got 2"),
+    (Outcome({"rows": 3}, 90.0), "runs of the Outcome must be a list of dicts, got float"),
+    (Outcome({"rows": 3}, [90.0]), r"runs\[0\] of the Outcome must be a dict, got float"),
+    (Outcome(3, [GOOD]), "data of the Outcome must be a dict, got int"),
+    (Outcome({"rows": 3}, [{"accuracy": float("nan")}]), r"runs\[0\]\['accuracy'\] is nan, not a finite number"),
+    (Outcome({"rows": 3}, [{"loss": [0.1, np.float32("inf")]}]), r"runs\[0\]\['loss'\]\[1\] is inf"),
+    (Outcome({"rows": np.float64("nan")}, [GOOD]), r"data\['rows'\] is nan"),
+    (Outcome({"rows": 3}, [{"model": object()}]), r"runs\[0\]\['model'\] is of type object"),
+    (Outcome({"rows": 3}, [{"z": np.complex64(1)}]), r"runs\[0\]\['z'\] is of type complex64"),
+    (Outcome({"when": np.datetime64("2020-01-01")}, [GOOD]), r"data\['when'\] is of type datetime64"),
+    (Outcome({"classes": {1, 2}}, [GOOD]), r"data\['classes'\] is of type set"),
+    (Outcome({"names": {1: 2, "a": 3}}, [GOOD]), r"the keys of data\['names'\] must be all text or all numbers"),
+    (Outcome({"names": {(1, 2): 3}}, [GOOD]), r"the keys of data\['names'\] must be all text or all numbers"),
+])  # fmt: skip
+def test_results_that_cannot_be_kept_fail_their_batch_alone(result, message, tmp_path):
+    state = sweep(own(lambda batch: result), tmp_path, Resources())
+    ((batch, why),) = state.failed
+    assert batch.model == "first"
+    assert re.search(message, why)
+    assert (state.total, state.now, state.cost_done) == (2, 1, 2.0)
+    assert [record["model"] for record in read_records(tmp_path / "runs")] == ["second"]
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"alpha": float("nan")}, "settings['alpha'] is nan, not a finite number."),
+    ({"model": {"kind": object}}, "settings['model']['kind'] is of type type, which JSON does not have."),
+    ({"a": 1, 2: 3}, "the keys of settings must be all text or all numbers, got ['a', 2]."),
+    (None, "settings must be a dict, got NoneType."),
+])  # fmt: skip
+def test_settings_that_cannot_be_named_fail_their_batch_alone(settings, message, tmp_path):
+    experiment = own(settings=lambda model: settings, seeds=2)
+    state = sweep(experiment, tmp_path, Resources())
+    assert [(batch.model, len(batch.runs), why) for batch, why in state.failed] == [("first", 2, message)]
+    assert state.failed[0][0].name.startswith("d-first-")
+    assert (state.total, state.before, state.now, len(state.keys)) == (4, 0, 2, 2)
+    assert state.cost_done == state.cost == 4.0
+    again = sweep(experiment, tmp_path, Resources())
+    assert (again.before, again.now, len(again.failed)) == (2, 0, 1)
+    assert [path.read_text() for path in render(experiment, again, tmp_path)] == ["2"]
+
+
+def test_a_store_takes_numbers_of_numpy_and_refuses_what_is_none(tmp_path):
+    batch = Batch("x", "d", "m", {}, "complete", (Run("d", "m", 0.0, None, 0),))
+    path = Store(str(tmp_path)).add(batch, Outcome({"rows": np.int64(2)}, [{"a": np.float32(0.5)}]), 1.0, {}, "")
+    content = json.loads(path.read_text())
+    assert (content["data"]["rows"], content["runs"][0]["a"]) == (2, 0.5)
+    with pytest.raises(ValueError, match=r"runs\[0\]\['a'\] is inf"):
+        Store(tmp_path).add(batch, Outcome({}, [{"a": float("inf")}]), 1.0, {}, "")
+
+
+def test_folders_may_be_text(tmp_path):
+    folder = str(tmp_path / "results")
+    state = sweep(own(), folder, Resources())
+    assert state.now == 2
+    assert [path.read_text() for path in render(own(), state, folder)] == ["2"]
+    assert len(read_records(f"{folder}/runs")) == 2
+    assert sweep(own(), folder, Resources(), render_only=True).before == 2
+
+
+def test_numbers_of_runs_may_be_of_numpy(tmp_path):
+    experiment = own(noise=np.array([0.0, 0.5]), sizes=[np.int64(10), None], seeds=np.int64(3))
+    assert (experiment.noise, experiment.sizes, experiment.seeds) == ((0.0, 0.5), (10, None), 3)
+    part = experiment.narrowed(seeds=np.int64(2), noise=[np.float64(0.5)], sizes=[np.int32(10)]).shortened(np.int64(2))
+    assert [type(value) for value in (part.seeds, *part.noise, *part.sizes)] == [int, float, int]
+    assert sweep(part, tmp_path, Resources()).now == 4
+    assert sweep(experiment.narrowed(seeds=2, noise=[0.5], sizes=[10]), tmp_path, Resources()).before == 4
+
+
+@pytest.mark.parametrize("seeds", [0, -1, True, 1.5, None])
+def test_an_experiment_has_at_least_one_seed(seeds):
+    with pytest.raises(ValueError, match="seeds must be an integer of at least 1"):
+        own(seeds=seeds)
+
+
+def test_plain_values_stay_as_they_are():
+    value = {"a": [1, 2.5, "b", None, True], "c": (1, {2: 3.0, 4: 5.0})}
+    assert plain(value, "value") == value
+    assert type(plain(np.float64(1.0), "value")) is float
