@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from legendretron._internal.plain import plain
 from legendretron.experiments import Batch, Experiment, Outcome, Resources, Run, Store, read_records, render, sweep
-from legendretron.experiments.plain import plain
 
 GOOD = {"accuracy": 90.0}
 

@@ -161,8 +161,8 @@ def test_the_same_class_may_be_registered_again():
 
 def test_settings_that_are_not_json_cannot_be_saved():
     link = LeakyLink(3)
-    link.per_class = torch.ones(1)
-    with pytest.raises(ValueError, match="settings of LeakyLink cannot be saved as JSON"):
+    link.per_class = object()
+    with pytest.raises(ValueError, match="settings of LeakyLink cannot be saved: per_class is of type object"):
         link_config(link)
 
 

@@ -1,28 +1,64 @@
-"""Values of numpy as the values of JSON."""
+"""Values as JSON has them, so that settings and results can be named and written."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
-__all__ = ["as_json"]
+__all__ = ["plain"]
 
 
-def as_json(value: Any) -> Any:
-    """Return a value with numpy's numbers and arrays in it, however deep, as plain ones.
+def plain(value: object, name: str) -> Any:
+    """Return a value with the numbers of numpy and torch as those of Python, arrays as lists, and all else as it is.
+
+    Parameters
+    ----------
+    value : object
+        Text, number, None, or a list, tuple or dict of such.
+    name : str
+        What it is, for errors.
+
+    Raises
+    ------
+    ValueError
+        If JSON has nothing for it: other types, NaN, infinity, and dicts whose keys have no order. The message names the
+        entry.
 
     Examples
     --------
-    >>> as_json({"a": np.int64(3), "b": (np.float64(0.5), "c")})
-    {'a': 3, 'b': [0.5, 'c']}
+    >>> plain({"accuracy": np.float64(97.5), "counts": np.array([3, 4])}, "run")
+    {'accuracy': 97.5, 'counts': [3, 4]}
     """
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {key: as_json(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(entry) for entry in value]
-    return value
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"{name} is {number}, not a finite number.")
+        return number
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return plain(value.tolist(), name)
+    if isinstance(value, Mapping):
+        return {
+            key: plain(entry, f"{name}[{key!r}]") for key, entry in zip(_keys(value, name), value.values(), strict=True)
+        }
+    if isinstance(value, (list, tuple)):
+        entries = [plain(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
+        return tuple(entries) if isinstance(value, tuple) else entries
+    raise ValueError(f"{name} is of type {type(value).__name__}, which JSON does not have.")
+
+
+def _keys(value: Mapping[Any, Any], name: str) -> list[Any]:
+    """Keys of a dict; refused if JSON cannot have them, or has no order for them, as for text and numbers in one dict."""
+    keys = [plain(key, f"the key {key!r} of {name}") for key in value]
+    if not (all(isinstance(key, str) for key in keys) or all(isinstance(key, (int, float)) for key in keys)):
+        raise ValueError(f"the keys of {name} must be all text or all numbers, got {list(value)!r}.")
+    return keys

@@ -10,7 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron._internal.plain import as_json
+from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
 from legendretron.estimators.standardization import Standardized
@@ -155,16 +155,20 @@ def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:
         if name == "link" and not isinstance(value, str):
             value = "object"
         elif name == "class_weight" and isinstance(value, dict):
-            value = [[as_json(label), float(weight)] for label, weight in value.items()]
+            value = [[_label(label), float(weight)] for label, weight in value.items()]
         elif name == "checkpoint" and value is not None:
             value = os.fspath(value)
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             value = None  # the state of a generator is not saved
-        encoded[name] = as_json(value)
+        encoded[name] = plain(value, name)
     return encoded
 
 
+def _label(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _encode_classes(labels: np.ndarray) -> dict[str, Any]:
-    if labels.dtype.kind not in "iufbUO" or any(not isinstance(as_json(v), str | int | float | bool) for v in labels):
+    if labels.dtype.kind not in "iufbUO" or any(not isinstance(_label(v), str | int | float | bool) for v in labels):
         raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
-    return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": [*map(as_json, labels)]}
+    return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": [*map(_label, labels)]}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from legendretron._internal.plain import plain
 from legendretron._internal.validation import check_integer
-from legendretron.experiments.plain import plain
 
 __all__ = [
     "Batch",

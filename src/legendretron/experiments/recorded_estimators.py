@@ -1,7 +1,7 @@
 """Estimators from the settings in a record, settings from estimators, and which settings identify a run.
 
-Settings are part of a run's key exactly as written. For the project's own records, neither a parameter that is added later nor
-a new default of an old one may change the keys of earlier runs or the meaning of their settings. Three rules ensure this:
+Settings are part of a run's key exactly as written. For the project's own records, neither a parameter that is added later
+nor a new default of an old one may change the keys of earlier runs or the meaning of their settings. Three rules ensure this:
 
 - recipes are made by :func:`recorded_settings`, from
   :data:`~legendretron.experiments.recorded_defaults.RECORDED_DEFAULTS` and not from the constructors' defaults;

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from legendretron._internal.plain import plain
 from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
-from legendretron.experiments.plain import plain
 from legendretron.experiments.store import Store, read_records
 
 __all__ = ["Sweep", "code_of", "render", "sweep"]

@@ -7,7 +7,6 @@ own links in the same way as the library does.
 from __future__ import annotations
 
 import inspect
-import json
 import keyword
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from legendretron._internal.plain import as_json
+from legendretron._internal.plain import plain
 from legendretron._internal.validation import check_integer
 from legendretron.links.base import Link, TensorSpec
 
@@ -260,12 +259,11 @@ def link_config(link: Link) -> dict[str, Any]:
     {'kind': 'canonical', 'n_classes': 3, 'n_nests': 4}
     """
     config = {"kind": _name_of(link), "n_classes": link.n_classes}
-    config |= {name: as_json(value) for name, value in link.settings().items()}
+    settings = link.settings()
     try:
-        json.dumps(config, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the settings of {type(link).__name__} cannot be saved as JSON: {error}.") from error
-    return config
+        return config | {name: plain(value, name) for name, value in settings.items()}
+    except ValueError as error:
+        raise ValueError(f"the settings of {type(link).__name__} cannot be saved: {error}") from error
 
 
 def state_layout(config: Any, dtype: torch.dtype) -> Iterator[TensorSpec]:
