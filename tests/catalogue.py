@@ -124,7 +124,6 @@ LINKS_OF_MANY: dict[str, Callable[..., Link]] = {
     "canonical": lambda c, **kw: CanonicalLink(c, init="random", **kw),
     "canonical_identity": lambda c, **kw: CanonicalLink(c, n_nests=2, **kw),
     "leaky": _leaky,
-    "leaky_shared": lambda c, **kw: _leaky(c, per_class=False, **kw),
 }
 #: for two classes, without parameters: those that the trons learn
 LINKS_OF_TWO: dict[str, Callable[[], Link]] = {

@@ -83,7 +83,10 @@ def test_save_and_load(tmp_path, parameters):
     assert again.get_params() == model.get_params()
     assert isinstance(again.link_, LeakyLink)
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-    # also in another process, which has to import the module first
+
+
+def test_another_process_has_to_import_the_module_first(tmp_path):
+    fitted("leaky").save(tmp_path / "model.safetensors")
     load = f"LegendreTronClassifier.load({str(tmp_path / 'model.safetensors')!r}).link_"
     code = f"from legendretron import LegendreTronClassifier; print({load})"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
