@@ -85,6 +85,7 @@ def test_save_and_load(tmp_path, parameters):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.exhaustive
 def test_another_process_has_to_import_the_module_first(tmp_path):
     fitted("leaky").save(tmp_path / "model.safetensors")
     load = f"LegendreTronClassifier.load({str(tmp_path / 'model.safetensors')!r}).link_"

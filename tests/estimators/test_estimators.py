@@ -281,6 +281,7 @@ def test_the_layout_of_the_features_in_memory_does_not_matter():
     assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))
 
 
+@pytest.mark.exhaustive
 def test_a_centred_link_under_a_strong_penalty_is_logistic_regression():
     shared = {"solver": "lbfgs", "alpha": 0.01, "tol": 1e-7, "max_epochs": 2000}
     logistic = MultinomialLogisticClassifier(penalty="reference", **shared).fit(X, y).predict_proba(X)

@@ -58,7 +58,7 @@ def test_the_script_of_the_page_runs_and_goes_on(script, module):
 
 
 @pytest.mark.parametrize("backend", [
-    "loky",
+    pytest.param("loky", marks=pytest.mark.exhaustive),
     pytest.param("dask", marks=pytest.mark.exhaustive),
     pytest.param("ray", marks=pytest.mark.exhaustive),
 ])  # fmt: skip
