@@ -48,7 +48,7 @@ COLUMNS = {
     "training": -1.9,
     "links": -0.8,
     "potentials": -0.4,
-    "projected_categorical": 1.6,
+    "projected_categorical": 1.15,
     "export": -4.4,
     "simplex": -0.4,
     "datasets": 2.9,

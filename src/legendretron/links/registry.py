@@ -182,6 +182,8 @@ def make_link(
         )
     try:
         link = cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"link {kind!r} cannot be built with {settings or 'its defaults'}: {error}") from error
     link.settings()  # raises now, and not after training, if one was not kept
