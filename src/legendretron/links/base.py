@@ -25,7 +25,7 @@ from legendretron._internal.validation import (
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
-__all__ = ["Link", "NLLStep", "NotCanonicalError", "TensorSpec"]
+__all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
 
 NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[Tensor]]]
 
@@ -41,6 +41,14 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
     dtype: torch.dtype
     trained: bool = True  #: whether it is a parameter rather than a buffer
+
+
+class RidgeChain(NamedTuple):
+    """Sizes of a link that is a chain of input-convex networks before softmax+, all of one shape."""
+
+    n_blocks: int
+    hidden: int
+    depth: int
 
 
 class NotCanonicalError(ValueError):
@@ -248,6 +256,13 @@ class Link(nn.Module, ABC):
             return nll, predicted_class(log_p.detach()) == labels, dz, gradients
 
         return step
+
+    def _ridge_chain(self) -> RidgeChain | None:
+        """Sizes of the chain that compiled training steps may compute in place of ``_nll_step``; None if there is none.
+
+        Each block must be a :class:`~legendretron.potentials.FICNN`, and they have all of the link's parameters.
+        """
+        return None
 
     # --- for users, with any leading axes ---
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
 from legendretron._triton.support import has_triton
-from legendretron.links.base import Link, NLLStep, TensorSpec
+from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
 from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
@@ -188,6 +188,13 @@ class CompositeLink(Link):
             return nll, hit, dz, gradients
 
         return step
+
+    def _ridge_chain(self) -> RidgeChain | None:
+        blocks = self._chain()
+        first = blocks[0]
+        # a subclass may define another map, and users may exchange blocks
+        alike = all(type(b) is FICNN and (b.hidden, b.depth) == (first.hidden, first.depth) for b in blocks)
+        return RidgeChain(len(blocks), first.hidden, first.depth) if type(self) is CompositeLink and alike else None
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         for block in reversed(self._chain()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from legendretron.links.base import Link, NLLStep
+from legendretron.links.base import Link, NLLStep, RidgeChain
 from legendretron.links.registry import register_link
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
@@ -47,6 +47,10 @@ class SoftmaxLink(Link):
             return *softmax_nll(z, labels, weight), []
 
         return step
+
+    def _ridge_chain(self) -> RidgeChain | None:
+        # a subclass may define another map
+        return RidgeChain(n_blocks=0, hidden=1, depth=1) if type(self) is SoftmaxLink else None
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return log_odds

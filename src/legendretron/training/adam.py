@@ -60,6 +60,11 @@ class Adam:
         if self._number is not None:
             self._number = int(self.count)
 
+    def taken(self, steps: int) -> None:
+        """Note that the moments, the count and the parameters have been changed by so many steps elsewhere."""
+        if self._number is not None:
+            self._number += steps
+
     def step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None = None, *, clear: bool = False) -> None:
         """Update with a gradient of shape (R, P), plus that of a penalty, and rates of shape (R, 1).
 

@@ -71,7 +71,18 @@ class Penalty:
         """What ``symmetric`` subtracts from the gradients of all weights of a feature: (R, d), or nothing."""
         if not self.symmetric:
             return None
-        return self.model.weight.sum(-1) * (self.alpha[:, None] / (self.model.n_outputs + 1))
+        return self.model.weight.sum(-1) * self.shared_strength()[:, None]
+
+    def shared_strength(self) -> Tensor:
+        """What the sum of a feature's weights is multiplied by in :meth:`shared`, shape (R,); 0 if not ``symmetric``."""
+        return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
+
+    def centre_of_link(self) -> Tensor:
+        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``."""
+        centre = torch.zeros_like(self.model.flat[0])
+        if self._centre is not None:
+            centre[self._centre[0]] = self._centre[1]
+        return centre[self.model.n_linear :]
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.base import NLLStep
+from legendretron._numba.support import compiled_applies
+from legendretron._numba.training import CompiledTraining, Csr
+from legendretron.links.base import NLLStep, RidgeChain
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
-from legendretron.training.features import Features, SparseFeatures
+from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 
-__all__ = ["CapturedStep", "Step", "make_step", "objective_gradient"]
+__all__ = ["CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
 
 
 def objective_gradient(
@@ -116,9 +119,84 @@ class CapturedStep:
         self.graph.replay()
 
 
-def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep:
-    """Capture the step where that is possible: on CUDA, unless sparse features are multiplied by plain operations."""
+class CompiledStep:
+    """A :class:`Step` on the CPU in one compiled function, without the overhead of hundreds of small operations.
+
+    It works on the memory of the model and of the optimiser, so that nothing else has to know of it.
+
+    Parameters
+    ----------
+    step : Step
+        On the CPU, with features and a model that :func:`make_step` has found suitable.
+    chain : RidgeChain
+        Sizes of the link.
+    """
+
+    def __init__(self, step: Step, chain: RidgeChain) -> None:
+        model, optimiser, penalty = step.model, step.optimiser, step.penalty
+        flat = model.flat
+        self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
+        self._kept = step.features, model, penalty, step.totals  # whose memory the arrays share
+        self._train = CompiledTraining(
+            _arrays_of(step.features),
+            flat=flat.numpy(),
+            first=optimiser.first.numpy(),
+            second=optimiser.second.numpy(),
+            count=optimiser.count.view(1).numpy(),
+            totals=step.totals.numpy(),
+            strengths=penalty.strengths.contiguous().numpy(),
+            shared=penalty.shared_strength().to(flat).numpy(),
+            centre=penalty.centre_of_link().numpy(),
+            n_features=model.n_features,
+            n_outputs=model.n_outputs,
+            n_blocks=chain.n_blocks,
+            hidden=chain.hidden,
+            depth=chain.depth,
+            n_rows=step.n_rows,
+            betas=optimiser.betas,
+            eps=optimiser.eps,
+        )
+
+    def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
+        """As :class:`Step`."""
+        self.many(*(part.unsqueeze(0) for part in (rows, labels, weight)), self.rate.view(1, -1))
+
+    def many(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        dtype = self.rate.dtype
+        whole, real = ((rows, labels), (weights, rates))
+        self._train(
+            *(part.to(torch.int64).contiguous().numpy() for part in whole),
+            *(part.to(dtype).contiguous().numpy() for part in real),
+        )
+        self.optimiser.taken(len(rows))
+
+
+def _arrays_of(features: Features) -> np.ndarray | Csr | None:
+    """The matrix as arrays that share its memory; None if it is of an unknown kind."""
+    if isinstance(features, DenseFeatures):
+        return features.x.contiguous().numpy()
+    if isinstance(features, SparseFeatures):
+        return Csr(*(part.numpy() for part in (features.starts, features.columns, features.values)))
+    return None
+
+
+def _compiled(step: Step) -> CompiledStep | None:
+    """The step as compiled code, where there is some for it."""
+    flat, link = step.model.flat, step.model.link
+    chain = link._ridge_chain() if compiled_applies(flat) else None
+    alike = all(t.dtype == flat.dtype and t.is_contiguous() for t in (step.rate, step.totals, step.optimiser.first))
+    return None if chain is None or not alike else CompiledStep(step, chain)
+
+
+def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep | CompiledStep:
+    """Capture the step on CUDA, unless sparse features are multiplied by plain operations; compile it on the CPU.
+
+    Where neither is possible, it is the step itself.
+    """
     flat, features = step.model.flat, step.features
     # those have shapes that vary with the rows, and ask the host for them
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
-    return CapturedStep(step, state) if flat.is_cuda and not varies else step
+    if flat.is_cuda:
+        return step if varies else CapturedStep(step, state)
+    return _compiled(step) or step

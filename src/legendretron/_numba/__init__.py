@@ -1,0 +1,1 @@
+"""Training steps for the CPU, compiled by Numba, and the functions that call them."""

@@ -1,0 +1,124 @@
+"""The compiled steps with their buffers, for arrays of one shape."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CompiledTraining", "Csr"]
+
+Array = NDArray[Any]
+
+#: Rows that go through the link together: enough to fill vectors, few enough for all of their units to stay in the cache.
+_WIDTH = 64
+_VECTOR = 8  # rows are filled up to a multiple of this
+
+
+class Csr(NamedTuple):
+    """A matrix in compressed sparse rows, with indices of 64 bits."""
+
+    starts: Array
+    columns: Array
+    values: Array
+
+
+class CompiledTraining:
+    """Steps of Adam for linear models with a chain of ridge blocks, or with softmax+ if there are none.
+
+    Parameters
+    ----------
+    features : array of shape (N, d), or Csr
+        The feature matrix.
+    flat, first, second : array of shape (R, P)
+        Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
+        weights, ``alpha`` and ``gamma``.
+    count : array of shape (1,)
+        Steps so far, float64, changed in place.
+    totals : array of shape (2, R)
+        Weighted sums of losses and hits, added to.
+    strengths : array of shape (R, 3)
+        Of the penalty on ``W``, ``b`` and the link.
+    shared : array of shape (R,)
+        What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
+    centre : array of shape (P - (d + 1) K,)
+        Where the penalty on the link vanishes.
+    n_outputs, n_blocks, hidden, depth : int
+        ``K``, ``B``, ``H`` and ``M``.
+    n_rows : int
+        Rows of a batch.
+    betas, eps
+        Of Adam.
+    """
+
+    def __init__(
+        self,
+        features: Array | Csr,
+        *,
+        flat: Array,
+        first: Array,
+        second: Array,
+        count: Array,
+        totals: Array,
+        strengths: Array,
+        shared: Array,
+        centre: Array,
+        n_features: int,
+        n_outputs: int,
+        n_blocks: int,
+        hidden: int,
+        depth: int,
+        n_rows: int,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
+        # one type for dense and sparse features, so that the code is compiled once
+        sparse = isinstance(features, Csr)
+        no_index = np.zeros(1, np.int64)
+        x = np.zeros((1, 1), flat.dtype) if isinstance(features, Csr) else features
+        csr = features if isinstance(features, Csr) else Csr(no_index, no_index, np.zeros(1, flat.dtype))
+        self._features = (sparse, x, *csr)
+        self._parameters = (flat, first, second, count)
+        self._totals = totals
+        self._penalty = (strengths, shared, centre)
+        self._numbers = (*betas, eps)
+        self._sizes = (n_outputs, hidden, depth)
+        self._n_blocks = n_blocks
+        parts = -(-n_rows // _WIDTH)
+        self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        rank, n_raw = hidden * depth + 1, ((depth - 1) * hidden + 1) * hidden + 2
+        units, points = rank * width, n_outputs * width
+        lengths = (
+            n_outputs if sparse else n_features * width,
+            (n_blocks + 1) * points,
+            units,
+            *(n_blocks * units,) * 4,
+            units,
+            hidden * width,
+            units,
+            *(points,) * 2,
+            *(width,) * 2,
+            *(n_blocks * n_raw,) * 2,
+            flat.shape[1],
+        )
+        self._floats = tuple(np.zeros(max(1, length), flat.dtype) for length in lengths)
+        self._integers = np.zeros(width, np.int64)
+
+    def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        from legendretron._numba.kernels import train_steps
+
+        train_steps(
+            self._features,
+            (rows, labels, weights, rates),
+            self._parameters,
+            self._totals,
+            self._penalty,
+            self._numbers,
+            self._sizes,
+            self._n_blocks,
+            self._floats,
+            self._integers,
+            self._width,
+        )
