@@ -13,13 +13,16 @@ import math
 import numpy as np
 from numba import njit
 
-from legendretron._numba.functions import activated, exp_of_negative
+from legendretron._numba.vectors import BYTES, activate, add_dots, add_products, at, exp_differences, put
 
 __all__ = ["train_steps"]
 
 # sums may be reordered; NaN and infinity keep their meaning, as they tell that a run has diverged
 _OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
 _compiled = njit(**_OPTIONS)
+
+_products_1, _products_4 = add_products[1], add_products[4]
+_dots_1_1, _dots_1_2, _dots_4_1, _dots_4_2 = (add_dots[n, k] for n in (1, 4) for k in (1, 2))
 
 
 def _cached(function):
@@ -32,89 +35,50 @@ def _cached(function):
 
 @_compiled
 def _fill(out, start, n, value):
-    for j in range(start, start + n):
-        out[j] = value
+    for j in range(n):
+        put(out, start + j, value)
 
 
 @_compiled
 def _add_product(a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
     """``out += A x`` for the matrix with entry (u, k) at ``pa + u * step_out + k * step_in``, transposed or not."""
-    for u in range(n_out):
-        q = po + u * width
-        p = pa + u * step_out
-        k = 0
-        while k + 4 <= n_in:
-            a0, a1, a2, a3 = a[p], a[p + step_in], a[p + 2 * step_in], a[p + 3 * step_in]
-            x0 = px + k * width
-            x1, x2, x3 = x0 + width, x0 + 2 * width, x0 + 3 * width
-            for j in range(width):
-                out[q + j] += a0 * x[x0 + j] + a1 * x[x1 + j] + a2 * x[x2 + j] + a3 * x[x3 + j]
-            p += 4 * step_in
-            k += 4
-        while k < n_in:
-            a0 = a[p]
-            x0 = px + k * width
-            for j in range(width):
-                out[q + j] += a0 * x[x0 + j]
-            p += step_in
-            k += 1
+    for j in range(0, width, BYTES // x.itemsize):
+        u = 0
+        while u + 4 <= n_out:
+            _products_4(a, pa + u * step_out, step_out, step_in, n_in, x, px + j, out, po + u * width + j, width)
+            u += 4
+        while u < n_out:
+            _products_1(a, pa + u * step_out, step_out, step_in, n_in, x, px + j, out, po + u * width + j, width)
+            u += 1
 
 
 @_compiled
 def _add_outer(c, pc, n_c, x, px, n_x, out, po, width):
     """``out += C X^T``, summed over rows: entry (i, k) is at ``po + i * n_x + k``."""
-    zero = out.dtype.type(0)
     i = 0
-    while i + 2 <= n_c:
-        c0 = pc + i * width
-        c1 = c0 + width
+    while i + 4 <= n_c:
         k = 0
-        while k + 4 <= n_x:
-            x0 = px + k * width
-            x1, x2, x3 = x0 + width, x0 + 2 * width, x0 + 3 * width
-            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
-            for j in range(width):
-                u, v = c[c0 + j], c[c1 + j]
-                s00 += u * x[x0 + j]
-                s01 += u * x[x1 + j]
-                s02 += u * x[x2 + j]
-                s03 += u * x[x3 + j]
-                s10 += v * x[x0 + j]
-                s11 += v * x[x1 + j]
-                s12 += v * x[x2 + j]
-                s13 += v * x[x3 + j]
-            p = po + i * n_x + k
-            out[p] += s00
-            out[p + 1] += s01
-            out[p + 2] += s02
-            out[p + 3] += s03
-            p += n_x
-            out[p] += s10
-            out[p + 1] += s11
-            out[p + 2] += s12
-            out[p + 3] += s13
-            k += 4
-        while k < n_x:
-            x0 = px + k * width
-            s00 = s10 = zero
-            for j in range(width):
-                s00 += c[c0 + j] * x[x0 + j]
-                s10 += c[c1 + j] * x[x0 + j]
-            p = po + i * n_x + k
-            out[p] += s00
-            out[p + n_x] += s10
-            k += 1
-        i += 2
-    if i < n_c:
-        for k in range(n_x):
-            out[po + i * n_x + k] += _dot(c, pc + i * width, x, px + k * width, width)
+        while k + 2 <= n_x:
+            _dots_4_2(c, pc + i * width, x, px + k * width, out, po + i * n_x + k, n_x, width)
+            k += 2
+        if k < n_x:
+            _dots_4_1(c, pc + i * width, x, px + k * width, out, po + i * n_x + k, n_x, width)
+        i += 4
+    while i < n_c:
+        k = 0
+        while k + 2 <= n_x:
+            _dots_1_2(c, pc + i * width, x, px + k * width, out, po + i * n_x + k, n_x, width)
+            k += 2
+        if k < n_x:
+            _dots_1_1(c, pc + i * width, x, px + k * width, out, po + i * n_x + k, n_x, width)
+        i += 1
 
 
 @_compiled
 def _dot(a, pa, b, pb, n):
     total = a.dtype.type(0)
     for j in range(n):
-        total += a[pa + j] * b[pb + j]
+        total += at(a, pa + j) * at(b, pb + j)
     return total
 
 
@@ -123,23 +87,16 @@ def _add_sums(x, px, n, out, po, width):
     """Add the sum of each unit over the rows."""
     for u in range(n):
         total = x.dtype.type(0)
-        for j in range(px + u * width, px + (u + 1) * width):
-            total += x[j]
+        for j in range(width):
+            total += at(x, px + u * width + j)
         out[po + u] += total
-
-
-@_compiled
-def _activate(z, pz, n, positive, slope, p):
-    """Softplus and its slope, entry by entry."""
-    for j in range(n):
-        positive[p + j], slope[p + j] = activated(z[pz + j])
 
 
 @_compiled
 def _combine(a, x, px, b, y, py, n):
     """``y = a x + b y``."""
     for j in range(n):
-        y[py + j] = a * x[px + j] + b * y[py + j]
+        put(y, py + j, a * at(x, px + j) + b * at(y, py + j))
 
 
 @_compiled
@@ -154,20 +111,21 @@ def _forward(theta, start, sizes, raw, raw_start, points, p_in, z, positive, slo
         _fill(z, u * width, width, theta[p_bias + u])
     _add_product(theta, start, n_out, 1, rank, n_out, points, p_in, z, 0, width)
     for k in range(depth):
-        _activate(z, k * layer, layer, positive, slope, pu + k * layer)
+        activate(z, k * layer, positive, slope, pu + k * layer, layer)
         feeds = hidden if k < depth - 1 else 1
         p_mix = raw_start + k * hidden * hidden
         _add_product(raw, p_mix, hidden, 1, feeds, hidden, positive, pu + k * layer, z, (k + 1) * layer, width)
     top = pu + depth * layer
-    _activate(z, depth * layer, width, positive, slope, top)
-    d[top : top + width] = slope[top : top + width]
+    activate(z, depth * layer, positive, slope, top, width)
+    for j in range(width):
+        put(d, top + j, at(slope, top + j))
     for k in range(depth - 1, -1, -1):
         feeds = hidden if k < depth - 1 else 1
         p_mix, p = raw_start + k * hidden * hidden, pu + k * layer
         _fill(up, p, layer, theta.dtype.type(0))
         _add_product(raw, p_mix, 1, hidden, hidden, feeds, d, p + layer, up, p, width)
-        for j in range(p, p + layer):
-            d[j] = slope[j] * up[j]
+        for j in range(layer):
+            put(d, p + j, at(slope, p + j) * at(up, p + j))
     _fill(points, p_out, n_out * width, theta.dtype.type(0))
     _add_product(theta, start, 1, n_out, n_out, rank, d, pu, points, p_out, width)
     p_alpha = raw_start + ((depth - 1) * hidden + 1) * hidden
@@ -199,15 +157,15 @@ def _backward(
         feeds = hidden if k < depth - 1 else 1
         offset, p = k * hidden * hidden, pu + k * layer
         for j in range(layer):
-            c, s = cot_d[k * layer + j], slope[p + j]
-            cot_w[j] = c * s
-            cot_z[k * layer + j] = c * up[p + j] * (s * (one - s))
+            c, s = at(cot_d, k * layer + j), at(slope, p + j)
+            put(cot_w, j, c * s)
+            put(cot_z, k * layer + j, c * at(up, p + j) * (s * (one - s)))
         _add_outer(d, p + layer, feeds, cot_w, 0, hidden, grad, p_mixing + offset, width)
         _add_product(raw, raw_start + offset, hidden, 1, feeds, hidden, cot_w, 0, cot_d, (k + 1) * layer, width)
     top = depth * layer
     for j in range(width):
-        s = slope[pu + top + j]
-        cot_z[top + j] = cot_d[top + j] * (s * (one - s))
+        s = at(slope, pu + top + j)
+        put(cot_z, top + j, at(cot_d, top + j) * (s * (one - s)))
     # down through z_{k+1} = t_{k+1} + P_k softplus(z_k)
     for k in range(depth - 1, -1, -1):
         feeds = hidden if k < depth - 1 else 1
@@ -216,7 +174,7 @@ def _backward(
         _fill(cot_w, 0, layer, theta.dtype.type(0))
         _add_product(raw, raw_start + offset, 1, hidden, hidden, feeds, cot_z, (k + 1) * layer, cot_w, 0, width)
         for j in range(layer):
-            cot_z[k * layer + j] += cot_w[j] * slope[p + j]
+            put(cot_z, k * layer + j, at(cot_z, k * layer + j) + at(cot_w, j) * at(slope, p + j))
     _add_outer(cot_z, 0, rank, points, p_in, n_out, grad, start, width)
     _add_outer(d, pu, rank, dy, 0, n_out, grad, start, width)
     _add_sums(cot_z, 0, rank, grad, p_bias, width)
@@ -230,44 +188,34 @@ def _backward(
 def _log_loss(y, py, n_out, labels, weights, first, n, top, total, best, dy, width):
     """Weighted sums of log-losses and of hits, and the gradient in the log-odds, as ``softmax_nll``."""
     zero = y.dtype.type(0)
+    n_classes = n_out + 1  # the last has zeros for log-odds
     for j in range(width):
-        top[j] = y[py + j]
-        best[j] = 0
-    for k in range(1, n_out):
+        put(top, j, at(y, py + j))
+        put(best, j, 0)
+    for k in range(1, n_classes):
         p = py + k * width
         for j in range(width):
-            better = y[p + j] > top[j]
-            top[j] = y[p + j] if better else top[j]
-            best[j] = k if better else best[j]
-    # among equals the first class counts, and the last of two
-    for j in range(width):
-        better = (top[j] <= zero) if n_out == 1 else (top[j] < zero)
-        top[j] = zero if better else top[j]
-        best[j] = n_out if better else best[j]
-        total[j] = exp_of_negative(zero - top[j])
-    for k in range(n_out):
-        p = k * width
-        for j in range(width):
-            e = exp_of_negative(y[py + p + j] - top[j])
-            dy[p + j] = e
-            total[j] += e
+            value, before = at(y, p + j), at(top, j)
+            # among equals the first class counts, and the last of two
+            better = value > before or (n_classes == 2 and value == before)
+            put(top, j, value if better else before)
+            put(best, j, k if better else at(best, j))
+    _fill(total, 0, width, zero)
+    for k in range(n_classes):
+        exp_differences(y, py + k * width, top, dy, k * width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = labels[first + j], weights[first + j]
-        picked = y[py + label * width + j] if label < n_out else zero
-        loss += weight * (top[j] - picked + math.log(total[j]))
+        loss += weight * (top[j] - y[py + label * width + j] + math.log(total[j]))
         if label == best[j]:
             hits += weight
         total[j] = weight / total[j]
     _fill(total, n, width - n, zero)  # what fills up the width does not count
     for k in range(n_out):
-        p = k * width
         for j in range(width):
-            dy[p + j] *= total[j]
+            put(dy, k * width + j, at(dy, k * width + j) * at(total, j))
     for j in range(n):
-        label = labels[first + j]
-        if label < n_out:
-            dy[label * width + j] -= weights[first + j]
+        dy[labels[first + j] * width + j] -= weights[first + j]
     return loss, hits
 
 
@@ -281,10 +229,10 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
         for j in range(n):
             row = x[rows[first + j]]
             for f in range(n_features):
-                batch[f * width + j] = row[f]
+                put(batch, f * width + j, at(row, f))
         for f in range(n_features):  # the last batch may have left rows there
             for j in range(n, width):
-                batch[f * width + j] = theta.dtype.type(0)
+                put(batch, f * width + j, theta.dtype.type(0))
         _add_product(theta, 0, 1, n_out, n_out, n_features, batch, 0, points, 0, width)
         return
     for j in range(n):
@@ -294,9 +242,9 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
         for entry in range(starts[row], starts[row + 1]):
             value, p = values[entry], columns[entry] * n_out
             for k in range(n_out):
-                sums[k] += value * theta[p + k]
+                put(sums, k, at(sums, k) + value * at(theta, p + k))
         for k in range(n_out):
-            points[k * width + j] += sums[k]
+            put(points, k * width + j, at(points, k * width + j) + at(sums, k))
 
 
 @_compiled
@@ -310,11 +258,11 @@ def _add_linear_gradient(grad, n_features, n_out, sparse, starts, columns, value
         row = rows[first + j]
         own = batch[:n_out]
         for k in range(n_out):
-            own[k] = dz[k * width + j]
+            put(own, k, at(dz, k * width + j))
         for entry in range(starts[row], starts[row + 1]):
             value, p = values[entry], columns[entry] * n_out
             for k in range(n_out):
-                grad[p + k] += value * own[k]
+                put(grad, p + k, at(grad, p + k) + value * at(own, k))
 
 
 @_compiled
@@ -325,11 +273,11 @@ def _finish_block(start, sizes, raw, raw_slope, raw_start, grad):
     n_mixing = ((depth - 1) * hidden + 1) * hidden
     gamma = raw[raw_start + n_mixing + 1]
     p_raw = start + rank * (n_out + 1)
-    for j in range(start, p_raw):
-        grad[j] *= gamma
+    for j in range(rank * (n_out + 1)):
+        put(grad, start + j, gamma * at(grad, start + j))
     share = gamma / raw.dtype.type(hidden)
     for j in range(n_mixing):
-        grad[p_raw + j] *= share * raw_slope[raw_start + j]
+        put(grad, p_raw + j, at(grad, p_raw + j) * (share * at(raw_slope, raw_start + j)))
     for j in range(n_mixing, n_mixing + 2):
         grad[p_raw + j] *= raw_slope[raw_start + j]
 
@@ -339,20 +287,21 @@ def _penalise(theta, grad, n_features, n_out, strengths, shared, centre):
     """Add the gradient of the penalty."""
     n_weights = n_features * n_out
     n_linear = n_weights + n_out
+    on_weights, on_bias, on_link = strengths[0], strengths[1], strengths[2]
     for j in range(n_weights):
-        grad[j] += strengths[0] * theta[j]
+        put(grad, j, at(grad, j) + on_weights * at(theta, j))
     for j in range(n_weights, n_linear):
-        grad[j] += strengths[1] * theta[j]
+        grad[j] += on_bias * theta[j]
     for j in range(centre.shape[0]):
-        grad[n_linear + j] += strengths[2] * (theta[n_linear + j] - centre[j])
+        put(grad, n_linear + j, at(grad, n_linear + j) + on_link * (at(theta, n_linear + j) - at(centre, j)))
     if shared != 0:
         for f in range(n_features):
             total = theta.dtype.type(0)
             for k in range(n_out):
-                total += theta[f * n_out + k]
+                total += at(theta, f * n_out + k)
             total *= shared
             for k in range(n_out):
-                grad[f * n_out + k] -= total
+                put(grad, f * n_out + k, at(grad, f * n_out + k) - total)
 
 
 @_compiled
@@ -363,12 +312,12 @@ def _adam(theta, first, second, grad, rate, beta1, beta2, eps, t):
     floor, factor = kind(eps * correction), kind(rate * (-correction / (1.0 - beta1**t)))
     new1, keep2, new2 = kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2)
     for j in range(theta.shape[0]):
-        g = grad[j]
-        m = first[j] + new1 * (g - first[j])
-        v = keep2 * second[j] + new2 * (g * g)
-        first[j] = m
-        second[j] = v
-        theta[j] += factor * m / (np.sqrt(v) + floor)
+        g, before = at(grad, j), at(first, j)
+        m = before + new1 * (g - before)
+        v = keep2 * at(second, j) + new2 * (g * g)
+        put(first, j, m)
+        put(second, j, v)
+        put(theta, j, at(theta, j) + factor * m / (np.sqrt(v) + floor))
 
 
 @_cached
@@ -399,9 +348,9 @@ def train_steps(
             _fill(grad, 0, n_parameters, zero)
             for b in range(n_blocks):
                 start = n_linear + b * n_block + rank * (n_out + 1)
-                _activate(theta, start, n_raw, raw, raw_slope, b * n_raw)
-                for j in range(b * n_raw, (b + 1) * n_raw - 2):
-                    raw[j] *= share
+                activate(theta, start, raw, raw_slope, b * n_raw, n_raw)
+                for j in range(n_raw - 2):
+                    put(raw, b * n_raw + j, share * at(raw, b * n_raw + j))
             loss = hits = 0.0
             for begin in range(0, n_rows, width):
                 n = min(width, n_rows - begin)

@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 #: Rows that go through the link together: enough to fill vectors, few enough for all of their units to stay in the cache.
 _WIDTH = 64
-_VECTOR = 8  # rows are filled up to a multiple of this
+_VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
 
 
 class Csr(NamedTuple):
@@ -91,13 +91,13 @@ class CompiledTraining:
         units, points = rank * width, n_outputs * width
         lengths = (
             n_outputs if sparse else n_features * width,
-            (n_blocks + 1) * points,
+            (n_blocks + 1) * points + width,  # the reference class has zeros after the others
             units,
             *(n_blocks * units,) * 4,
             units,
             hidden * width,
             units,
-            *(points,) * 2,
+            *(points + width,) * 2,
             *(width,) * 2,
             *(n_blocks * n_raw,) * 2,
             flat.shape[1],
