@@ -76,7 +76,7 @@ class CompiledTraining:
         # one type for dense and sparse features, so that the code is compiled once
         sparse = isinstance(features, Csr)
         no_index = np.zeros(1, np.int64)
-        x = np.zeros((1, 1), flat.dtype) if isinstance(features, Csr) else features
+        x = np.zeros(1, flat.dtype) if isinstance(features, Csr) else features.reshape(-1)
         csr = features if isinstance(features, Csr) else Csr(no_index, no_index, np.zeros(1, flat.dtype))
         self._features = (sparse, x, *csr)
         self._parameters = (flat, first, second, count)
@@ -89,21 +89,23 @@ class CompiledTraining:
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
         rank, n_raw = hidden * depth + 1, ((depth - 1) * hidden + 1) * hidden + 2
         units, points = rank * width, n_outputs * width
-        lengths = (
-            n_outputs if sparse else n_features * width,
-            (n_blocks + 1) * points + width,  # the reference class has zeros after the others
-            units,
-            *(n_blocks * units,) * 4,
-            units,
-            hidden * width,
-            units,
-            *(points + width,) * 2,
-            *(width,) * 2,
-            *(n_blocks * n_raw,) * 2,
-            flat.shape[1],
-        )
-        self._floats = tuple(np.zeros(max(1, length), flat.dtype) for length in lengths)
-        self._integers = np.zeros(width, np.int64)
+        lengths = {
+            "batch": n_outputs if sparse else n_features * width,
+            "points": (n_blocks + 1) * points + width,  # the reference class has zeros after the others
+            "z": units,
+            **dict.fromkeys(("positive", "slope", "d", "up"), n_blocks * units),
+            "cot_d": units,
+            "cot_w": hidden * width,
+            "cot_z": units,
+            **dict.fromkeys(("dy", "dx"), points + width),
+            **dict.fromkeys(("top", "total", "best", "ones"), width),
+            **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
+            "grad": flat.shape[1],
+        }
+        buffers = {name: np.zeros(max(1, length), flat.dtype) for name, length in lengths.items()}
+        buffers["ones"][:] = 1.0
+        buffers["up"][:] = 1.0  # stays so for the last unit of each block
+        self._buffers = tuple(buffers.values())
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
@@ -118,7 +120,6 @@ class CompiledTraining:
             self._numbers,
             self._sizes,
             self._n_blocks,
-            self._floats,
-            self._integers,
+            self._buffers,
             self._width,
         )
