@@ -10,6 +10,7 @@ from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.minibatch import train_minibatch
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
+from legendretron.training.stepwise import train_steps
 from legendretron.training.threads import threads_for
 
 __all__ = ["train"]
@@ -55,4 +56,6 @@ def train(
     with threads_for(work), stop_requests(settings.keep_interrupted) as stop_requested:
         if settings.solver == "lbfgs":
             return train_lbfgs(model, sample, settings, validation, stop_requested)
+        if settings.max_steps is not None:
+            return train_steps(model, sample, settings, validation, stop_requested)
         return train_minibatch(model, sample, settings, validation, stop_requested, moments)

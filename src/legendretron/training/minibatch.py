@@ -197,7 +197,7 @@ def train_minibatch(
 
     def step_for(n_rows: int) -> Step | CapturedStep:
         step = Step(model, sample.features, penalty, state.optimiser, rate, totals, n_rows)
-        return make_step(step, changing)
+        return make_step(step, changing, settings.compiled)
 
     steps = {n_rows: step_for(n_rows) for n_rows in {batches.size, batches.rest} - {0}}
     progress = Progress(settings.max_epochs, settings.verbose)
@@ -267,7 +267,7 @@ def _initialize_link(model: LinearModel, batches: _Batches) -> None:
     model.initialize_link(sample.features, sample.rows.gather(1, first), sample.weights.gather(1, first))
 
 
-def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
+def _check_finite(train_loss: Tensor, state: _State, rate: Tensor, may_diverge: bool = False) -> None:
     bad = ~torch.isfinite(train_loss) & ~state.stopped
     if not bool(bad.any()):
         return
@@ -278,6 +278,8 @@ def _check_finite(train_loss: Tensor, state: _State, rate: Tensor) -> None:
     )
     state.stopped = state.stopped | bad
     state.diverged = state.diverged | bad
+    if may_diverge:
+        return
     if bool(state.diverged.all()):
         raise DivergedError(message)
     # the other runs are not affected

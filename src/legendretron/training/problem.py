@@ -93,6 +93,14 @@ class TrainingSettings:
         Epochs between two checkpoints.
     fingerprint : str
         What identifies data and settings, so that a checkpoint of something else is refused.
+    max_steps : int, optional
+        Steps of Adam in place of ``max_epochs``; the rate then falls from step to step along half a cosine.
+    may_diverge : bool
+        Whether runs that diverge are left without a warning, also if all of them do.
+    label : str
+        What the progress bar says first.
+    compiled : bool
+        Whether compiled steps may take the place of plain operations, which they equal to rounding.
     keep_interrupted : bool
         Whether Ctrl-C ends training between two steps and keeps the weights so far, instead of raising KeyboardInterrupt.
     """
@@ -117,6 +125,10 @@ class TrainingSettings:
     checkpoint_every: int = 10
     fingerprint: str = ""
     keep_interrupted: bool = False
+    max_steps: int | None = None
+    may_diverge: bool = False
+    label: str = ""
+    compiled: bool = True
 
 
 @dataclass

@@ -21,11 +21,14 @@ class Progress:
         Number of epochs.
     verbose : int
         0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line per epoch, anywhere.
+    label : str
+        What stands before the bar, or each line.
     stream : text stream, optional
         Standard error if not given.
     """
 
-    def __init__(self, total: int, verbose: int, stream: TextIO | None = None) -> None:
+    def __init__(self, total: int, verbose: int, label: str = "", stream: TextIO | None = None) -> None:
+        self.label = f"{label} " if label else ""
         self.stream = sys.stderr if stream is None else stream
         self.total = total
         self.lines = verbose >= 2
@@ -42,13 +45,17 @@ class Progress:
         now = time.monotonic()
         losses = f"loss {train_loss:.4f}" + ("" if validation_loss is None else f", validation {validation_loss:.4f}")
         if self.lines:
-            print(f"epoch {epoch}/{self.total}: {losses}, {now - self.began:.1f} s", file=self.stream, flush=True)
+            print(
+                f"{self.label}epoch {epoch}/{self.total}: {losses}, {now - self.began:.1f} s",
+                file=self.stream,
+                flush=True,
+            )
         elif now - self.shown >= _EVERY or epoch == self.total:
             self.shown = now
             full = _WIDTH * epoch // self.total
             left = (now - self.began) / (epoch - self._first) * (self.total - epoch)
             bar = "#" * full + "." * (_WIDTH - full)
-            self.stream.write(f"\r[{bar}] {epoch}/{self.total} {losses}, {left:.0f} s left \x1b[K")
+            self.stream.write(f"\r{self.label}[{bar}] {epoch}/{self.total} {losses}, {left:.0f} s left \x1b[K")
             self.stream.flush()
 
     def close(self) -> None:

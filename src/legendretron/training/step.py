@@ -189,7 +189,7 @@ def _compiled(step: Step) -> CompiledStep | None:
     return None if chain is None or not alike else CompiledStep(step, chain)
 
 
-def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep | CompiledStep:
+def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> Step | CapturedStep | CompiledStep:
     """Capture the step on CUDA, unless sparse features are multiplied by plain operations; compile it on the CPU.
 
     Where neither is possible, it is the step itself.
@@ -199,4 +199,4 @@ def make_step(step: Step, state: list[Tensor]) -> Step | CapturedStep | Compiled
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
         return step if varies else CapturedStep(step, state)
-    return _compiled(step) or step
+    return (_compiled(step) if compiled else None) or step

@@ -1,0 +1,299 @@
+r"""Multinomial logistic regression, many at once, to the minimum.
+
+Runs share the rows of the features and differ by the weights of the rows, by the penalty and by the start: folds of a
+cross-validation are weights of zero and one. So all of them need only two products with the features in an iteration, of the
+width of all runs together, and no copy of a row is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from legendretron._internal.chunks import chunks
+from legendretron.simplex import log_softmax_plus
+from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+
+__all__ = ["Logistic", "fit_logistic", "logistic_log_proba"]
+
+#: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
+_NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
+_MOST_HALVINGS = 12
+#: Share of the decrease promised by the slope that a step has to reach.
+_SUFFICIENT = 1e-4
+
+
+class Logistic(NamedTuple):
+    """``R`` fitted models."""
+
+    weight: Tensor  #: shape (R, d, K)
+    bias: Tensor  #: shape (R, K)
+    n_iter: Tensor  #: iterations of each run, shape (R,)
+    converged: Tensor  #: whether the gradient is below the tolerance, shape (R,)
+
+
+class _Products:
+    """Products of all rows of a feature matrix, and of its transpose, with matrices."""
+
+    def __init__(self, features: Features) -> None:
+        self.n_rows, self.n_features = features.n_rows, features.n_features
+        self._dense: Tensor | None = None
+        if isinstance(features, DenseFeatures):
+            self._dense = features.x
+            return
+        assert isinstance(features, SparseFeatures)
+        # scipy's products are several times faster than torch's on the CPU; on CUDA the transpose is made once, since a
+        # product with the transpose of compressed rows is slow
+        starts, columns, values = (t.cpu().numpy() for t in (features.starts, features.columns, features.values))
+        self._csr = scipy.sparse.csr_array((values, columns, starts), shape=(self.n_rows, self.n_features))
+        self._on_cuda = features.values.is_cuda
+        if self._on_cuda:
+            self._pair = _on_device(self._csr, features.values), _on_device(self._csr.T.tocsr(), features.values)
+
+    def parts(self, width: int) -> list[slice]:
+        """Rows to take at once; all of a sparse matrix, which is costly to cut."""
+        return chunks(self.n_rows, width) if self._dense is not None else [slice(0, self.n_rows)]
+
+    def with_ones(self) -> Tensor:
+        """All rows of a dense matrix with a column of ones."""
+        assert self._dense is not None
+        return torch.cat([self._dense, torch.ones_like(self._dense[:, :1])], dim=1)
+
+    def forward(self, part: slice, matrix: Tensor) -> Tensor:
+        """``X[part] @ matrix``."""
+        if self._dense is not None:
+            return self._dense[part] @ matrix
+        if self._on_cuda:
+            return self._pair[0] @ matrix
+        return torch.from_numpy(np.asarray(self._csr @ matrix.numpy()))
+
+    def backward(self, part: slice, matrix: Tensor) -> Tensor:
+        """``X[part].T @ matrix``."""
+        if self._dense is not None:
+            return self._dense[part].mT @ matrix
+        if self._on_cuda:
+            return self._pair[1] @ matrix
+        return torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy()))
+
+
+def _on_device(csr: scipy.sparse.csr_array, like: Tensor) -> Tensor:
+    parts = (torch.as_tensor(part, device=like.device) for part in (csr.indptr, csr.indices, csr.data))
+    return torch.sparse_csr_tensor(*parts, size=csr.shape)
+
+
+def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-loss (n, R) of log-odds ``(n, R, K)``, which become the probabilities minus the one-hot labels."""
+    n, _, k = z.shape
+    top = z.amax(-1).clamp_(min=0.0)
+    index = labels.clamp(max=k - 1).view(n, 1, 1).expand(n, z.shape[1], 1)
+    own = (labels < k).to(z.dtype).view(n, 1, 1)  # the last class has no column
+    picked = (z.gather(-1, index) * own).squeeze(-1)
+    z.sub_(top.unsqueeze(-1)).exp_()
+    total = z.sum(-1).add_(torch.exp(-top))
+    z.div_(total.unsqueeze(-1))
+    z.scatter_add_(-1, index, -own.expand(n, z.shape[1], 1))
+    return top.add_(total.log_()).sub_(picked), z
+
+
+class _Objective:
+    """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K)."""
+
+    def __init__(
+        self,
+        features: Features,
+        labels: Tensor,
+        n_classes: int,
+        weights: Tensor,
+        alpha: Tensor,
+        symmetric: bool,
+        penalize_intercept: bool,
+    ) -> None:
+        self.products, self.labels, self.weights, self.alpha = _Products(features), labels, weights, alpha
+        self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
+        self.symmetric = symmetric and self.k > 1
+        self.penalize_intercept = penalize_intercept
+        self.parts = self.products.parts(self.runs * n_classes)
+
+    def split(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        weight, bias = flat.split([self.d * self.k, self.k], dim=1)
+        return weight.view(self.runs, self.d, self.k), bias
+
+    def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
+        """Shape (n, R, K)."""
+        side_by_side = weight.transpose(0, 1).reshape(self.d, self.runs * self.k)
+        return self.products.forward(part, side_by_side).view(-1, self.runs, self.k).add_(bias)
+
+    def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        weight, bias = self.split(flat)
+        value = torch.zeros_like(self.alpha)
+        gradient = torch.zeros_like(flat)
+        of_weight, of_bias = self.split(gradient)
+        for part in self.parts:
+            nll, residual = _chunk_loss(self.log_odds(part, weight, bias), self.labels[part])
+            share = self.weights[part]
+            value += (nll * share).sum(0)
+            residual.mul_(share.unsqueeze(-1))
+            of_bias += residual.sum(0)
+            product = self.products.backward(part, residual.view(len(nll), -1))
+            of_weight += product.view(self.d, self.runs, self.k).transpose(0, 1)
+        alpha = self.alpha[:, None, None]
+        value += 0.5 * self.alpha * weight.square().sum((1, 2))
+        of_weight += alpha * weight
+        if self.symmetric:
+            total = weight.sum(-1, keepdim=True)
+            value -= 0.5 * self.alpha * total.square().sum((1, 2)) / (self.k + 1)
+            of_weight -= alpha * total / (self.k + 1)
+        if self.penalize_intercept:
+            value += 0.5 * self.alpha * bias.square().sum(1)
+            of_bias += self.alpha[:, None] * bias
+        return value, gradient
+
+
+class _Newton:
+    r"""Directions by the Hessian itself, for problems so small that it is cheap: a handful of iterations instead of hundreds.
+
+    With :math:`x` extended by a one, the Hessian of a run is
+    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty.
+    """
+
+    def __init__(self, objective: _Objective, x: Tensor) -> None:
+        self.objective, self.x = objective, x
+        self.rows = objective.products.with_ones()
+        d, k = objective.d, objective.k
+        classes = torch.eye(k).to(x)
+        if objective.symmetric:
+            classes = classes - 1.0 / (k + 1)
+        of_bias = float(objective.penalize_intercept) * torch.eye(k).to(x)
+        self.penalty = torch.block_diag(torch.kron(torch.eye(d).to(x), classes), of_bias)
+
+    def update(self, step: Tensor, change: Tensor) -> None:
+        self.x = self.x + step
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """Minus the inverse Hessian times the gradient; minus the gradient where rounding has spoilt the Hessian."""
+        objective, rows = self.objective, self.rows
+        runs, k, n, width = objective.runs, objective.k, *rows.shape
+        z = objective.log_odds(slice(0, n), *objective.split(self.x))
+        p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)[..., :k].transpose(0, 1)
+        share = objective.weights.mT.unsqueeze(-1)  # (R, n, 1)
+        # entries in the order of the parameters: by feature, then by class
+        outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
+        hessian = self.objective.alpha[:, None, None] * self.penalty - outer.mT @ outer
+        blocks = hessian.view(runs, width, k, width, k)
+        weighted = rows.mT.expand(runs, width, n)
+        for c in range(k):
+            blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
+        factor, failed = torch.linalg.cholesky_ex(hessian)
+        found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+        good = (failed == 0) & found.isfinite().all(1)
+        return -torch.where(good[:, None], found, gradient)
+
+
+@torch.no_grad()
+def fit_logistic(
+    features: Features,
+    labels: Tensor,
+    n_classes: int,
+    weights: Tensor,
+    alpha: Tensor,
+    start: tuple[Tensor, Tensor] | None = None,
+    *,
+    symmetric: bool = True,
+    penalize_intercept: bool = False,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    after_iteration: Callable[[int, Tensor], bool] | None = None,
+) -> Logistic:
+    r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
+
+    By Newton's method if the data are small, else by L-BFGS.
+
+    Parameters
+    ----------
+    features : Features
+        ``N`` rows, shared by all runs.
+    labels : Tensor of shape (N,)
+        Classes from 0; the last is the reference.
+    n_classes : int
+        ``C``.
+    weights : Tensor of shape (N, R)
+        Shares of the rows; each column sums to 1.
+    alpha : Tensor of shape (R,)
+        Strengths of the penalty.
+    start : tuple of Tensor, optional
+        Weight ``(R, d, K)`` and bias ``(R, K)`` to begin with; zeros if not given.
+    symmetric, penalize_intercept : bool
+        See :class:`~legendretron.training.penalty.Penalty`.
+    tol : float
+        Largest entry of the gradient that counts as zero.
+    max_iter : int
+        Most iterations.
+    after_iteration : callable, optional
+        Called with the number of the iteration and the objective of each run; returns whether to stop.
+    """
+    runs, d, k = len(alpha), features.n_features, n_classes - 1
+    objective = _Objective(features, labels, n_classes, weights, alpha, symmetric, penalize_intercept)
+    x = torch.zeros(runs, d * k + k, dtype=weights.dtype, device=weights.device)
+    if start is not None:
+        for mine, given in zip(objective.split(x), start, strict=True):
+            mine.copy_(given)
+    value, gradient = objective(x)
+    size = x.shape[1]
+    small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
+    by_newton = small and isinstance(features, DenseFeatures)
+    curvature = _Newton(objective, x) if by_newton else Curvature(x)
+    active = gradient.abs().amax(1) > tol
+    stuck = torch.zeros_like(active)
+    n_iter = torch.zeros(runs, dtype=torch.int64, device=x.device)
+    for iteration in range(1, max_iter + 1):
+        if not bool(active.any()):
+            break
+        direction = curvature.direction(gradient)
+        slope = (gradient * direction).sum(1)
+        uphill = ~(slope < 0)
+        if bool(uphill.any()):
+            direction = torch.where(uphill[:, None], -gradient, direction)
+            slope = (gradient * direction).sum(1)
+        length = active.to(x.dtype)
+        for _ in range(_MOST_HALVINGS):
+            new_x = x + length[:, None] * direction
+            new_value, new_gradient = objective(new_x)
+            # near the minimum the decrease drowns in rounding
+            slack = 4 * torch.finfo(x.dtype).eps * value.abs()
+            enough = (new_value <= value + _SUFFICIENT * length * slope + slack) | ~active
+            if bool(enough.all()):
+                break
+            parabola = -slope * length**2 / (2 * (new_value - value - length * slope))
+            shorter = torch.where(parabola.isfinite(), parabola, 0.0).clamp(0.1 * length, 0.5 * length)
+            length = torch.where(enough, length, shorter)
+        moved = (enough & active)[:, None]
+        stuck |= active & ~enough
+        step = torch.where(moved, new_x - x, 0.0)
+        change = torch.where(moved, new_gradient - gradient, 0.0)
+        curvature.update(step, change)
+        x = x + step
+        value = torch.where(moved[:, 0], new_value, value)
+        gradient = torch.where(moved, new_gradient, gradient)
+        n_iter += active
+        active = (gradient.abs().amax(1) > tol) & ~stuck
+        if after_iteration is not None and after_iteration(iteration, value):
+            break
+    weight, bias = objective.split(x)
+    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), (gradient.abs().amax(1) <= 10 * tol).cpu())
+
+
+@torch.no_grad()
+def logistic_log_proba(
+    features: Features, n_classes: int, weight: Tensor, bias: Tensor
+) -> Iterator[tuple[slice, Tensor]]:
+    """Log-probabilities under every run, weight ``(R, d, K)`` and bias ``(R, K)``: parts of the rows, with (n, R, C) each."""
+    labels, alpha = weight.new_zeros(0), weight.new_zeros(len(weight))
+    objective = _Objective(features, labels, n_classes, labels, alpha, False, False)
+    for part in objective.parts:
+        yield part, log_softmax_plus(objective.log_odds(part, weight, bias))

@@ -1,0 +1,42 @@
+"""Pairs of strengths to choose from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["ALPHAS", "LINK_ALPHAS", "Candidate", "link_candidates"]
+
+#: Strengths on ``W`` beside a learned link. Its own scale takes the place of that of ``W``, so they are far stronger than
+#: those of logistic regression, and the same for small and large data.
+ALPHAS = (0.03, 0.1, 0.3, 1.0)
+#: Strengths on the link: free to bend, and close to softmax. Between the two the results hardly differ from one or the other.
+LINK_ALPHAS = (1e-4, 1e-2)
+
+
+class Candidate(NamedTuple):
+    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression."""
+
+    alpha: float
+    link_alpha: float
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether it is logistic regression."""
+        return math.isinf(self.link_alpha)
+
+
+def link_candidates(alpha: float | None, link_alpha: float | None, tied: bool = False) -> list[Candidate]:
+    """Pairs with the strengths that are given; ``tied`` if that on the link is to be that on ``W``.
+
+    Examples
+    --------
+    >>> len(link_candidates(None, None)), link_candidates(0.1, None)
+    (8, [Candidate(alpha=0.1, link_alpha=0.0001), Candidate(alpha=0.1, link_alpha=0.01)])
+    """
+    alphas: Sequence[float] = ALPHAS if alpha is None else (alpha,)
+    if tied:
+        return [Candidate(a, a) for a in (*LINK_ALPHAS, *alphas)]
+    links: Sequence[float] = LINK_ALPHAS if link_alpha is None else (link_alpha,)
+    return [Candidate(a, link) for a in alphas for link in links]

@@ -1,0 +1,88 @@
+"""Which rows are trained on and which are held out, to choose strengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
+
+from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM
+
+__all__ = ["Fold", "make_folds"]
+
+Fold = tuple[np.ndarray, np.ndarray]
+
+
+def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: int) -> list[Fold]:
+    """Training and held-out rows of each fold; none if there are too few rows to hold any out.
+
+    Parameters
+    ----------
+    cv : None, int, splitter or iterable
+        As in scikit-learn; ``None`` for five folds, or one split of large data.
+    X, y : array-like of n rows
+        Features and labels, for a splitter.
+    rows : ndarray
+        Rows that count; others are left out of every fold.
+    groups : array-like of shape (n,), optional
+        Groups whose rows must not be divided.
+    seed : int
+        Of the shuffle, where there is one.
+    """
+    own = y[rows]
+    least, most = np.unique(own, return_counts=True)[1].min(), np.unique(own, return_counts=True)[1].max()
+    if groups is not None:
+        groups = np.asarray(groups)
+        if groups.shape != (len(y),):
+            raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
+    if cv is None or isinstance(cv, int | np.integer):
+        n_folds = FOLDS if cv is None else int(cv)
+        if n_folds < 2:
+            raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
+        if groups is not None:
+            n_folds = min(n_folds, len(np.unique(groups[rows])))
+            if n_folds < 2:
+                raise ValueError("groups must hold at least 2 groups to choose strengths by cross-validation, got 1.")
+            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+            return _checked(((rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), own, groups[rows])), y)
+        if cv is None and len(rows) >= ONE_SPLIT_FROM:
+            stratify = own if least >= 2 else None
+            kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
+            return _checked([(np.sort(kept), np.sort(held))], y)
+        n_folds = min(n_folds, int(most))
+        if n_folds < 2:  # every class has a single row
+            return []
+        splits = _stratified(own, n_folds, seed)
+        return _checked(((rows[a], rows[b]) for a, b in splits), y)
+    splitter = check_cv(cv, y, classifier=True)
+    keep = np.zeros(len(y), dtype=bool)
+    keep[rows] = True
+    found = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
+    return _checked(((_indices(a, keep), _indices(b, keep)) for a, b in found), y)
+
+
+def _stratified(labels: np.ndarray, n_folds: int, seed: int) -> list[Fold]:
+    """Folds with all classes in equal shares; rows of classes with too few of them are dealt out as well."""
+    folds = np.empty(len(labels), dtype=np.int64)
+    random = np.random.RandomState(seed)
+    # one fold after the other, through all classes: sizes of folds differ by one at most
+    order = np.lexsort((random.permutation(len(labels)), labels))
+    folds[order] = np.arange(len(labels)) % n_folds
+    return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
+
+
+def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    whole = np.flatnonzero(part) if part.dtype == bool else part
+    return whole[keep[whole]]
+
+
+def _checked(folds: Any, y: np.ndarray) -> list[Fold]:
+    """Folds with something to train on; held-out rows of classes that their fold has not seen say nothing and are dropped."""
+    checked = []
+    for train, held in folds:
+        seen = np.unique(y[train])
+        held = held[np.isin(y[held], seen)]
+        if len(seen) >= 2 and len(held):
+            checked.append((train, held))
+    return checked

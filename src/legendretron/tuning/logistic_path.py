@@ -1,0 +1,110 @@
+"""Logistic regression along a path of strengths, on all folds at once."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.scores import held_out_loss
+
+__all__ = ["LogisticPath", "PathPoint"]
+
+#: The path begins at the strength that is best in the middle, goes on to both sides by factors of ten while that pays off,
+#: and is refined around the best. The ends are never reached on data that are worth a model.
+_FIRST, _STRONGEST, _WEAKEST = -2.0, 2.0, -8.0
+_TOLERANCE, _ITERATIONS = 1e-4, 100
+
+
+class PathPoint(NamedTuple):
+    """Logistic regression of one strength."""
+
+    alpha: float
+    losses: np.ndarray  #: log-loss of each held-out row
+    fitted: Logistic  #: one run per fold
+
+
+class LogisticPath:
+    """Fits of all folds, each strength beginning at the solution of the nearest one before.
+
+    Parameters
+    ----------
+    problem : TuningProblem
+        The data.
+    """
+
+    def __init__(self, problem: TuningProblem) -> None:
+        self.problem = problem
+        self.points: dict[float, PathPoint] = {}
+        dtype = _dtype_of(problem)
+        weights = np.zeros((len(problem.weight), len(problem.folds)))
+        for number, (train, _) in enumerate(problem.folds):
+            weights[train, number] = problem.weight[train] / problem.weight[train].sum()
+        self._weights = torch.as_tensor(weights, dtype=dtype, device=problem.device)
+
+    def at(self, exponent: float) -> PathPoint:
+        """The fits at a strength of ten to this power."""
+        if exponent not in self.points:
+            self.points[exponent] = self.fit(10.0**exponent, self._nearest(exponent))
+        return self.points[exponent]
+
+    def _nearest(self, exponent: float) -> Logistic | None:
+        if not self.points:
+            return None
+        return self.points[min(self.points, key=lambda known: abs(known - exponent))].fitted
+
+    def fit(self, alpha: float, start: Logistic | None = None) -> PathPoint:
+        """The fits at any strength."""
+        problem, n_folds = self.problem, len(self.problem.folds)
+        fitted = fit_logistic(
+            problem.features,
+            problem.labels,
+            problem.n_classes,
+            self._weights,
+            torch.full((n_folds,), alpha, dtype=self._weights.dtype, device=problem.device),
+            None if start is None else (start.weight, start.bias),
+            penalize_intercept=problem.penalize_intercept,
+            tol=_TOLERANCE,
+            max_iter=_ITERATIONS,
+        )
+        losses = torch.empty_like(self._weights)
+        for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
+            labels = problem.labels[part].unsqueeze(1).expand(-1, n_folds)
+            losses[part] = held_out_loss(log_p, labels, problem.doubt)
+        held = problem.held_out
+        return PathPoint(alpha, losses.double().cpu().numpy()[held.row, held.fold], fitted)
+
+    def search(self) -> PathPoint:
+        """The point with the least loss."""
+        best = self._walk(_FIRST, -1.0, _WEAKEST)
+        if best == _FIRST:
+            best = self._walk(_FIRST, 1.0, _STRONGEST)
+        for side in (0.5, -0.5):
+            self.at(best + side)
+        return min(self.points.values(), key=self.loss)
+
+    def _walk(self, exponent: float, side: float, end: float) -> float:
+        """Go on while the loss falls; return where it was least."""
+        best, self_loss = exponent, self.loss(self.at(exponent))
+        while (exponent := exponent + side) * side <= end * side:
+            loss = self.loss(self.at(exponent))
+            if not loss < self_loss:
+                break
+            best, self_loss = exponent, loss
+        return best
+
+    def loss(self, point: PathPoint) -> float:
+        """Mean log-loss on held-out rows."""
+        mean = self.problem.held_out.mean(point.losses).mean
+        return mean if math.isfinite(mean) else math.inf
+
+
+def _dtype_of(problem: TuningProblem) -> torch.dtype:
+    features = problem.features
+    tensor: Tensor = features.x if hasattr(features, "x") else features.values  # type: ignore[attr-defined]
+    return tensor.dtype

@@ -1,0 +1,99 @@
+"""What strengths are chosen for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.tuning.folds import Fold
+from legendretron.tuning.scores import HeldOut
+
+__all__ = ["TuningProblem"]
+
+#: Held-out rows whose labels are doubted, however many rows there are.
+_DOUBTED_ROWS = 0.25
+
+
+@dataclass(frozen=True)
+class TuningProblem:
+    """Data and model, as they will be trained in the end.
+
+    Attributes
+    ----------
+    features : Features
+        ``N`` rows, standardised if they are to be.
+    labels : Tensor of shape (N,)
+        Classes from 0; the last is the reference.
+    n_classes : int
+        ``C``.
+    weight : ndarray of shape (N,)
+        Weights of the rows.
+    folds : list of tuple of ndarray
+        Rows to train on and to hold out.
+    between_folds : bool
+        See :class:`~legendretron.tuning.scores.HeldOut`.
+    make_link : callable
+        Returns the start of a link, given a generator and a dtype.
+    penalize_intercept, symmetric, centred : bool
+        See :class:`~legendretron.training.penalty.Penalty`; logistic regression is symmetric in any case.
+    batch_size : int
+        Rows in a step.
+    steps : int
+        Steps to train for.
+    learning_rate : float
+        Initial rate.
+    seed : int
+        Of starts and batches.
+    verbose : int
+        See :class:`~legendretron.training.progress.Progress`.
+    keep_interrupted : bool
+        Whether Ctrl-C ends the search instead of raising ``KeyboardInterrupt``.
+    """
+
+    features: Features
+    labels: Tensor
+    n_classes: int
+    weight: np.ndarray
+    folds: list[Fold]
+    between_folds: bool
+    make_link: Callable[[torch.Generator, torch.dtype], Link]
+    batch_size: int
+    steps: int
+    learning_rate: float
+    seed: int
+    penalize_intercept: bool = False
+    symmetric: bool = False
+    centred: bool = True
+    verbose: int = 0
+    keep_interrupted: bool = False
+
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """All held-out rows."""
+        return HeldOut.of(self.folds, self.weight, self.between_folds)
+
+    @cached_property
+    def doubt(self) -> float:
+        """Share of the held-out labels that are doubted, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        return _DOUBTED_ROWS / sum(len(held) for _, held in self.folds)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the data are."""
+        return self.labels.device
+
+    @cached_property
+    def single_precision(self) -> Features:
+        """The features in float32: enough to compare candidates, and faster."""
+        if isinstance(self.features, DenseFeatures):
+            return DenseFeatures(self.features.x.float())
+        assert isinstance(self.features, SparseFeatures)
+        sparse = self.features
+        return SparseFeatures(sparse.starts, sparse.columns, sparse.values.float(), sparse.n_features)

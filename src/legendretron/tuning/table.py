@@ -1,0 +1,53 @@
+"""What was tried, and what came out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from legendretron.tuning.candidates import Candidate
+
+__all__ = ["COLUMNS", "Tuning"]
+
+COLUMNS = (
+    "model",
+    "alpha",
+    "link_alpha",
+    "steps",
+    "log_loss",
+    "standard_error",
+    "difference",
+    "difference_error",
+    "chosen",
+)
+
+
+@dataclass
+class Tuning:
+    """Candidates with their cross-validated log-loss.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One per candidate and stage; see :attr:`LegendreTronClassifier.tuning_` for the columns.
+    chosen : Candidate
+        The strengths to train with.
+    interrupted : bool
+        Whether Ctrl-C has ended the search; the choice is then among what was complete.
+    """
+
+    chosen: Candidate
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    interrupted: bool = False
+
+    def to_frame(self) -> Any:
+        """Return the candidates as a pandas data frame, the best first."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "The table of candidates is a pandas data frame; install it with: pip install pandas"
+            ) from error
+        rows = sorted(self.rows, key=lambda row: (not row["chosen"], math.isnan(row["log_loss"]), row["log_loss"]))
+        return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,0 +1,101 @@
+"""The choice between logistic regression and learned links, and of their strengths."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from legendretron.training.logistic import Logistic
+from legendretron.tuning.candidates import Candidate
+from legendretron.tuning.link_search import search_links
+from legendretron.tuning.logistic_path import LogisticPath, PathPoint
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.table import Tuning
+
+__all__ = ["FALLBACK_ALPHA", "tune"]
+
+#: Standard errors by which a learned link must beat logistic regression on held-out rows.
+_MUST_GAIN = 1.0
+#: Strength of logistic regression where no row can be held out.
+FALLBACK_ALPHA = 0.01
+
+
+def tune(
+    problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None
+) -> tuple[Tuning, Logistic | None]:
+    """Choose strengths by cross-validated log-loss.
+
+    A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
+    row by row: of two models that do equally well, the simpler one.
+
+    Parameters
+    ----------
+    problem : TuningProblem
+        Data and model.
+    links : list of Candidate
+        Strengths to try with a learned link; may be empty.
+    logistic : bool
+        Whether logistic regression is among the candidates; needed if ``links`` is empty.
+    alpha : float, optional
+        Its strength, if it is not to be chosen.
+
+    Returns
+    -------
+    Tuning
+        What was tried and chosen.
+    Logistic or None
+        Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
+    """
+    tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
+    if not problem.folds:
+        return tuning, None
+    base: PathPoint | None = None
+    if logistic:
+        path = LogisticPath(problem)
+        base = path.search() if alpha is None else path.fit(alpha)
+        points = list(path.points.values()) if alpha is None else [base]
+        tuning.chosen = Candidate(base.alpha, math.inf)
+        for point in points:
+            tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
+    stages = list(search_links(problem, links)) if links else []
+    for stage in stages:
+        for score in stage:
+            tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
+    finalists = [score for stage in stages for score in stage if score.final]
+    tuning.interrupted = bool(links) and not finalists
+    if finalists:
+        best = min(finalists, key=lambda score: problem.held_out.mean(score.losses).mean)
+        if base is None:
+            tuning.chosen = best.candidate
+        else:
+            away = problem.held_out.difference(best.losses, base.losses)
+            if away.mean < -_MUST_GAIN * away.error:
+                tuning.chosen = best.candidate
+    longest = max((row["steps"] for row in tuning.rows if row["steps"] is not None), default=None)
+    for row in tuning.rows:
+        same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
+        row["chosen"] = same and (row["steps"] is None or row["steps"] == longest)
+    return tuning, base.fitted if base is not None and tuning.chosen.is_logistic else None
+
+
+def _row(
+    problem: TuningProblem, candidate: Candidate, steps: int | None, losses: np.ndarray, base: PathPoint | None
+) -> dict[str, Any]:
+    held_out = problem.held_out
+    if len(losses) < len(held_out.row):  # of the first folds only
+        held_out = held_out.first(int(held_out.fold[len(losses)]))
+    mean = held_out.mean(losses)
+    away = None if base is None else held_out.difference(losses, base.losses[: len(losses)])
+    return {
+        "model": "logistic regression" if candidate.is_logistic else "learned link",
+        "alpha": candidate.alpha,
+        "link_alpha": candidate.link_alpha,
+        "steps": steps,
+        "log_loss": mean.mean,
+        "standard_error": mean.error,
+        "difference": math.nan if away is None else away.mean,
+        "difference_error": math.nan if away is None else away.error,
+        "chosen": False,
+    }
