@@ -62,7 +62,9 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
         for k in range(depth):
             p, feeds = k * layer, hidden if k < depth - 1 else 1
             activate(z, p, positive, slope, pu + p, layer)
-            add_product(raw, p_raw + k * hidden * hidden, hidden, 1, feeds, hidden, positive, pu + p, z, p + layer, width)
+            add_product(
+                raw, p_raw + k * hidden * hidden, hidden, 1, feeds, hidden, positive, pu + p, z, p + layer, width
+            )
         activate(z, depth * layer, positive, slope, pu + depth * layer, width)
         # of the last unit, up is always 1
         multiply(slope, pu + depth * layer, up, pu + depth * layer, d, pu + depth * layer, width)

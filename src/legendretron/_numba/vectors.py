@@ -1,17 +1,18 @@
 """Building blocks of the compiled steps, written as vector instructions.
 
-Numba leaves it to the compiler to find vectors in loops, which fails on matrix products whose sums are to stay in registers, and
-on ``exp``, of which it has no vector version; and it takes a millisecond or more to compile each statement. So these functions
-are given in the compiler's own language, for vectors of 64 bytes, which it splits into what the processor has.
+Numba leaves it to the compiler to find vectors in loops, which fails on matrix products whose sums are to stay in registers,
+and on ``exp``, of which it has no vector version; and it takes a millisecond or more to compile each statement. So these
+functions are given in the compiler's own language, for vectors of 64 bytes, which it splits into what the processor has.
 
-Arrays are one-dimensional; ``p...`` is the place of a first entry. Where there are several *units*, each has ``width`` entries,
-one for each row of a batch, and ``width`` is a multiple of 16. Where nothing else is said, ``n`` may be any number.
+Arrays are one-dimensional; ``p...`` is the place of a first entry. Where there are several *units*, each has ``width``
+entries, one for each row of a batch, and ``width`` is a multiple of 16. Where nothing else is said, ``n`` may be any number.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+from itertools import chain
 
 import numpy as np
 from llvmlite import ir
@@ -170,7 +171,9 @@ class _Code:
         """``exp(x)`` for ``x <= 0``; 0 where the result would not be a normal number, NaN for NaN."""
         bits, bias, terms, low = (23, 127, 7, -87.3) if self.single else (52, 1023, 13, -708.3)
         # the first part of log 2 has so few bits that its multiples are exact
-        log2 = (0.693359375, -2.12194440e-4) if self.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        log2 = (
+            (0.693359375, -2.12194440e-4) if self.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        )
         rounder = 1.5 * 2.0**bits
         rounded = x * (1.0 / math.log(2.0)) + rounder  # its last bits are the nearest integer
         n = rounded - rounder
@@ -225,7 +228,10 @@ def _written(write):
                 function.attributes.add("noinline")
                 code = _Code(ir.IRBuilder(function.append_basic_block()), dtype)
                 wrap = {types.Array: _Memory, types.Float: _Value}
-                write(code, *(wrap.get(type(k), lambda _, v: v)(code, v) for k, v in zip(kinds, function.args, strict=True)))
+                write(
+                    code,
+                    *(wrap.get(type(k), lambda _, v: v)(code, v) for k, v in zip(kinds, function.args, strict=True)),
+                )
                 code.builder.ret_void()
             builder.call(function, passed)
             return context.get_dummy_value()
@@ -297,7 +303,7 @@ def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
     def tile(n, i, m, k):
         """Some units of one and some of the other, summed over all rows."""
         sums = [code.sums(m, lanes) for _ in range(n)]
-        for total in sum(sums, []):
+        for total in chain.from_iterable(sums):
             code.builder.store(code.number(0.0, kind).value, total)
         p_c, p_x = code.index(pc, i, width), code.index(px, k, width)
 
@@ -394,8 +400,9 @@ def cotangents(code, cot_d, pd, slope, up, p, cot_w, cot_z, n):
     """Those of ``w`` and of ``z`` in ``d = s(z) w``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``."""
 
     def body(lanes, j):
-        c, s, w = cot_d.load(code.builder.add(pd, j), lanes), *(
-            memory.load(code.builder.add(p, j), lanes) for memory in (slope, up)
+        c, s, w = (
+            cot_d.load(code.builder.add(pd, j), lanes),
+            *(memory.load(code.builder.add(p, j), lanes) for memory in (slope, up)),
         )
         cot_w.store(j, c * s)
         cot_z.store(code.builder.add(pd, j), c * w * (s - s * s))
