@@ -26,6 +26,7 @@ ROOMS = (
     *(
         "_internal",
         "_triton",
+        "_numba",
         "export",
         "simplex",
         "projected_categorical",
@@ -53,6 +54,7 @@ COLUMNS = {
     "simplex": -0.4,
     "datasets": 2.9,
     "_triton": -2.6,
+    "_numba": -1.6,
 }
 Graph = dict[str, set[str]]
 

@@ -45,9 +45,11 @@ def test_nothing_imports_from_the_package_itself():
     assert [name for name, code in text.items() if re.search(r"^\s*(from|import) legendretron( |$)", code, re.M)] == []
 
 
-def test_only_one_room_knows_triton():
-    users = {name for name, path in rooms.modules().items() if "import triton" in path.read_text()}
-    assert {rooms.room_of(name) for name in users} == {"_triton"}
+def test_only_one_room_knows_each_compiler():
+    for compiler in ("triton", "numba"):
+        imported = re.compile(rf"^\s*(from|import) {compiler}\b", re.M)
+        users = {name for name, path in rooms.modules().items() if imported.search(path.read_text())}
+        assert {rooms.room_of(name) for name in users} == {f"_{compiler}"}
 
 
 def test_a_picture_is_drawn(tmp_path):

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
 from legendretron.training.progress import Progress
-from legendretron.training.step import Step
+from legendretron.training.step import CompiledStep, Step
 
 
 @pytest.fixture
@@ -57,14 +57,18 @@ def test_ctrl_c_keeps_the_weights_if_asked(interrupted_fits, solver):
 
 def test_ctrl_c_in_partial_fit_is_told(monkeypatch):
     X, y = load_iris(return_X_y=True)
-    take_step, taken = Step.__call__, []
+    taken = []
 
-    def then_press(self, *batch):
-        taken.append(take_step(self, *batch))
-        if len(taken) == 2:
-            signal.raise_signal(signal.SIGINT)
+    def press_after_two(take):
+        def step(self, *batch):
+            taken.append(take(self, *batch))
+            if len(taken) == 2:
+                signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Step, "__call__", then_press)
+        return step
+
+    for kind, name in ((Step, "__call__"), (CompiledStep, "many")):
+        monkeypatch.setattr(kind, name, press_after_two(getattr(kind, name)))
     clf = LegendreTronClassifier(batch_size=10, random_state=0, keep_interrupted=True)
     with pytest.warns(UserWarning, match="Training was interrupted"):
         clf.partial_fit(X, y, classes=[0, 1, 2])

@@ -1,12 +1,17 @@
 """Compiled steps do what plain ones do."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 
-from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
-from legendretron.training import LinearModel, as_features
+from legendretron._numba import support as support_module
+from legendretron.links import CompositeLink, SoftmaxLink
+from legendretron.training import LinearModel, as_features, train
+from legendretron.training import minibatch as minibatch_module
 from legendretron.training import step as step_module
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
@@ -43,7 +48,9 @@ class Pair:
         bias = torch.randn(runs, c - 1, generator=generator, dtype=torch.float64)
         links = [SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)]
         for _ in range(runs - 1):
-            links.append(SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator))
+            links.append(
+                SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)
+            )
         alpha = torch.linspace(0.1, 0.3, runs, dtype=dtype)
         self.steps = []
         for _ in range(2):
@@ -99,3 +106,210 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
         step(*batch)
     pair.compare()
     assert float(pair.plain.optimiser.first.abs().min(1).values.min()) > 0
+
+
+def _take(pair, steps, seed=0):
+    """Plain steps one by one, and as many compiled ones at once."""
+    rows, labels, weights = pair.batches(steps, seed)
+    rates = torch.linspace(1.0, 0.5, steps, dtype=pair.dtype)[:, None] * pair.plain.rate.T
+    start = pair.plain.rate.clone()
+    for i in range(steps):
+        pair.plain.rate.copy_(rates[i, :, None])
+        pair.plain(rows[i], labels[i], weights[i])
+    pair.plain.rate.copy_(start)
+    pair.compiled.many(rows, labels, weights, rates)
+
+
+@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3]])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_many_steps_at_rates_of_their_own(link, sparse, dtype):
+    pair = Pair(link=link, c=4, runs=3, d=7, rows=70, sparse=sparse, dtype=dtype)
+    _take(pair, 6)
+    if dtype == torch.float64:
+        pair.compare(1e-9)
+    else:  # Adam divides by what may be rounding alone where a gradient vanishes, so the losses are compared
+        torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("rows", [1, 16, 17, 64, 65, 200])
+def test_batches_of_any_size(rows, dtype):
+    pair = Pair(link=LINKS[2], rows=rows, runs=2, dtype=dtype)
+    batch = [part[0] for part in pair.batches(1)]
+    batch[2] = torch.full_like(batch[2], 1 / rows)
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    one, other = (step.optimiser.first for step in pair.steps)
+    rtol = RTOL[dtype]
+    torch.testing.assert_close(other, one, rtol=rtol, atol=0.1 * rtol)
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
+
+
+@pytest.mark.parametrize("c", [2, 5])
+@pytest.mark.parametrize("settings", [{"symmetric": True}, {"centred": True}, {"symmetric": True, "intercept": False}])
+def test_penalties(settings, c):
+    pair = Pair(link=LINKS[2], c=c, runs=3, **settings)
+    _take(pair, 3)
+    pair.compare()
+
+
+def test_rows_that_do_not_count():
+    pair = Pair(link=LINKS[3], c=3)
+    rows, labels, weights = pair.batches(1)
+    weights[..., ::2] = 0.0
+    for step in (pair.plain, pair.compiled):
+        step(rows[0], labels[0], weights[0])
+    pair.compare()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("link", [None, LINKS[3]])
+def test_extreme_features(link, dtype):
+    pair = Pair(link=link, c=4, scale=1e4, dtype=dtype)
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    assert torch.isfinite(pair.steps[1].model.flat).all()
+    assert float(pair.steps[1].totals[0]) > 100
+    rtol = 1e-9 if dtype == torch.float64 else 1e-3
+    one, other = (step.optimiser.first for step in pair.steps)
+    torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("link", [None, LINKS[2]])
+def test_what_is_not_finite_reaches_the_loss_of_its_own_run_only(link, value):
+    pair = Pair(link=link, runs=3)
+    for step in pair.steps:
+        step.model.weight[1, 0, 0] = value
+    _take(pair, 2)
+    for step in pair.steps:
+        assert torch.isfinite(step.totals[0]).tolist() == [True, False, True]
+        assert torch.isfinite(step.model.flat).all(1).tolist() == [True, False, True]
+    kept = [0, 2]
+    torch.testing.assert_close(pair.steps[1].model.flat[kept], pair.plain.model.flat[kept], rtol=1e-9, atol=1e-9)
+
+
+def test_a_rate_of_zero_changes_no_parameter():
+    pair = Pair(link=LINKS[2], runs=3)
+    rows, labels, weights = pair.batches(4)
+    before = pair.steps[1].model.flat.clone()
+    rates = torch.full((4, 3), 0.01, dtype=pair.dtype)
+    rates[:, 1] = 0.0
+    pair.compiled.many(rows, labels, weights, rates)
+    assert torch.equal(pair.steps[1].model.flat[1], before[1])
+    assert (pair.steps[1].model.flat[[0, 2]] != before[[0, 2]]).all()
+    assert (pair.steps[1].optimiser.first[1] != 0).all()
+
+
+def test_a_tie_is_a_hit_for_the_first_class_or_the_last_of_two():
+    for c, hit in ((2, 1), (3, 0)):
+        for label in range(c):
+            pair = Pair(c=c, rows=1, d=2, scale=0.0)
+            pair.steps[1].model.flat.zero_()
+            pair.steps[1].totals.zero_()
+            one = torch.ones(1, 1, dtype=torch.int64)
+            pair.compiled(one, label * one, one.to(pair.dtype))
+            assert float(pair.steps[1].totals[1]) == (label == hit)
+
+
+@pytest.mark.parametrize("link", ["softmax", "composite"])
+def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, monkeypatch):
+    trained, made = [], []
+    real = step_module.make_step
+
+    def noted(step, state):
+        made.append(type(real(step, state)))
+        return real(step, state)
+
+    monkeypatch.setattr(minibatch_module, "make_step", noted)
+    for present in (True, False):
+        monkeypatch.setattr(support_module, "has_numba", lambda present=present: present)
+        model = problem.model(link, [1, 2])
+        result = train(model, problem.sample([1, 2]), problem.settings([1, 2]))
+        trained.append((model.flat, torch.tensor(result.history["train_loss"])))
+    assert made == [CompiledStep, CompiledStep, Step, Step]  # whole batches and the rest, in each
+    for one, other in zip(*trained, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
+
+
+def test_other_links_and_precisions_stay_with_plain_operations(problem):
+    for link in ("cpflow", "canonical"):
+        assert problem.model(link, [1]).link._ridge_chain() is None
+    assert not support_module.compiled_applies(torch.zeros(2, 2, dtype=torch.float16))
+    assert not support_module.compiled_applies(torch.zeros(2, 2).T[:1])
+
+    class Own(SoftmaxLink):
+        pass
+
+    class OwnChain(CompositeLink):
+        pass
+
+    assert Own(3)._ridge_chain() is None
+    assert OwnChain(3)._ridge_chain() is None
+
+
+def test_importing_the_library_does_not_import_numba():
+    code = "import sys, legendretron, legendretron.training; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_are_accurate(dtype):
+    x = np.concatenate([np.linspace(-800, 800, 40001), np.linspace(-20, 20, 10002), [0.0, -0.0, 1e30, -1e30]]).astype(
+        dtype
+    )
+    positive, slope, e = (np.empty_like(x) for _ in range(3))
+    top, total = np.abs(x), np.zeros_like(x)
+    _apply(x, positive, slope, np.zeros_like(x), top, e, total)
+    exact = x.astype(np.float64)
+    small = np.exp(-np.abs(exact))
+    tiny, eps = np.finfo(dtype).tiny, np.finfo(dtype).eps
+    for found, expected in (
+        (positive, np.maximum(exact, 0) + np.log1p(small)),
+        (slope, np.where(exact >= 0, 1, small) / (1 + small)),
+        (e, small),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=5 * eps, atol=1.1 * tiny)
+    np.testing.assert_array_equal(total, e)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_of_what_is_not_finite(dtype):
+    x = np.array([np.nan, np.inf, -np.inf], dtype)
+    positive, slope, e = (np.empty_like(x) for _ in range(3))
+    _apply(x, positive, slope, np.zeros_like(x), np.abs(x), e, np.zeros_like(x))
+    np.testing.assert_array_equal(positive, np.array([np.nan, np.inf, 0], dtype))
+    np.testing.assert_array_equal(slope, np.array([np.nan, 1, 0], dtype))
+    np.testing.assert_array_equal(e, np.array([np.nan, 0, 0], dtype))
+
+
+def _apply(*arrays):
+    from numba import njit
+
+    from legendretron._numba.vectors import activate, exp_differences
+
+    @njit
+    def apply(x, positive, slope, y, top, e, total):
+        activate(x, 0, positive, slope, 0, x.shape[0])
+        exp_differences(y, 0, top, e, 0, total, x.shape[0])
+
+    apply(*arrays)
+
+
+def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
+    from legendretron._numba import kernels
+
+    asked, real = [], kernels.njit
+
+    def no_place(**options):
+        asked.append(options)
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(**options)
+
+    monkeypatch.setattr(kernels, "njit", no_place)
+    assert kernels._cached(lambda x: x + 1)(1) == 2
+    assert [options.get("cache", False) for options in asked] == [True, False]

@@ -1,17 +1,18 @@
 """Building blocks of the compiled steps, written as vector instructions.
 
-Numba leaves it to the compiler to find vectors in loops, which fails on matrix products whose sums are to stay in registers, and
-on ``exp``, of which it has no vector version; and it takes a millisecond or more to compile each statement. So these functions
-are given in the compiler's own language, for vectors of 64 bytes, which it splits into what the processor has.
+Numba leaves it to the compiler to find vectors in loops, which fails on matrix products whose sums are to stay in registers,
+and on ``exp``, of which it has no vector version; and it takes a millisecond or more to compile each statement. So these
+functions are given in the compiler's own language, for vectors of 64 bytes, which it splits into what the processor has.
 
-Arrays are one-dimensional; ``p...`` is the place of a first entry. Where there are several *units*, each has ``width`` entries,
-one for each row of a batch, and ``width`` is a multiple of 16. Where nothing else is said, ``n`` may be any number.
+Arrays are one-dimensional; ``p...`` is the place of a first entry. Where there are several *units*, each has ``width``
+entries, one for each row of a batch, and ``width`` is a multiple of 16. Where nothing else is said, ``n`` may be any number.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+from itertools import chain
 
 import numpy as np
 from llvmlite import ir
@@ -302,7 +303,7 @@ def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
     def tile(n, i, m, k):
         """Some units of one and some of the other, summed over all rows."""
         sums = [code.sums(m, lanes) for _ in range(n)]
-        for total in sum(sums, []):
+        for total in chain.from_iterable(sums):
             code.builder.store(code.number(0.0, kind).value, total)
         p_c, p_x = code.index(pc, i, width), code.index(px, k, width)
 

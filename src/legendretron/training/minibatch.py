@@ -21,7 +21,7 @@ from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.step import CapturedStep, Step, make_step
+from legendretron.training.step import AnyStep, CompiledStep, Step, make_step
 
 __all__ = ["rate_factor", "train_minibatch"]
 
@@ -66,7 +66,8 @@ class _Batches:
             self._drawn = order.to(self.sample.rows.device)
         return self._drawn
 
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+    def next_epoch(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...] | None]:
+        """Return rows, labels and weights of all whole batches, of shape (S, R, size), and those of the rest, if any."""
         parts: tuple[Tensor, ...] = (self.sample.rows, self.sample.labels, self.weights)
         if self.n_full > 1 or self.rest:  # one batch of everything needs no order
             order = self.next_order()
@@ -78,10 +79,10 @@ class _Batches:
             part[:, :whole].view(self.n_runs, self.n_full, self.size).transpose(0, 1).contiguous() for part in parts
         ]
         full[2] = full[2] / self.size
-        yield from zip(*full, strict=True)
-        if self.rest:
-            rows, labels, weights = (part[:, whole:].contiguous() for part in parts)
-            yield rows, labels, weights / self.rest
+        if not self.rest:
+            return tuple(full), None
+        rows, labels, weights = (part[:, whole:].contiguous() for part in parts)
+        return tuple(full), (rows, labels, weights / self.rest)
 
 
 def _shuffled(n: int, generator: torch.Generator) -> Tensor:
@@ -195,7 +196,7 @@ def train_minibatch(
     totals = torch.zeros(2, model.n_runs, dtype=flat.dtype, device=flat.device)
     changing = [flat, state.optimiser.first, state.optimiser.second, state.optimiser.count, totals]
 
-    def step_for(n_rows: int) -> Step | CapturedStep:
+    def step_for(n_rows: int) -> AnyStep:
         step = Step(model, sample.features, penalty, state.optimiser, rate, totals, n_rows)
         return make_step(step, changing, settings.compiled)
 
@@ -212,8 +213,7 @@ def train_minibatch(
             # a run that has stopped stays unchanged while the others continue
             rate.copy_((base_rate * factor * ~state.stopped).unsqueeze(1))
             totals.zero_()
-            for batch in batches:
-                steps[batch[0].shape[1]](*batch)
+            for _ in _take_steps(steps, *batches.next_epoch()):
                 if stop_requested():
                     interrupted = True
                     break
@@ -259,6 +259,20 @@ def train_minibatch(
         diverged=_diverged(state, sample, validation),
         moments=state.optimiser.moments(),
     )
+
+
+def _take_steps(steps: dict[int, AnyStep], full: tuple[Tensor, ...], rest: tuple[Tensor, ...] | None) -> Iterator[None]:
+    """Take a step for each batch, by the number of its rows, and yield where training can be ended."""
+    step = steps[full[0].shape[-1]]
+    if isinstance(step, CompiledStep):
+        yield from step.in_pieces(*full)
+    else:
+        for batch in zip(*full, strict=True):
+            step(*batch)
+            yield
+    if rest is not None:
+        steps[rest[0].shape[-1]](*rest)
+        yield
 
 
 def _initialize_link(model: LinearModel, batches: _Batches) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +18,11 @@ from legendretron.training.features import DenseFeatures, Features, SparseFeatur
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 
-__all__ = ["CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
+__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
+
+
+#: Compiled steps are taken for about so long before training looks whether it is to end.
+_SECONDS_AT_ONCE = 0.1
 
 
 def objective_gradient(
@@ -130,15 +137,17 @@ class CompiledStep:
         On the CPU, with features and a model that :func:`make_step` has found suitable.
     chain : RidgeChain
         Sizes of the link.
+    features : array of shape (N, d), or Csr
+        The step's features.
     """
 
-    def __init__(self, step: Step, chain: RidgeChain) -> None:
+    def __init__(self, step: Step, chain: RidgeChain, features: np.ndarray | Csr) -> None:
         model, optimiser, penalty = step.model, step.optimiser, step.penalty
         flat = model.flat
         self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
-        self._kept = step.features, model, penalty, step.totals  # whose memory the arrays share
+        self._at_once = 1
         self._train = CompiledTraining(
-            _arrays_of(step.features),
+            features,
             flat=flat.numpy(),
             first=optimiser.first.numpy(),
             second=optimiser.second.numpy(),
@@ -159,37 +168,52 @@ class CompiledStep:
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """As :class:`Step`."""
-        self.many(*(part.unsqueeze(0) for part in (rows, labels, weight)), self.rate.view(1, -1))
+        self.many(rows.unsqueeze(0), labels.unsqueeze(0), weight.unsqueeze(0), self.rate.view(1, -1))
 
     def many(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
-        dtype = self.rate.dtype
-        whole, real = ((rows, labels), (weights, rates))
-        self._train(
-            *(part.to(torch.int64).contiguous().numpy() for part in whole),
-            *(part.to(dtype).contiguous().numpy() for part in real),
-        )
+        integers = [part.to(torch.int64) for part in (rows, labels)]
+        numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
+        self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
         self.optimiser.taken(len(rows))
 
+    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor) -> Iterator[None]:
+        """Take ``S`` steps at the present rates, and yield now and then, so that training can be ended there."""
+        done, rates = 0, self.rate.view(1, -1)
+        while done < len(rows):
+            part = slice(done, done + self._at_once)
+            taken = len(rows[part])
+            began = time.perf_counter()
+            self.many(rows[part], labels[part], weights[part], rates.expand(taken, -1))
+            done += taken
+            # the first call may have taken its time to compile: then a few calls lead back to as many as there is time for
+            allowed = int(_SECONDS_AT_ONCE * taken / (time.perf_counter() - began))
+            self._at_once = max(1, min(4 * self._at_once, allowed))
+            yield
 
-def _arrays_of(features: Features) -> np.ndarray | Csr | None:
-    """The matrix as arrays that share its memory; None if it is of an unknown kind."""
-    if isinstance(features, DenseFeatures):
-        return features.x.contiguous().numpy()
-    if isinstance(features, SparseFeatures):
+
+def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | None:
+    """The matrix as arrays that share its memory; None if it is of another kind or precision."""
+    if isinstance(features, DenseFeatures) and features.x.dtype == dtype and features.x.is_contiguous():
+        return features.x.numpy()
+    if isinstance(features, SparseFeatures) and features.values.dtype == dtype:
         return Csr(*(part.numpy() for part in (features.starts, features.columns, features.values)))
     return None
 
 
 def _compiled(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
-    flat, link = step.model.flat, step.model.link
-    chain = link._ridge_chain() if compiled_applies(flat) else None
-    alike = all(t.dtype == flat.dtype and t.is_contiguous() for t in (step.rate, step.totals, step.optimiser.first))
-    return None if chain is None or not alike else CompiledStep(step, chain)
+    flat = step.model.flat
+    if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
+        return None
+    chain, features = step.model.link._ridge_chain(), _arrays_of(step.features, flat.dtype)
+    return None if chain is None or features is None else CompiledStep(step, chain, features)
 
 
-def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> Step | CapturedStep | CompiledStep:
+AnyStep = Step | CapturedStep | CompiledStep
+
+
+def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep:
     """Capture the step on CUDA, unless sparse features are multiplied by plain operations; compile it on the CPU.
 
     Where neither is possible, it is the step itself.
