@@ -11,7 +11,7 @@ import torch
 from legendretron._numba import support as support_module
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, as_features, train
-from legendretron.training import minibatch as minibatch_module
+from legendretron.training import state as state_module
 from legendretron.training import step as step_module
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
@@ -220,11 +220,11 @@ def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, mo
     trained, made = [], []
     real = step_module.make_step
 
-    def noted(step, state):
-        made.append(type(real(step, state)))
-        return real(step, state)
+    def noted(*arguments):
+        made.append(type(real(*arguments)))
+        return real(*arguments)
 
-    monkeypatch.setattr(minibatch_module, "make_step", noted)
+    monkeypatch.setattr(state_module, "make_step", noted)
     for present in (True, False):
         monkeypatch.setattr(support_module, "has_numba", lambda present=present: present)
         model = problem.model(link, [1, 2])

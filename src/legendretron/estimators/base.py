@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
+import time
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import closing
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -29,10 +32,18 @@ from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.prediction import LinkPredictor
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized, Standardizer
+from legendretron.estimators.strengths import Strengths
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import Link
+from legendretron.links import Link, SoftmaxLink
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.training.interrupt import INTERRUPTED
+from legendretron.training.interrupt import INTERRUPTED, stop_requests
+from legendretron.training.logistic import Logistic, fit_logistic
+from legendretron.training.progress import Progress
+from legendretron.training.threads import threads_for
+from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, tune
+from legendretron.tuning.candidates import link_candidates
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.rules import LEARNING_RATE
 
 __all__ = ["LinearLinkClassifier"]
 
@@ -40,9 +51,13 @@ __all__ = ["LinearLinkClassifier"]
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 
 
-def _auto_batch(n_rows: int) -> int:
-    """Rows per step: all of up to 64, then 64, and for large data a sixteenth of it up to 256."""
-    return min(n_rows, max(64, min(256, n_rows // 16)))
+#: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
+#: weights which are to be good at any time.
+_ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
+#: Tolerance and most iterations of logistic regression by its convex solver.
+_CONVEX_TOL, _CONVEX_ITERATIONS = 1e-6, 1000
+#: Iterations of L-BFGS with ``max_epochs="auto"``.
+_LBFGS_ITERATIONS = 1000
 
 
 class LinearLinkClassifier(LinkPredictor, ABC):
@@ -50,7 +65,10 @@ class LinearLinkClassifier(LinkPredictor, ABC):
 
     history_: History
     n_iter_: int
+    alpha_: float
+    link_alpha_: float
     _standardized: Standardized
+    _tuning: Tuning | None
 
     # the title in the HTML display links to the paper
     _doc_link_module = "legendretron"
@@ -59,7 +77,11 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     # --- for subclasses ---
 
     @abstractmethod
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link: ...
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link: ...
+
+    @abstractmethod
+    def _strengths(self) -> Strengths:
+        """What the parameters say about the penalties."""
 
     def _check_resumed_link(self) -> None:
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
@@ -68,11 +90,15 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     def _settings(self) -> dict[str, Any]:
         """Entries of TrainingSettings that only one of the estimators has."""
 
+    @abstractmethod
+    def _symmetric_logistic(self, tuned: bool) -> bool:
+        """Whether the penalty of logistic regression is the same whichever class is the reference."""
+
     # --- fitting ---
 
     @validates_parameters
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the model, and choose the strengths of the penalties if they are not given.
 
         Parameters
         ----------
@@ -83,6 +109,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
             only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
+        groups : array of shape (n_samples,), optional
+            Rows of a group, such as those of one patient, are held out together when strengths are chosen.
 
         Returns
         -------
@@ -101,7 +129,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
                     "set warm_start=False to start again."
                 )
-            self._train(X, y, weight, classes, self._seed(), resume, int(self.max_epochs))
+            self._train(X, y, weight, classes, self._seed(), resume, groups=groups)
         return self
 
     @validates_parameters
@@ -140,7 +168,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 raise ValueError(f"classes must hold at least 2 classes, got only one class: {known[0]!r}.")
             calls = 0 if first else int(getattr(self, "n_iter_", 0))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1 - calls)) + calls
-            self._train(X, y, weight, known, seed, not first, 1, online=True)
+            self._train(X, y, weight, known, seed, not first, online=True)
             self.n_iter_ = calls + 1
         return self
 
@@ -166,8 +194,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         classes: np.ndarray,
         seed: int,
         resume: bool,
-        max_epochs: int,
         online: bool = False,
+        groups: Any = None,
     ) -> None:
         device = check_device(self.device)
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
@@ -181,12 +209,44 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             start = start.uncentred()
         if resume:
             self._check_resumed_link()
-        # a copy: if training fails, the fitted link must be unchanged
-        link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype)
-        model = LinearModel(
-            start.weight.to(device, dtype).unsqueeze(0), start.bias.to(device, dtype).unsqueeze(0), [link.to(dtype)]
-        )
         features = as_features(start.transform(X), dtype, device)
+        rows = np.flatnonzero(weight > 0)  # rows of weight zero are left out
+        before = generator.get_state()
+        # a copy: if training fails, the fitted link must be unchanged
+        link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype, len(rows))
+        strengths, tuning, precision = self._strengths(), None, dtype
+        if resume or online:
+            pair = (self.alpha_, self.link_alpha_) if resume else (_ONLINE_ALPHA, _ONLINE_ALPHA)
+            alpha, link_alpha = strengths.pair() if strengths.fixed else pair
+        elif strengths.fixed:
+            alpha, link_alpha = strengths.pair()
+        else:
+            folds = make_folds(self.cv, X, y, rows, groups, seed)
+            problem = TuningProblem(
+                features,
+                torch.as_tensor(labels, device=device),
+                n_classes,
+                weight,
+                folds,
+                groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
+                lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
+                seed=seed,
+                verbose=int(self.verbose),
+                keep_interrupted=bool(self.keep_interrupted),
+                penalize_intercept=bool(self.penalize_intercept),
+                symmetric_logistic=self._symmetric_logistic(tuned=True),
+                centred=self._settings()["centred"],
+                **self._plan(len(rows)),
+            )
+            tuning = self._choose(problem, strengths)
+            alpha, link_alpha = tuning.chosen
+            if not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
+                # as it was tried out; noise of batches is far above that of rounding
+                features, precision = problem.single_precision, torch.float32
+        as_logistic = math.isinf(link_alpha) and not (resume or online)
+        if as_logistic and not isinstance(link, SoftmaxLink):
+            link = SoftmaxLink(n_classes)
+            generator.set_state(before)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -196,24 +256,35 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 features,
                 torch.as_tensor(rows, device=device).unsqueeze(0),
                 on_device(labels, torch.int64),
-                on_device(weight, dtype),
+                on_device(weight, precision),
                 normalise=not online,
             )
 
-        rows = np.flatnonzero(weight > 0)  # rows of weight zero are left out
+        model = LinearModel(
+            start.weight.to(device, precision).unsqueeze(0),
+            start.bias.to(device, precision).unsqueeze(0),
+            [link.to(precision)],
+        )
         validation = None
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
-        settings = self._training_settings(identity, generator, len(rows), max_epochs, online)
-        result = train(model, sample(rows), settings, validation, start.moments if online else None)
+        settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
+        if isinstance(link, SoftmaxLink) and self._by_convex_solver(online):
+            guess = None if tuning is None else tuning.logistic
+            result = self._fit_convex(model, sample(rows), settings, guess)
+        else:
+            result = train(model, sample(rows), settings, validation, start.moments if online else None)
         self.classes_ = classes
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         w, b, trained = model.take(0)
-        self.link_ = trained.cpu().eval().requires_grad_(False)
-        self._standardized = Standardized(start.mean, start.scale, w.cpu(), b.cpu(), kept)
+        self.link_ = trained.to("cpu", dtype).eval().requires_grad_(False)
+        self._standardized = Standardized(start.mean, start.scale, w.to("cpu", dtype), b.to("cpu", dtype), kept)
         self.coef_, self.intercept_ = self._standardized.folded(X.dtype)
+        self.alpha_, self.link_alpha_ = float(alpha), float(link_alpha)
+        if not (resume or online):
+            self._tuning = tuning
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
         if result.interrupted or not online:  # one pass over some rows need not converge
@@ -231,26 +302,124 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             init_linear(d, generator, w, b)
         return Standardized(units.mean, units.scale, w.T.contiguous(), b)
 
+    def _plan(self, n_rows: int) -> dict[str, Any]:
+        """Batch size, steps and rate of learned links while strengths are chosen."""
+        batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
+        epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
+        steps = steps_for(n_rows) if epochs is None else epochs * math.ceil(n_rows / batch)
+        rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
+        return {"batch_size": batch, "steps": steps, "learning_rate": rate}
+
+    def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
+        """Try out what the parameters leave open."""
+        links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
+        # a strength that is given asks for a learned link
+        logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
+        n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
+        with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
+            return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
+
+    def _by_convex_solver(self, online: bool) -> bool:
+        """Whether logistic regression is fitted to the minimum, by a solver of its own."""
+        return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
+
+    def _fit_convex(
+        self, model: LinearModel, sample: Sample, settings: TrainingSettings, guess: Logistic | None
+    ) -> TrainingResult:
+        """Fit the model, whose link is softmax, in place; a guess has one run per fold."""
+        began = time.monotonic()
+        flat, n_classes = model.flat, model.n_outputs + 1
+        features, rows = sample.features, sample.rows[0]
+        labels = torch.zeros(features.n_rows, dtype=torch.int64, device=flat.device)
+        labels[rows] = sample.labels[0]
+        share = torch.zeros(features.n_rows, 1, dtype=flat.dtype, device=flat.device)
+        share[rows, 0] = sample.normalised_weights()[0] / rows.numel()
+        start = model.weight, model.bias
+        if guess is not None:
+            start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
+        most = _CONVEX_ITERATIONS if self.max_epochs == "auto" else int(self.max_epochs)
+        progress = Progress(most, int(self.verbose))
+        with (
+            closing(progress),
+            threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs),
+            stop_requests(bool(self.keep_interrupted)) as stop_requested,
+        ):
+
+            def after(iteration: int, value: torch.Tensor) -> bool:
+                progress.update(iteration, float(value[0]), None)
+                return stop_requested()
+
+            fitted = fit_logistic(
+                features,
+                labels,
+                n_classes,
+                share,
+                settings.alpha.to(flat),
+                start,
+                symmetric=settings.symmetric,
+                penalize_intercept=settings.penalize_intercept,
+                tol=max(_CONVEX_TOL, 100 * torch.finfo(flat.dtype).eps),
+                max_iter=most,
+                after_iteration=after,
+            )
+            interrupted = stop_requested()
+        model.weight.copy_(fitted.weight)
+        model.bias.copy_(fitted.bias)
+        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+        history = History()
+        history.append(
+            max(1, int(fitted.n_iter)),
+            loss.tolist(),
+            [math.nan],
+            accuracy.tolist(),
+            [math.nan],
+            time.monotonic() - began,
+        )
+        n_iter = fitted.n_iter.clamp(min=1)
+        return TrainingResult(history, n_iter, interrupted, fitted.converged, torch.zeros(1, dtype=torch.bool))
+
     def _training_settings(
-        self, identity: tuple[Any, ...], generator: torch.Generator, n_rows: int, max_epochs: int, online: bool
+        self,
+        identity: tuple[Any, ...],
+        generator: torch.Generator,
+        n_rows: int,
+        strengths: tuple[float, float],
+        online: bool,
     ) -> TrainingSettings:
-        batch = _auto_batch(n_rows) if self.batch_size == "auto" else int(self.batch_size)
+        batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
-        if path is not None and self.solver != "adam":
+        if path is not None and self.solver == "lbfgs":
             raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
         if path is not None and self.random_state is None:
             raise ValueError("checkpoint needs a random_state, without which a fit cannot be resumed; got None.")
         if path is not None and path.is_dir():
             raise ValueError(f"checkpoint must be the path of a file, but {str(path)!r} is a folder.")
+        alpha, link_alpha = strengths
+        solver = "lbfgs" if self.solver == "lbfgs" and not online else "adam"
+        rate = self.learning_rate
+        if rate == "auto":
+            rate = _ONLINE_RATE if online else LEARNING_RATE
+        max_epochs, max_steps = 1 if online else self.max_epochs, None
+        if max_epochs == "auto":
+            steps = steps_for(n_rows)
+            max_epochs = _LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps * batch / n_rows)
+            if solver == "adam" and self.schedule == "cosine":
+                max_steps = steps
+        settings = self._settings()
+        if math.isinf(link_alpha):
+            settings["symmetric"] = self._symmetric_logistic(tuned=not self._strengths().fixed)
+            link_alpha = 0.0
         return TrainingSettings(
-            alpha=torch.tensor([float(self.alpha)], dtype=torch.float64),
-            learning_rate=torch.tensor([float(self.learning_rate)], dtype=torch.float64),
+            alpha=torch.tensor([float(alpha)], dtype=torch.float64),
+            link_alpha=torch.tensor([float(link_alpha)], dtype=torch.float64),
+            learning_rate=torch.tensor([float(rate)], dtype=torch.float64),
             generators=[generator],
-            solver="adam" if online else self.solver,
+            solver=solver,
             schedule="constant" if online else self.schedule,
             decay=float(self.decay),
             decay_every=int(self.decay_every),
-            max_epochs=max_epochs,
+            max_epochs=int(max_epochs),
+            max_steps=max_steps,
             batch_size=batch,
             n_iter_no_change=int(self.n_iter_no_change),
             tol=float(self.tol),
@@ -259,7 +428,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             checkpoint_every=int(self.checkpoint_every),
             keep_interrupted=bool(self.keep_interrupted),
             fingerprint="" if path is None else _fingerprint(self, identity),
-            **self._settings(),
+            compiled=self.init != "paper",  # results of the paper are reproduced to the last digit
+            **settings,
         )
 
     def _report(self, result: TrainingResult) -> None:
@@ -276,11 +446,21 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             )
         elif not bool(result.converged.all()):
             warnings.warn(
-                f"L-BFGS has not converged in {int(result.n_iter.max())} iterations (max_epochs={self.max_epochs}); raise "
+                f"Training has not converged in {int(result.n_iter.max())} iterations (max_epochs={self.max_epochs}); raise "
                 "max_epochs or alpha, or scale the features.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    @property
+    def tuning_(self) -> Any:
+        """The candidates that were tried, as a pandas data frame, the chosen one first."""
+        tuning: Tuning | None = getattr(self, "_tuning", None)
+        if tuning is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no tuning_: the strengths of its penalties were given, or it is not fitted."
+            )
+        return tuning.to_frame()
 
     # --- saving ---
 

@@ -11,13 +11,13 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 __all__ = ["SHARED_CONSTRAINTS"]
 
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "solver": [StrOptions({"adam", "lbfgs"})],
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+    "solver": [StrOptions({"auto", "adam", "lbfgs"})],
+    "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
     "schedule": [StrOptions({"constant", "step", "cosine"})],
     "decay": [Interval(Real, 0, 1, closed="right")],
     "decay_every": [Interval(Integral, 1, None, closed="left")],
-    "max_epochs": [Interval(Integral, 1, None, closed="left")],
+    "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "early_stopping": ["boolean"],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -35,4 +35,5 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "checkpoint": [str, os.PathLike, None],
     "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
     "keep_interrupted": ["boolean"],
+    "cv": ["cv_object"],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -12,8 +13,10 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
+from legendretron.estimators.strengths import Strengths
 from legendretron.links import Link, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
+from legendretron.tuning import hidden_for
 
 __all__ = ["LINK_SETTINGS", "LegendreTronClassifier"]
 
@@ -37,26 +40,32 @@ class LegendreTronClassifier(LinearLinkClassifier):
         of one potential, with a convex loss that can be exported (``loss_``). ``"softmax"``: nothing to learn, logistic
         regression. Your own link has the name given to :func:`~legendretron.links.register_link`. A link object is copied,
         and training starts from its parameters.
-    n_blocks, hidden, depth : int, default=2, 2, 4
-        Networks in a composite link, units per layer, layers. Settings that ``link`` does not have raise a ``ValueError``.
+    n_blocks, hidden, depth : int, default=2, "auto", 4
+        Networks in a composite link, units per layer, layers. ``"auto"`` is 8 units, or 4 below 300 rows. Settings that
+        ``link`` does not have raise a ``ValueError``.
     network : {"ficnn", "cpflow"}, default="ficnn"
         The network of the paper's text, or the one behind its tables.
     n_nests : int, default=4
         Softmaxes mixed by a canonical link.
-    alpha : float, default=1e-4
+    alpha : float or "auto", default="auto"
         Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
-    link_alpha : float, default=None
-        Penalty on the link's parameters; ``None`` for the same as ``alpha``.
-    solver : {"adam", "lbfgs"}, default="adam"
-        Minibatches, or full-batch quasi-Newton: deterministic, good for small data.
-    learning_rate : float, default=0.01
-        Initial learning rate of Adam.
+        ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
+    link_alpha : float, "auto" or None, default="auto"
+        Penalty on the link's parameters; ``None`` for the same as ``alpha``. ``"auto"``: chosen together with ``alpha``.
+        Logistic regression is then always among the candidates, and preferred to a learned link unless the link is better by
+        more than the standard error of the difference. With both strengths given, the model is trained once.
+    solver : {"auto", "adam", "lbfgs"}, default="auto"
+        Minibatches, or full-batch quasi-Newton: deterministic, good for small data. ``"auto"``: minibatches for a learned
+        link, and Newton's method or L-BFGS for logistic regression.
+    learning_rate : float or "auto", default="auto"
+        Initial learning rate of Adam; ``"auto"`` is 0.03, and 0.01 in ``partial_fit``.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
     decay, decay_every : float, int, default=0.95, 4
         Factor and number of epochs of ``schedule="step"``.
-    max_epochs : int, default=200
-        Passes over the data, or iterations of L-BFGS.
+    max_epochs : int or "auto", default="auto"
+        Passes over the data, or iterations of L-BFGS. ``"auto"``: as many passes as make 80 times the square root of the
+        number of rows in steps, or at most 1,000 iterations.
     batch_size : int or "auto", default="auto"
         Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
     early_stopping : bool, default=False
@@ -73,10 +82,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
     standardize : bool, default=True
         Whether features are centred and scaled internally (only scaled if sparse). ``coef_`` applies to the original
         features either way; the penalty acts on the coefficients of the scaled ones.
-    init : {"identity", "centred", "paper"}, default="identity"
-        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"`` it also starts
-        as logistic regression, and ``link_alpha`` penalises the distance of the link from softmax: the larger it is, the
-        closer the model stays to logistic regression. With the others it penalises the parameters as they are.
+    init : {"centred", "identity", "paper"}, default="centred"
+        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"``, ``link_alpha``
+        penalises the distance of the link from softmax: the larger it is, the closer the model stays to logistic regression.
+        With the others it penalises the parameters as they are.
     penalize_intercept : bool, default=False
         Whether ``alpha`` applies to ``b`` too; with ``link_alpha=alpha`` that is the paper's penalty.
     device : str, default="cpu"
@@ -97,6 +106,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         ``KeyboardInterrupt`` and leaves the estimator unchanged.
     link_params : dict, default=None
         Settings of a link, such as your own, that are not among the parameters above.
+    cv : int, cross-validation generator or iterable, default=None
+        How rows are held out to choose ``alpha`` and ``link_alpha``: a number of folds, a splitter of scikit-learn, or pairs
+        of training and held-out rows. ``None``: five folds; from 5,000 rows on, one split with a fifth of the rows held out.
 
     Attributes
     ----------
@@ -107,7 +119,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
     intercept_ : ndarray of shape (n_classes - 1,)
         ``b``.
     link_ : Link
-        The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``.
+        The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where logistic
+        regression was chosen, a ``SoftmaxLink``.
+    alpha_, link_alpha_ : float
+        The strengths that were used; ``link_alpha_`` is infinite where the model is logistic regression.
+    tuning_ : DataFrame
+        If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
+        held-out rows, and of the difference to logistic regression row by row. See
+        :class:`~legendretron.plots.TuningDisplay`.
     loss_ : CanonicalLoss
         The learned loss, where the link is canonical; its classes are in the order of ``link_classes_``.
     link_classes_ : ndarray of shape (n_classes,)
@@ -138,11 +157,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         **SHARED_CONSTRAINTS,
         "link": [str, Link],
         "n_blocks": [Interval(Integral, 1, None, closed="left")],
-        "hidden": [Interval(Integral, 1, None, closed="left")],
+        "hidden": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "network": [StrOptions({"ficnn", "cpflow"})],
         "n_nests": [Interval(Integral, 1, None, closed="left")],
-        "link_alpha": [Interval(Real, 0, None, closed="left"), None],
+        "link_alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left"), None],
         "link_params": [dict, None],
     }
 
@@ -151,18 +170,18 @@ class LegendreTronClassifier(LinearLinkClassifier):
         link: str | Link = "composite",
         *,
         n_blocks: int = 2,
-        hidden: int = 2,
+        hidden: int | str = "auto",
         depth: int = 4,
         network: str = "ficnn",
         n_nests: int = 4,
-        alpha: float = 1e-4,
-        link_alpha: float | None = None,
-        solver: str = "adam",
-        learning_rate: float = 0.01,
+        alpha: float | str = "auto",
+        link_alpha: float | str | None = "auto",
+        solver: str = "auto",
+        learning_rate: float | str = "auto",
         schedule: str = "cosine",
         decay: float = 0.95,
         decay_every: int = 4,
-        max_epochs: int = 200,
+        max_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -171,7 +190,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         class_weight: dict[Any, float] | str | None = None,
         warm_start: bool = False,
         standardize: bool = True,
-        init: str = "identity",
+        init: str = "centred",
         penalize_intercept: bool = False,
         device: str = "cpu",
         dtype: str | None = None,
@@ -181,6 +200,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         checkpoint_every: int = 10,
         keep_interrupted: bool = False,
         link_params: dict[str, Any] | None = None,
+        cv: Any = None,
     ) -> None:
         self.link = link
         self.n_blocks = n_blocks
@@ -214,6 +234,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         self.checkpoint_every = checkpoint_every
         self.keep_interrupted = keep_interrupted
         self.link_params = link_params
+        self.cv = cv
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
@@ -239,21 +260,20 @@ class LegendreTronClassifier(LinearLinkClassifier):
         given = {name: getattr(self, name) for name in LINK_SETTINGS}
         return choose_settings(self.link, given, self.link_params, LegendreTronClassifier)
 
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         settings = self._link_settings()
         if isinstance(self.link, Link):
-            link = copy.deepcopy(check_link(self.link, n_classes))
-        else:
-            # init also concerns W, which accepts all values whatever the link
-            init = settings.pop("init", self.init if self.init in link_class(self.link).starts else None)
-            link = make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
-        if self.link_alpha is not None and next(link.parameters(), None) is None:
-            raise ValueError(
-                f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
-            )
-        return link
+            return copy.deepcopy(check_link(self.link, n_classes))
+        kind = link_class(self.link)
+        if self.hidden == "auto" and "hidden" in kind.setting_names():
+            settings.setdefault("hidden", hidden_for(n_rows))
+        # init also concerns W, which accepts all values whatever the link
+        init = settings.pop("init", self.init if self.init in kind.starts else None)
+        return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
 
     def _check_resumed_link(self) -> None:
+        if self.link_alpha_ == math.inf:  # logistic regression was chosen, whatever the link
+            return
         settings = self._link_settings()
         settings.pop("init", None)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
@@ -264,10 +284,30 @@ class LegendreTronClassifier(LinearLinkClassifier):
                 "its settings have been changed; set warm_start=False, or clone the estimator, to start anew."
             )
 
+    def _strengths(self) -> Strengths:
+        has_link = next(self._any_link().parameters(), None) is not None
+        if not has_link and self.link_alpha not in ("auto", None):
+            raise ValueError(
+                f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
+            )
+        return Strengths(
+            None if self.alpha == "auto" else float(self.alpha),
+            None if self.link_alpha in ("auto", None) else float(self.link_alpha),
+            tied=self.link_alpha is None,
+            has_link=has_link,
+        )
+
+    def _any_link(self) -> Link:
+        """A link of this kind for two classes, or the one given."""
+        if isinstance(self.link, Link):
+            return self.link
+        return self._make_link(2, torch.Generator(), torch.float32, 1)
+
+    def _symmetric_logistic(self, tuned: bool) -> bool:
+        return tuned or self.solver == "auto"
+
     def _settings(self) -> dict[str, Any]:
-        link_alpha = self.alpha if self.link_alpha is None else self.link_alpha
         return {
-            "link_alpha": torch.tensor([float(link_alpha)], dtype=torch.float64),
             "penalize_intercept": bool(self.penalize_intercept),
             "symmetric": False,
             "centred": self.init == "centred",

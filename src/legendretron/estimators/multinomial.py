@@ -10,6 +10,7 @@ from legendretron._internal.sklearn_compat import StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
+from legendretron.estimators.strengths import Strengths
 from legendretron.links import Link, SoftmaxLink
 
 __all__ = ["MultinomialLogisticClassifier"]
@@ -19,21 +20,23 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
     r"""Multinomial logistic regression as a generalised linear model, :math:`\tilde p(x) = \mathrm{softmax}^+(W x + b)`.
 
     The baseline of :class:`~legendretron.estimators.LegendreTronClassifier`, with the same parameters apart from the
-    link's, the same attributes and the same engine. With ``solver="lbfgs"``, the default here, it agrees with
-    scikit-learn's ``LogisticRegression(C=1 / (alpha * n_samples))`` if ``standardize=False``.
+    link's, the same attributes and the same engine. With a given ``alpha`` it agrees with scikit-learn's
+    ``LogisticRegression(C=1 / (alpha * n_samples))`` if ``standardize=False``; without one it takes the place of
+    ``LogisticRegressionCV``.
 
     Parameters
     ----------
-    alpha : float, default=1e-4
-        Penalty on ``W``, added to a mean loss.
+    alpha : float or "auto", default="auto"
+        Penalty on ``W``, added to a mean loss. ``"auto"``: chosen by cross-validated log-loss on the training data.
     penalty : {"symmetric", "reference"}, default="symmetric"
         ``"symmetric"``: the same whichever class is the reference, as if every class had a weight vector.
         ``"reference"``: on the ``n_classes - 1`` vectors as they are, the paper's.
-    solver : {"lbfgs", "adam"}, default="lbfgs"
-        Full-batch quasi-Newton, or minibatches.
+    solver : {"auto", "lbfgs", "adam"}, default="auto"
+        Newton's method or L-BFGS by the size of the data, to a gradient of 1e-6; full-batch quasi-Newton, with ``tol``;
+        minibatches.
     learning_rate, schedule, decay, decay_every, max_epochs, batch_size, early_stopping, validation_fraction, \
 n_iter_no_change, tol, class_weight, warm_start, standardize, init, penalize_intercept, device, dtype, random_state, \
-verbose, checkpoint, checkpoint_every, keep_interrupted
+verbose, checkpoint, checkpoint_every, keep_interrupted, cv
         See :class:`~legendretron.estimators.LegendreTronClassifier`.
 
     Examples
@@ -52,14 +55,14 @@ verbose, checkpoint, checkpoint_every, keep_interrupted
     def __init__(
         self,
         *,
-        alpha: float = 1e-4,
+        alpha: float | str = "auto",
         penalty: str = "symmetric",
-        solver: str = "lbfgs",
-        learning_rate: float = 0.01,
+        solver: str = "auto",
+        learning_rate: float | str = "auto",
         schedule: str = "cosine",
         decay: float = 0.95,
         decay_every: int = 4,
-        max_epochs: int = 1000,
+        max_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -77,6 +80,7 @@ verbose, checkpoint, checkpoint_every, keep_interrupted
         checkpoint: Any = None,
         checkpoint_every: int = 10,
         keep_interrupted: bool = False,
+        cv: Any = None,
     ) -> None:
         self.alpha = alpha
         self.penalty = penalty
@@ -103,18 +107,25 @@ verbose, checkpoint, checkpoint_every, keep_interrupted
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.keep_interrupted = keep_interrupted
+        self.cv = cv
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
         """Return an estimator with the settings of the paper's tables: ``"libsvm"``, ``"mnist"`` or ``"aloi"``."""
         return cls(**{**paper_settings(group, with_link=False), **parameters})
 
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         return SoftmaxLink(n_classes)
+
+    def _strengths(self) -> Strengths:
+        return Strengths(None if self.alpha == "auto" else float(self.alpha))
+
+    def _symmetric_logistic(self, tuned: bool) -> bool:
+        return self.penalty == "symmetric"
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "link_alpha": torch.zeros(1),
             "penalize_intercept": bool(self.penalize_intercept),
             "symmetric": self.penalty == "symmetric",
+            "centred": False,
         }

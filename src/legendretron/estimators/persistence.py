@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,14 +14,16 @@ from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
+from legendretron.estimators.saved_tuning import decode_strengths, decode_tuning, encode_strengths, encode_tuning
 from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, link_config, make_link
 from legendretron.training import History
+from legendretron.tuning import Tuning
 
 __all__ = ["load_estimator", "save_estimator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
-_KIND = "legendretron-estimator-2"
+_KIND = "legendretron-estimator-3"
 
 
 class _Fitted(Protocol):
@@ -32,6 +35,9 @@ class _Fitted(Protocol):
     link_: Link
     history_: History
     n_iter_: int
+    alpha_: float
+    link_alpha_: float
+    _tuning: Tuning | None
     n_features_in_: int
     feature_names_in_: np.ndarray
     _standardized: Standardized
@@ -71,6 +77,8 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "n_iter": estimator.n_iter_,
         "history": estimator.history_.to_dict(),
         "has_moments": state.moments is not None,
+        "strengths": encode_strengths(estimator.alpha_, estimator.link_alpha_),
+        "tuning": encode_tuning(getattr(estimator, "_tuning", None)),
     }
     given = getattr(estimator, "link", None)
     if isinstance(given, Link):  # saved as given; link_ is its trained copy
@@ -130,6 +138,8 @@ def _rebuild(
     )
     estimator.history_ = History.from_dict(header["history"])
     estimator.n_iter_ = header["n_iter"]
+    estimator.alpha_, estimator.link_alpha_ = decode_strengths(header["strengths"])
+    estimator._tuning = decode_tuning(header["tuning"], (estimator.alpha_, estimator.link_alpha_))
     estimator.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
@@ -160,6 +170,8 @@ def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:
             value = os.fspath(value)
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             value = None  # the state of a generator is not saved
+        elif name == "cv" and value is not None and not isinstance(value, Integral):
+            value = None  # neither is a splitter
         encoded[name] = plain(value, name)
     return encoded
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.estimators.saved_tuning import is_strengths, is_tuning
 from legendretron.links.base import TensorSpec
 from legendretron.links.registry import state_layout
 from legendretron.training import History
@@ -73,6 +74,8 @@ _HEADER = {
     "n_iter": _Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
     "history": _Field("an object of columns", lambda value: isinstance(value, dict)),
     "has_moments": _Field("true or false", lambda value: isinstance(value, bool)),
+    "strengths": _Field("a list of two numbers that are not negative", is_strengths),
+    "tuning": _Field("a list of candidates, or null", is_tuning),
 }
 _CLASSES = {
     "dtype": _Field(

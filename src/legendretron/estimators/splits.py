@@ -118,7 +118,7 @@ def fit_splits(
         start = single._fresh(X, np.ones(X.shape[0]), n_classes, generators[-1], dtype)
         weights.append(start.weight)
         biases.append(start.bias)
-        links.append(single._make_link(n_classes, generators[-1], dtype))
+        links.append(single._make_link(n_classes, generators[-1], dtype, len(train_rows[0])))
     model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
     rows = torch.as_tensor(train_rows, device=device)
     own = y[train_rows] if train_labels is None else np.asarray(train_labels)
@@ -127,7 +127,7 @@ def fit_splits(
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
-        identity, generators[0], rows.shape[1], int(estimator.max_epochs), False
+        identity, generators[0], rows.shape[1], estimator._strengths().pair(), False
     )
     runs = len(seeds)
     strengths = (

@@ -38,7 +38,9 @@ class Standardizer:
         """Standardise features; sparse ones are only scaled, and need a mean of zero."""
         if scipy.sparse.issparse(X):
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
-        return ((X - self.mean) / self.scale).astype(X.dtype, copy=False)
+        centred = X - self.mean
+        centred /= self.scale  # in place: large tables should not be held three times
+        return centred.astype(X.dtype, copy=False)
 
     def fold(self, weight: np.ndarray, bias: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Turn weights ``(d, K)`` and bias ``(K,)`` into coefficients ``(K, d)`` and intercepts for unscaled features."""

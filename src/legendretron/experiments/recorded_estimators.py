@@ -18,7 +18,9 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.experiments.recorded_defaults import LATER_DEFAULTS, RECORDED_DEFAULTS
+from legendretron.links import link_class
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -100,8 +102,21 @@ def estimator_of(settings: Mapping[str, Any], *, device: str = "cpu", seed: int 
     known = kind().get_params()
     unsaid = {**LATER_DEFAULTS, **RECORDED_DEFAULTS.get(settings["estimator"], {})}
     parameters = {name: value for name, value in {**unsaid, **settings}.items() if name in known}
+    if kind is LegendreTronClassifier:
+        parameters = _without_foreign_settings(parameters, unsaid)
     if "device" in known:
         parameters["device"] = device
     if "random_state" in known:
         parameters["random_state"] = seed
     return kind(**parameters)
+
+
+def _without_foreign_settings(parameters: dict[str, Any], unsaid: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without those of other links, which records hold at their old defaults."""
+    link = parameters["link"]
+    own = link_class(link).setting_names() if isinstance(link, str) else ()
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in LINK_SETTINGS or name in own or value != unsaid.get(name)
+    }

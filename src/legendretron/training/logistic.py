@@ -83,8 +83,10 @@ class _Products:
 
 
 def _on_device(csr: scipy.sparse.csr_array, like: Tensor) -> Tensor:
-    parts = (torch.as_tensor(part, device=like.device) for part in (csr.indptr, csr.indices, csr.data))
-    return torch.sparse_csr_tensor(*parts, size=csr.shape)
+    starts, columns, values = (
+        torch.as_tensor(part, device=like.device) for part in (csr.indptr, csr.indices, csr.data)
+    )
+    return torch.sparse_csr_tensor(starts, columns, values, size=csr.shape)
 
 
 def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

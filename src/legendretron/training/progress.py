@@ -21,13 +21,13 @@ class Progress:
         Number of epochs.
     verbose : int
         0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line per epoch, anywhere.
-    label : str
-        What stands before the bar, or each line.
     stream : text stream, optional
         Standard error if not given.
+    label : str
+        What stands before the bar, or each line.
     """
 
-    def __init__(self, total: int, verbose: int, label: str = "", stream: TextIO | None = None) -> None:
+    def __init__(self, total: int, verbose: int, stream: TextIO | None = None, label: str = "") -> None:
         self.label = f"{label} " if label else ""
         self.stream = sys.stderr if stream is None else stream
         self.total = total

@@ -177,14 +177,14 @@ class CompiledStep:
         self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
         self.optimiser.taken(len(rows))
 
-    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor) -> Iterator[None]:
-        """Take ``S`` steps at the present rates, and yield now and then, so that training can be ended there."""
-        done, rates = 0, self.rate.view(1, -1)
+    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> Iterator[None]:
+        """Take ``S`` steps at rates of shape (S, R) or (1, R), and yield now and then, where training can be ended."""
+        done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             part = slice(done, done + self._at_once)
             taken = len(rows[part])
             began = time.perf_counter()
-            self.many(rows[part], labels[part], weights[part], rates.expand(taken, -1))
+            self.many(rows[part], labels[part], weights[part], rates[part])
             done += taken
             # the first call may have taken its time to compile: then a few calls lead back to as many as there is time for
             allowed = int(_SECONDS_AT_ONCE * taken / (time.perf_counter() - began))

@@ -74,7 +74,6 @@ def _train(
         max_steps=steps,
         batch_size=min(problem.batch_size, rows.shape[1]),
         penalize_intercept=problem.penalize_intercept,
-        symmetric=problem.symmetric,
         centred=problem.centred,
         verbose=problem.verbose,
         label=f"choosing strengths, {len(candidates)} candidates:",

@@ -68,6 +68,7 @@ class LogisticPath:
             self._weights,
             torch.full((n_folds,), alpha, dtype=self._weights.dtype, device=problem.device),
             None if start is None else (start.weight, start.bias),
+            symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,

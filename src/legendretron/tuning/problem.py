@@ -41,8 +41,10 @@ class TuningProblem:
         See :class:`~legendretron.tuning.scores.HeldOut`.
     make_link : callable
         Returns the start of a link, given a generator and a dtype.
-    penalize_intercept, symmetric, centred : bool
-        See :class:`~legendretron.training.penalty.Penalty`; logistic regression is symmetric in any case.
+    penalize_intercept, centred : bool
+        See :class:`~legendretron.training.penalty.Penalty`.
+    symmetric_logistic : bool
+        Whether the penalty of logistic regression is symmetric, see there too.
     batch_size : int
         Rows in a step.
     steps : int
@@ -69,7 +71,7 @@ class TuningProblem:
     learning_rate: float
     seed: int
     penalize_intercept: bool = False
-    symmetric: bool = False
+    symmetric_logistic: bool = True
     centred: bool = True
     verbose: int = 0
     keep_interrupted: bool = False

@@ -2,7 +2,7 @@ r"""Settings that follow from the number of rows.
 
 They were chosen on a dozen data sets of 120 to 12,000 rows, together, and are deliberately few and smooth:
 
-- **Steps** grow with the square root of the rows, :math:`55 \sqrt n`: 600 steps for 120 rows, 6,000 for 12,000, 55,000 for a
+- **Steps** grow with the square root of the rows, :math:`80 \sqrt n`: 900 steps for 120 rows, 9,000 for 12,000, 80,000 for a
   million. So small data are passed over some hundred times, and large data a few times.
 - **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
 - **Width** of the networks: 4 units in a layer below 300 rows, else 8.
@@ -28,9 +28,9 @@ def steps_for(n_rows: int) -> int:
     Examples
     --------
     >>> steps_for(120), steps_for(12_000), steps_for(1_000_000)
-    (602, 6025, 55000)
+    (876, 8763, 80000)
     """
-    return max(200, int(55.0 * math.sqrt(n_rows)))
+    return max(200, int(80.0 * math.sqrt(n_rows)))
 
 
 def batch_size_for(n_rows: int) -> int:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
 
 __all__ = ["COLUMNS", "Tuning"]
@@ -35,11 +36,14 @@ class Tuning:
         The strengths to train with.
     interrupted : bool
         Whether Ctrl-C has ended the search; the choice is then among what was complete.
+    logistic : Logistic, optional
+        Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
     """
 
     chosen: Candidate
     rows: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
+    logistic: Logistic | None = None
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
@@ -22,9 +21,7 @@ _MUST_GAIN = 1.0
 FALLBACK_ALPHA = 0.01
 
 
-def tune(
-    problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None
-) -> tuple[Tuning, Logistic | None]:
+def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None) -> Tuning:
     """Choose strengths by cross-validated log-loss.
 
     A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
@@ -40,17 +37,10 @@ def tune(
         Whether logistic regression is among the candidates; needed if ``links`` is empty.
     alpha : float, optional
         Its strength, if it is not to be chosen.
-
-    Returns
-    -------
-    Tuning
-        What was tried and chosen.
-    Logistic or None
-        Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
     """
     tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
     if not problem.folds:
-        return tuning, None
+        return tuning
     base: PathPoint | None = None
     if logistic:
         path = LogisticPath(problem)
@@ -77,7 +67,9 @@ def tune(
     for row in tuning.rows:
         same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
         row["chosen"] = same and (row["steps"] is None or row["steps"] == longest)
-    return tuning, base.fitted if base is not None and tuning.chosen.is_logistic else None
+    if base is not None and tuning.chosen.is_logistic:
+        tuning.logistic = base.fitted
+    return tuning
 
 
 def _row(

@@ -57,9 +57,9 @@ class AuthorsLogisticClassifier(MultinomialLogisticClassifier):
     and so changes the order of the batches; therefore a link is built and discarded here as well.
     """
 
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype) -> Link:
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
-        return super()._make_link(n_classes, generator, dtype)
+        return super()._make_link(n_classes, generator, dtype, n_rows)
 
 
 def author_estimator(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:

@@ -1,0 +1,45 @@
+"""Strengths of the penalties: given, or to be chosen."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = ["Strengths"]
+
+
+class Strengths(NamedTuple):
+    """What the parameters ask for; ``None`` for a strength that is to be chosen.
+
+    Attributes
+    ----------
+    alpha, link_alpha : float or None
+        On ``W``, and on the link; an infinite one leaves nothing of the link: logistic regression.
+    tied : bool
+        Whether that on the link is that on ``W``.
+    has_link : bool
+        Whether the link has parameters.
+    """
+
+    alpha: float | None
+    link_alpha: float | None = 0.0
+    tied: bool = False
+    has_link: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing is to be chosen.
+
+        Examples
+        --------
+        >>> Strengths(0.1, None, has_link=True).fixed, Strengths(0.1, None, tied=True, has_link=True).fixed
+        (False, True)
+        """
+        return self.alpha is not None and (self.tied or not self.has_link or self.link_alpha is not None)
+
+    def pair(self) -> tuple[float, float]:
+        """Both strengths, where they are fixed."""
+        assert self.alpha is not None
+        if not self.has_link:
+            return self.alpha, math.inf
+        return self.alpha, self.alpha if self.tied or self.link_alpha is None else self.link_alpha
