@@ -53,8 +53,8 @@ COLUMNS = {
     "export": -4.4,
     "simplex": -0.4,
     "datasets": 2.9,
-    "_triton": -2.6,
-    "_numba": -1.6,
+    "_triton": -1.6,
+    "_numba": -2.6,
 }
 Graph = dict[str, set[str]]
 

@@ -251,6 +251,16 @@ def test_other_links_and_precisions_stay_with_plain_operations(problem):
     assert OwnChain(3)._ridge_chain() is None
 
 
+def test_products_for_several_threads_stay_with_plain_operations(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert Pair(rows=100, d=2000, c=11).compiled is not None
+    with pytest.raises(AssertionError):
+        Pair(rows=1000, d=2000, c=11)
+    assert Pair(rows=1000, d=2000, c=11, sparse=True).compiled is not None
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert Pair(rows=1000, d=2000, c=11).compiled is not None
+
+
 def test_importing_the_library_does_not_import_numba():
     code = "import sys, legendretron, legendretron.training; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

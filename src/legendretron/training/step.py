@@ -17,6 +17,7 @@ from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
+from legendretron.training.threads import thread_count
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
 
@@ -203,10 +204,15 @@ def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | Non
 
 def _compiled(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
-    flat = step.model.flat
+    model = step.model
+    flat = model.flat
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
-    chain, features = step.model.link._ridge_chain(), _arrays_of(step.features, flat.dtype)
+    # it has one thread: where a run's product with W is large enough for several, plain operations are faster
+    product = 2.0 * step.n_rows * model.n_features * model.n_outputs
+    if isinstance(step.features, DenseFeatures) and thread_count(product, torch.get_num_threads()) > 1:
+        return None
+    chain, features = model.link._ridge_chain(), _arrays_of(step.features, flat.dtype)
     return None if chain is None or features is None else CompiledStep(step, chain, features)
 
 
