@@ -103,7 +103,7 @@ def comparison(cells: Cells) -> list[dict[str, Any]]:
             found = None if model == BASELINE else compared(cells, dataset, model, BASELINE, name)
             row |= {name: mean.value, f"{name}: standard error": mean.error}
             row |= {f"{name}: p": found.p if found else "", f"{name}: verdict": found.verdict if found else ""}
-        for name in ("fit_seconds", "predict_seconds"):
+        for name in ("fit_seconds", "fit_cpu_seconds", "predict_seconds"):
             row[name] = statistics.median(record[name] for record in own.values())
         row["unconverged"] = sum(not record["converged"] for record in own.values())
         if any("link" in record for record in own.values()):

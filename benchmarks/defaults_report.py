@@ -252,6 +252,8 @@ def write_report(records: list[Record], folder: Path, plan: Plan) -> list[Path]:
             "process times a model for the first time, it fits the model to a few made-up rows, so that imports and "
             "compilation are not counted.",
             _times_table(cells, measured, main, "fit_seconds"),
+            "Median seconds of processor time of a fit, which do not count waiting for a core that others use:",
+            _times_table(cells, measured, main, "fit_cpu_seconds"),
             "Median seconds to predict the probabilities of the test rows:",
             _times_table(cells, measured, main, "predict_seconds"),
         ]

@@ -38,6 +38,7 @@ def made_up(dataset, model, losses, accuracy=90.0, seconds=1.0, **further):
         "brier": 0.2,
         "calibration_error": 0.02,
         "fit_seconds": seconds,
+        "fit_cpu_seconds": seconds,
         "predict_seconds": 0.01,
         "converged": True,
         "trial": False,
