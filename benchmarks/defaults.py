@@ -1,0 +1,362 @@
+"""LegendreTronClassifier() as it comes, against what one would use instead.
+
+    python benchmarks/defaults.py --data DIR --out docs/results/defaults --jobs 2
+
+For each data set and seed, 80 % of the rows are to train on and 20 % to test on. Features are as distributed; each model
+standardises on its training rows. A run is one fit and one test, in one process with one thread. Runs on the same split
+follow each other, so that the ratio of two times is of the same minute. A sweep that was stopped goes on when started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix, issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from defaults_numbers import BASELINE, OURS
+from defaults_report import Plan, write_report
+from legendretron import LegendreTronClassifier
+from legendretron.datasets import DATASETS
+from legendretron.diagnostics import expected_calibration_error
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, Store, render, sweep
+from legendretron.experiments.experiment import OnDownload
+from legendretron.experiments.recorded_estimators import estimator_settings, identifying_settings
+from legendretron.paper.data import find_data, load_prepared
+
+SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}
+LOGISTIC = {"Cs": 10, "l1_ratios": [0], "scoring": "neg_log_loss", "use_legacy_attributes": False}
+#: Share of the training rows on which a temperature is fitted.
+CALIBRATION_SHARE = 0.2
+#: Variants of the default on dense data: the parameters that are not the default's.
+ABLATION: dict[str, dict[str, Any]] = {
+    "init=identity": {"init": "identity"},
+    "link=softmax": {"link": "softmax"},
+    "hidden=2": {"hidden": 2},
+}
+FROM_SKLEARN = {"digits": load_digits, "breast cancer": load_breast_cancer}
+SEEDS = 20
+#: Fewer seeds where a fit takes long.
+FEWER_SEEDS = {"news20": 10}
+
+
+def logistic(sparse: bool) -> Any:
+    # sparse features are not centred, which would make them dense
+    return make_pipeline(StandardScaler(with_mean=not sparse), LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}))
+
+
+class WithTemperature(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The baseline fitted to four fifths of the rows, and a temperature fitted to the others."""
+
+    def __init__(self, seed: int, sparse: bool) -> None:
+        self.seed = seed
+        self.sparse = sparse
+
+    def fit(self, X: Any, y: np.ndarray) -> WithTemperature:
+        parts = train_test_split(X, y, test_size=CALIBRATION_SHARE, random_state=self.seed, stratify=y)
+        X_fit, X_held, y_fit, y_held = parts
+        fitted = FrozenEstimator(logistic(self.sparse).fit(X_fit, y_fit))
+        rows = np.arange(len(y_held))
+        # one part with all rows: nothing is fitted but the temperature, and a rare class may have fewer rows than folds
+        self.model_ = CalibratedClassifierCV(fitted, method="temperature", cv=[(rows, rows)]).fit(X_held, y_held)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        probabilities: np.ndarray = self.model_.predict_proba(X)
+        return probabilities
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model is built from a seed and whether features are sparse, and the settings that identify its runs."""
+
+    make: Callable[[int, bool], Any]
+    settings: Callable[[], dict[str, Any]]
+    sparse: bool = True  #: whether it is run on sparse features
+
+
+def _ours(sparse: bool = True, **parameters: Any) -> Model:
+    def settings() -> dict[str, Any]:
+        # with the defaults of today: where they change, so do the runs
+        return identifying_settings(estimator_settings(LegendreTronClassifier(**parameters)))
+
+    return Model(lambda seed, _: LegendreTronClassifier(**parameters, random_state=seed), settings, sparse)
+
+
+MAIN = {
+    BASELINE: Model(lambda seed, sparse: logistic(sparse), lambda: {"estimator": "LogisticRegressionCV", **LOGISTIC}),
+    OURS: _ours(),
+    "LogisticRegressionCV + temperature": Model(
+        WithTemperature,
+        lambda: {"estimator": "LogisticRegressionCV", **LOGISTIC, "temperature_share": CALIBRATION_SHARE},
+    ),
+    "MLPClassifier": Model(
+        lambda seed, sparse: make_pipeline(
+            StandardScaler(with_mean=not sparse), MLPClassifier(early_stopping=True, random_state=seed)
+        ),
+        lambda: {"estimator": "MLPClassifier", "early_stopping": True},
+    ),
+    "HistGradientBoosting": Model(
+        lambda seed, _: HistGradientBoostingClassifier(random_state=seed),
+        lambda: {"estimator": "HistGradientBoostingClassifier"},
+        sparse=False,
+    ),
+}
+MODELS = {**MAIN, **{name: _ours(sparse=False, **parameters) for name, parameters in ABLATION.items()}}
+
+
+def settings(model: str, dataset: str) -> dict[str, Any]:
+    return {**MODELS[model].settings(), **SHARED}
+
+
+class Interleaved(Experiment):
+    """Runs in the order of data sets, then seeds, then models, so that those on the same split follow each other."""
+
+    def runs(self) -> list[Run]:
+        groups = [[name for name in self.models if (name in ABLATION) == late] for late in (False, True)]
+        return [
+            Run(dataset, model, self.noise[0], self.sizes[0], seed)
+            for dataset in self.datasets
+            for models in groups
+            for seed in range(min(self.seeds, FEWER_SEEDS.get(dataset, self.seeds)))
+            for model in models
+            if MODELS[model].sparse or not _is_sparse(dataset)
+        ]
+
+
+def _is_sparse(dataset: str) -> bool:
+    return dataset not in FROM_SKLEARN and DATASETS[dataset].sparse
+
+
+@functools.lru_cache(maxsize=1)  # the next run is of the same data set
+def load(dataset: str, folder: Path | None) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """Features as distributed, labels from 0, and facts about both."""
+    if dataset in FROM_SKLEARN:
+        X, y = FROM_SKLEARN[dataset](return_X_y=True)
+        label = dataset
+    else:
+        found = load_prepared(dataset, folder)  # with the values of LIBSVM's file
+        X, y, label = found.X, found.y, found.label
+    return X, y, {"rows": X.shape[0], "features": X.shape[1], "classes": int(y.max()) + 1, "label": label}
+
+
+def find(dataset: str, resources: Resources, on_download: OnDownload) -> str:
+    return "complete" if dataset in FROM_SKLEARN else find_data(dataset, resources, on_download)
+
+
+@functools.cache
+def warm_up(model: str, sparse: bool) -> None:
+    """Fit a model to a few made-up rows, once in a process: imports and compilation are then done."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + y[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        MODELS[model].make(0, sparse).fit(csr_matrix(X) if sparse else X, y)
+
+
+def execute(batch: Batch, resources: Resources) -> Outcome:
+    if batch.settings != settings(batch.model, batch.dataset):
+        raise ValueError(f"{batch.model} is run with its defaults only, not with other settings.")
+    X, y, facts = load(batch.dataset, resources.data)
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        warm_up(batch.model, issparse(X))
+        runs = [measured(batch.model, X, y, run.seed) for run in batch.runs]
+    return Outcome(facts, runs)
+
+
+def measured(model: str, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:
+    """Fit a model to four fifths of the rows and test it on the others."""
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y)
+    X_train, X_test, y_train, y_test = X[train], X[test], y[train], y[test]
+    estimator = MODELS[model].make(seed, issparse(X))
+    gc.collect()  # what earlier runs have left is not this one's to collect
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        began, began_cpu = time.perf_counter(), time.process_time()
+        estimator.fit(X_train, y_train)
+        fitted, fitted_cpu = time.perf_counter(), time.process_time()
+        p = np.asarray(estimator.predict_proba(X_test), dtype=np.float64)
+        predicted = time.perf_counter()
+    unconverged = [warning for warning in given if issubclass(warning.category, ConvergenceWarning)]
+    for warning in given:
+        if warning not in unconverged:
+            warnings.warn(str(warning.message), warning.category, stacklevel=2)
+    if not np.array_equal(estimator.classes_, np.arange(y.max() + 1)):
+        raise ValueError(f"{model} knows the classes {estimator.classes_}, not all {y.max() + 1}.")
+    return {
+        **scores(y_test, p),
+        "fit_seconds": fitted - began,
+        "fit_cpu_seconds": fitted_cpu - began_cpu,  # less, where the process had to wait for a core
+        "predict_seconds": predicted - fitted,
+        "converged": not unconverged,
+        **(chosen(estimator) if isinstance(estimator, LegendreTronClassifier) else {}),
+    }
+
+
+def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    """Accuracy in %, log-loss, Brier score and calibration error of probabilities ``(n, C)``."""
+    if not np.isfinite(p).all():
+        raise ArithmeticError("some predicted probabilities are not finite.")
+    rows = np.arange(len(y))
+    eps = np.finfo(p.dtype).eps  # as in scikit-learn's log_loss
+    outcomes = np.zeros_like(p)
+    outcomes[rows, y] = 1.0
+    return {
+        "accuracy": 100.0 * float((p.argmax(1) == y).mean()),
+        "log_loss": float(-np.log(np.clip(p[rows, y], eps, 1.0 - eps)).mean()),
+        "brier": float(((p - outcomes) ** 2).sum(1).mean()),
+        "calibration_error": expected_calibration_error(y, p),
+    }
+
+
+def chosen(estimator: LegendreTronClassifier) -> dict[str, Any]:
+    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name."""
+    found: dict[str, Any] = {"link": type(estimator.link_).__name__}
+    for name in ("alpha", "link_alpha"):
+        value = getattr(estimator, f"{name}_", None)
+        number = None if value is None else float(value)
+        found[name] = "inf" if number == float("inf") else number
+    return found
+
+
+def cost(run: Run) -> float:
+    """Work by data set alone: a parallel sweep starts the largest first, and leaves runs on a split together."""
+    if run.dataset in FROM_SKLEARN:
+        return 1e6
+    info = DATASETS[run.dataset]
+    return float(info.rows * min(info.features, 300) * info.classes)
+
+
+LIBSVM = (
+    "letter", "vowel", "vehicle", "glass", "wine", "svmguide2", "iris", "dna", "usps", "news20", "Sensorless",
+)  # fmt: skip
+PLAN = Plan({name: FEWER_SEEDS.get(name, SEEDS) for name in (*LIBSVM, *FROM_SKLEARN)}, tuple(MAIN), tuple(ABLATION))
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    return write_report(records, folder, PLAN)
+
+
+EXPERIMENT = Interleaved(
+    name="defaults",
+    title="LegendreTronClassifier() against what one would use instead",
+    datasets=tuple(PLAN.splits),
+    models=tuple(MODELS),
+    settings=settings,
+    execute=execute,
+    report=report,
+    seeds=SEEDS,
+    cost=cost,
+    find_data=find,
+)
+
+
+def pack(folder: Path) -> int:
+    """Put the runs of a data set and model into one file, where they share all but the seed; the number of files left.
+
+    A sweep writes a file for each run, because each is done on its own; for version control, these are many.
+    """
+    groups: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
+    for path in sorted((folder / "runs").glob("*.json")):
+        content = json.loads(path.read_bytes())
+        shared = {name: value for name, value in content.items() if name not in ("runs", "seconds")}
+        groups.setdefault(json.dumps(shared, sort_keys=True), []).append((path, content))
+    for files in groups.values():
+        if len(files) > 1:
+            _packed(folder, [content for _, content in files])
+            for path, _ in files:
+                path.unlink()
+    return len(groups)
+
+
+def _packed(folder: Path, contents: list[dict[str, Any]]) -> None:
+    first = contents[0]
+    measured = {run["key"]: run for content in contents for run in content["runs"]}
+    in_order = sorted(measured.values(), key=lambda run: run["seed"])
+    runs = tuple(Run(first["dataset"], first["model"], run["noise"], run["size"], run["seed"]) for run in in_order)
+    data = dict(first["data"])
+    source = data.pop("source")
+    batch = Batch(
+        first["experiment"], first["dataset"], first["model"], first["settings"], source, runs, first["trial"]
+    )
+    if batch.run_keys() != [run["key"] for run in in_order]:
+        raise ValueError(f"keys of {first['dataset']}, {first['model']} do not follow from the settings in the files.")
+    identity = ("key", "seed", "noise", "size")
+    values = [{name: value for name, value in run.items() if name not in identity} for run in in_order]
+    environment = {name: first[name] for name in ("commit", "device", "threads", "versions")}
+    seconds = sum(content["seconds"] for content in contents)
+    Store(folder).add(batch, Outcome(data, values), seconds, environment, first["command"])
+
+
+def _models(asked: list[str] | None) -> list[str] | None:
+    """Names of models, where a group stands for its models."""
+    groups = {"main": list(MAIN), "ablation": list(ABLATION)}
+    return None if asked is None else [name for word in asked for name in groups.get(word, [word])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the LIBSVM files; they are downloaded if it is not given")
+    parser.add_argument("--out", type=Path, default=Path("results/defaults"))
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--datasets", nargs="+", choices=EXPERIMENT.datasets)
+    parser.add_argument("--models", nargs="+", choices=[*EXPERIMENT.models, "main", "ablation"])
+    parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
+    parser.add_argument(
+        "--pack", action="store_true", help="then put the runs of each data set and model into one file"
+    )
+    options = parser.parse_args()
+    experiment = EXPERIMENT.narrowed(datasets=options.datasets, models=_models(options.models), seeds=options.seeds)
+    jobs = f" --jobs {options.jobs}" if options.jobs != 1 else ""  # what runs at once may slow each other down
+    state = sweep(
+        experiment,
+        options.out,
+        Resources(options.data),
+        n_jobs=options.jobs,
+        render_only=options.render,
+        command=f"python benchmarks/defaults.py --data DIR{jobs}",
+        on_progress=lambda state, finished: print(
+            f"{state.before + state.now} of {state.total} runs"
+            + (f", {finished.batch.name}: {finished.seconds:.1f} s" if finished else ""),
+            flush=True,
+        ),
+    )
+    for problem in [*state.skipped.values(), *(f"{batch.name}: {why}" for batch, why in state.failed)]:
+        print(problem)
+    if options.pack:
+        print(f"{pack(options.out)} files of results")
+    print(*render(experiment, state, options.out), sep="\n")
+
+
+if __name__ == "__main__":
+    # by its name, so that other processes import this file and keep the data and warm models from run to run
+    from defaults import main as imported_main
+
+    torch.set_num_threads(1)
+    imported_main()

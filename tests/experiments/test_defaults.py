@@ -1,0 +1,207 @@
+"""The benchmark of the defaults: its runs, its report, and the promises that the report checks."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from sklearn.linear_model import LogisticRegressionCV
+
+from legendretron import LegendreTronClassifier
+from legendretron.experiments import Batch, Resources, read_records, render, sweep
+from legendretron.experiments.grouping import by_seed
+from legendretron.links import CompositeLink, SoftmaxLink
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
+import defaults as benchmark  # noqa: E402
+import defaults_numbers as numbers  # noqa: E402
+
+BASELINE, OURS = numbers.BASELINE, numbers.OURS
+needs_new_sklearn = pytest.mark.skipif(
+    "use_legacy_attributes" not in inspect.signature(LogisticRegressionCV).parameters,
+    reason="the baseline is called as in scikit-learn 1.8",
+)
+
+
+def made_up(dataset, model, losses, accuracy=90.0, seconds=1.0, **further):
+    """Records of a model on a data set, with a log-loss for each seed."""
+    shared = {
+        "dataset": dataset,
+        "model": model,
+        "data": {"rows": 100, "features": 3, "classes": 4, "label": dataset},
+        "accuracy": accuracy,
+        "brier": 0.2,
+        "calibration_error": 0.02,
+        "fit_seconds": seconds,
+        "fit_cpu_seconds": seconds,
+        "predict_seconds": 0.01,
+        "converged": True,
+        "trial": False,
+        "command": "x",
+        "device": "cpu",
+        "threads": 1,
+        "commit": "abc",
+        "versions": {},
+        "seconds": 1.0,
+        "batch_runs": 1,
+    }
+    return [{**shared, "seed": seed, "log_loss": float(loss), **further} for seed, loss in enumerate(losses)]
+
+
+BASE = 0.5 + 0.1 * np.sin(np.arange(20))  # splits differ, and what is paired does not
+WOBBLE = 0.004 * np.cos(np.arange(20))
+
+
+def compared_with(ours, **further):
+    """Records of both models on two data sets: as given on glass, and much better on vowel."""
+    records = [*made_up("glass", BASELINE, BASE), *made_up("glass", OURS, ours, **further)]
+    return [*records, *made_up("vowel", BASELINE, BASE), *made_up("vowel", OURS, 0.6 * BASE)]
+
+
+def promise_lines(records):
+    found = numbers.promises(by_seed(records, "dataset", "model"), ["glass", "vowel"])
+    assert len(found) == 5
+    return [promise.line for promise in found]
+
+
+@needs_new_sklearn
+def test_a_part_is_run_and_reported(tmp_path):
+    part = benchmark.EXPERIMENT.narrowed(datasets=["breast cancer"], models=[BASELINE, "MLPClassifier"], seeds=2)
+    state = sweep(part, tmp_path, Resources())
+    assert (state.now, state.failed) == (4, [])
+    records = read_records(tmp_path / "runs")
+    assert all(record["settings"]["splits"] for record in records)
+    assert all(record["threads"] == 1 and record["fit_seconds"] > 0 < record["predict_seconds"] for record in records)
+    base = [record for record in records if record["model"] == BASELINE]
+    assert all(record["accuracy"] > 93 and record["log_loss"] < 0.2 for record in base)
+    text, table = render(part, state, tmp_path)
+    assert f"| data set | rows x features, classes | {BASELINE} | MLPClassifier |" in text.read_text()
+    assert "| breast cancer | 569 x 30, 2 |" in text.read_text()
+
+    assert benchmark.pack(tmp_path) == 2, "a file for each model"
+    again = sweep(part, tmp_path, Resources(), render_only=True)
+    assert (again.before, again.total) == (4, 4)
+    before = text.read_text(), table.read_text()
+    render(part, again, tmp_path)
+    assert (text.read_text(), table.read_text()) == before
+
+
+def test_runs_on_a_split_follow_each_other():
+    runs = benchmark.EXPERIMENT.runs()
+    main = [run for run in runs if run.dataset == "letter" and run.model in benchmark.MAIN]
+    assert [run.model for run in main[:5]] == list(benchmark.MAIN)
+    assert [run.seed for run in main] == [seed for seed in range(20) for _ in benchmark.MAIN]
+    on_sparse = {run.model for run in runs if run.dataset == "news20"}
+    assert set(benchmark.MAIN) - on_sparse == {"HistGradientBoosting"}
+    assert not on_sparse & set(benchmark.ABLATION)
+    assert {run.seed for run in runs if run.dataset == "news20"} == set(range(10))
+    ordered = sorted(runs, key=lambda run: -benchmark.cost(run))  # as a parallel sweep does it
+    place = next(i for i, run in enumerate(ordered) if run.dataset == "news20" and run.seed == 3)
+    assert [run.model for run in ordered[place : place + 2]] == [BASELINE, OURS]
+
+
+def test_ours_has_no_argument_but_the_seed():
+    made = benchmark.MODELS[OURS].make(7, False)
+    assert made.get_params() == LegendreTronClassifier(random_state=7).get_params()
+    settings = benchmark.settings(OURS, "iris")
+    known = LegendreTronClassifier().get_params()
+    assert all(known[name] == value for name, value in settings.items() if name in known)
+    run = benchmark.EXPERIMENT.runs()[0]
+    other = Batch("defaults", "digits", OURS, {**settings, "max_epochs": 1}, "complete", (run,))
+    with pytest.raises(ValueError, match="with its defaults only"):
+        benchmark.execute(other, Resources())
+
+
+def test_scores_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), size=50)
+    p[0] = [1.0, 0.0, 0.0, 0.0]
+    y = np.r_[1, rng.integers(0, 4, 49)]
+    found = benchmark.scores(y, p)
+    assert found["log_loss"] == pytest.approx(sklearn.metrics.log_loss(y, p, labels=range(4)))
+    assert found["accuracy"] == pytest.approx(100 * sklearn.metrics.accuracy_score(y, p.argmax(1)))
+    assert found["brier"] == pytest.approx(np.mean([((row - np.eye(4)[k]) ** 2).sum() for row, k in zip(p, y)]))  # noqa: B905
+
+
+def test_infinite_strengths_are_recorded_by_name():
+    fitted = SimpleNamespace(link_=CompositeLink(3), alpha_=np.float64(0.1), link_alpha_=np.inf)
+    found = benchmark.chosen(fitted)
+    assert found == {"link": "CompositeLink", "alpha": 0.1, "link_alpha": "inf"}
+    assert benchmark.chosen(SimpleNamespace(link_=SoftmaxLink(3)))["alpha"] is None
+    assert numbers.is_logistic(found)
+    assert not numbers.is_logistic({**found, "link_alpha": 1.0})
+
+
+def test_all_promises_hold():
+    lines = promise_lines(compared_with(BASE + WOBBLE, seconds=3.0))
+    assert all(": holds. " in line for line in lines)
+    assert "Of 4 cells, 1 are better and 3 show no difference." in lines[0]
+    assert "On 1 of 2: vowel (-40 %)." in lines[2]
+    assert "The most is 3.0 times, on glass." in lines[3]
+    assert "It takes 1.7 times as long." in lines[4]
+
+
+def test_a_cell_that_is_significantly_worse_breaks_a_promise():
+    worse, close, better, *_ = promise_lines(compared_with(1.01 * BASE + 0.2 * WOBBLE))
+    assert re.search(r"does not hold: log-loss on glass is 0\.5\d* against 0\.5\d*, p = ", worse)
+    assert "vowel" not in worse
+    assert ": holds. The largest difference is +1.0 % on glass" in close
+    assert ": holds. " in better
+    worse, close, *_ = promise_lines(compared_with(BASE, accuracy=89.0))
+    assert "does not hold: accuracy on glass is 89 against 90" in worse
+
+
+def test_a_log_loss_that_is_far_above_breaks_a_promise():
+    _, close, *_ = promise_lines(compared_with(1.05 * BASE))
+    assert "does not hold: +5.0 % on glass" in close
+    noisy = BASE + 0.02 + 0.3 * np.cos(np.arange(20))  # more than 2 %, but less than one standard error
+    assert ": holds. " in promise_lines(compared_with(noisy))[1]
+
+
+def test_slow_fits_break_promises():
+    *_, most, mean = promise_lines(compared_with(BASE, seconds=40.0))
+    assert "does not hold: 40.0 times on glass" in most
+    assert "does not hold: 6.3 times" in mean
+
+
+def test_what_cannot_be_tested_is_said():
+    one = promise_lines([record for record in compared_with(BASE) if record["seed"] == 0])
+    assert "not tested" in one[0]
+    assert "not tested" in one[2]
+    assert all("not tested" in line for line in promise_lines(made_up("glass", BASELINE, BASE)))
+
+
+def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
+    link = {"link": "CompositeLink", "alpha": 0.01, "link_alpha": 0.5}
+    records = compared_with(1.1 * BASE)
+    records = [{**record, **link} if record["model"] == OURS else record for record in records]
+    records[20] |= {"link_alpha": "inf"}
+    variant = next(iter(benchmark.ABLATION))
+    records += made_up("glass", variant, 1.3 * BASE + WOBBLE, **link)
+    text, table, picture = benchmark.report(records, tmp_path)
+    written = text.read_text()
+    assert "| glass | 100 x 3, 4 | 90.00 / 0.5" in written
+    assert "90.00 / *0.5" in written, "worse"
+    assert "90.00 / **0.3" in written, "better"
+    assert "Incomplete: " in written
+    assert "does not hold: log-loss on glass" in written
+    assert "| glass | 1 of 20 | 0.01 | 0.5 |" in written
+    assert "| ratio to the default, geometric mean | 1 | 1.18" in written
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    columns = table.read_text().splitlines()[0]
+    assert "log_loss: verdict" in columns
+    assert "link_alpha" in columns
+    benchmark.report(records[::-1], tmp_path)
+    assert text.read_text() == written
+
+
+def test_a_ratio_has_the_interval_of_its_pairs():
+    cells = by_seed(compared_with(0.8 * BASE + WOBBLE), "dataset", "model")
+    ratio, factor = numbers.log_loss_ratio(cells, "glass", OURS, BASELINE)
+    assert ratio == pytest.approx(0.8, abs=0.01)
+    assert 1.0 < factor < 1.01, "the spread of the splits that both share does not count"
