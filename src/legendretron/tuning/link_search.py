@@ -15,10 +15,15 @@ from legendretron.tuning.folds import Fold
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import held_out_loss
 
-__all__ = ["LinkScore", "search_links"]
+__all__ = ["InterruptedSearchError", "LinkScore", "search_links"]
 
-#: All candidates are trained on two folds for a quarter of the steps; the best two of them on all folds for all steps.
+#: All candidates are trained on two folds for a quarter of the steps; the best two of them on the same folds for all steps;
+#: the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2, 2
+
+
+class InterruptedSearchError(Exception):
+    """Ctrl-C was pressed, and what has been found until then is to be kept."""
 
 
 class LinkScore(NamedTuple):
@@ -26,30 +31,57 @@ class LinkScore(NamedTuple):
 
     candidate: Candidate
     steps: int
-    losses: np.ndarray  #: log-loss of each held-out row of the first folds; infinite if training has diverged
-    final: bool  #: whether it was trained on all folds, and for all steps
+    losses: (
+        np.ndarray
+    )  #: log-loss of each held-out row of the first folds, or of all; infinite if training has diverged
+    final: bool = False  #: whether it is the one that is left, with losses on all folds
 
 
-def search_links(problem: TuningProblem, candidates: list[Candidate]) -> Iterator[list[LinkScore]]:
-    """Yield the scores of each stage; the last has the finalists. It ends early if Ctrl-C was pressed and is to be kept."""
+def search_links(
+    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None
+) -> Iterator[list[LinkScore]]:
+    """Yield the scores of each stage; if a candidate is left at the end, it is alone in the last one, and final.
+
+    Parameters
+    ----------
+    problem : TuningProblem
+        Data and model.
+    candidates : list of Candidate
+        Strengths to try.
+    base : ndarray, optional
+        Losses of logistic regression on all held-out rows. A candidate that is no better on the first folds is given up.
+    """
+    first = slice(0, _FIRST_FOLDS)
+    held_out = problem.held_out.first(_FIRST_FOLDS)
     remaining = candidates
-    if len(candidates) > _FINALISTS:
-        scores = _train(problem, candidates, _FIRST_FOLDS, max(1, problem.steps // _SHORT), final=False)
+    for steps, keep in ((max(1, problem.steps // _SHORT), _FINALISTS), (problem.steps, 1)):
+        if len(remaining) <= keep and steps < problem.steps:
+            continue  # nothing to choose between
+        scores = _train(problem, remaining, first, steps)
         if scores is None:
-            return
-        yield scores
-        mean = problem.held_out.first(_FIRST_FOLDS).mean
-        best = sorted(scores, key=lambda score: mean(score.losses).mean)[:_FINALISTS]
-        remaining = [score.candidate for score in best]
-    scores = _train(problem, remaining, len(problem.folds), problem.steps, final=True)
-    if scores is not None:
-        yield scores
+            raise InterruptedSearchError
+        ranked = sorted(scores, key=lambda score: held_out.mean(score.losses).mean)
+        remaining = [score.candidate for score in ranked[:keep]]
+        best = ranked[0]
+        if steps < problem.steps:
+            yield scores
+        else:
+            yield ranked[1:]
+    complete = len(problem.folds) <= _FIRST_FOLDS
+    if not complete and base is not None and not held_out.difference(best.losses, base[: len(best.losses)]).mean < 0:
+        yield [best]
+        return
+    if not complete:
+        scores = _train(problem, remaining, slice(_FIRST_FOLDS, None), problem.steps)
+        if scores is None:
+            raise InterruptedSearchError
+        best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]))
+    yield [best._replace(final=True)]
 
 
-def _train(
-    problem: TuningProblem, candidates: list[Candidate], n_folds: int, steps: int, *, final: bool
-) -> list[LinkScore] | None:
-    folds, device, dtype = problem.folds[:n_folds], problem.device, torch.float32
+def _train(problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int) -> list[LinkScore] | None:
+    """Scores on some of the folds; None if Ctrl-C was pressed and is to be kept."""
+    folds, device, dtype = problem.folds[which], problem.device, torch.float32
     n_folds = len(folds)
     runs = len(candidates) * n_folds
 
@@ -85,7 +117,7 @@ def _train(
         return None
     losses = _held_out_losses(problem, folds, model, len(candidates))
     return [
-        LinkScore(candidate, steps, np.where(np.isfinite(own), own, np.inf), final)
+        LinkScore(candidate, steps, np.where(np.isfinite(own), own, np.inf))
         for candidate, own in zip(candidates, losses, strict=True)
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.tuning.candidates import Candidate
-from legendretron.tuning.link_search import search_links
+from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.table import Tuning
@@ -42,6 +42,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if not problem.folds:
         return tuning
     base: PathPoint | None = None
+    best: LinkScore | None = None
     if logistic:
         path = LogisticPath(problem)
         base = path.search() if alpha is None else path.fit(alpha)
@@ -49,24 +50,20 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
-    stages = list(search_links(problem, links)) if links else []
-    for stage in stages:
-        for score in stage:
-            tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
-    finalists = [score for stage in stages for score in stage if score.final]
-    tuning.interrupted = bool(links) and not finalists
-    if finalists:
-        best = min(finalists, key=lambda score: problem.held_out.mean(score.losses).mean)
-        if base is None:
+    try:
+        for stage in search_links(problem, links, None if base is None else base.losses) if links else ():
+            for score in stage:
+                tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
+                best = score if score.final else None
+    except InterruptedSearchError:
+        tuning.interrupted = True
+    if best is not None:
+        away = None if base is None else problem.held_out.difference(best.losses, base.losses)
+        if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen = best.candidate
-        else:
-            away = problem.held_out.difference(best.losses, base.losses)
-            if away.mean < -_MUST_GAIN * away.error:
-                tuning.chosen = best.candidate
-    longest = max((row["steps"] for row in tuning.rows if row["steps"] is not None), default=None)
     for row in tuning.rows:
         same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
-        row["chosen"] = same and (row["steps"] is None or row["steps"] == longest)
+        row["chosen"] = same and (row["steps"] is None or row["steps"] == problem.steps)
     if base is not None and tuning.chosen.is_logistic:
         tuning.logistic = base.fitted
     return tuning
