@@ -12,12 +12,15 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import importlib
 import json
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,12 +53,17 @@ SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test o
 LOGISTIC = {"Cs": 10, "l1_ratios": [0], "scoring": "neg_log_loss", "use_legacy_attributes": False}
 #: Share of the training rows on which a temperature is fitted.
 CALIBRATION_SHARE = 0.2
-#: Variants of the default on dense data: the parameters that are not the default's.
-ABLATION: dict[str, dict[str, Any]] = {
-    "init=identity": {"init": "identity"},
-    "link=softmax": {"link": "softmax"},
-    "hidden=2": {"hidden": 2},
+#: Variants of the default on dense data: the parameters that are not the default's, and constants of the library.
+ABLATION: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "penalty not centred": ({"init": "identity"}, {}),
+    "alpha = 0.1": ({"alpha": 0.1}, {}),
+    "link_alpha = 1e-4, always a link": ({"link_alpha": 1e-4}, {}),
+    "link if better at all": ({}, {"legendretron.tuning.tune._MUST_GAIN": 0.0}),
+    "no doubt in held-out labels": ({}, {"legendretron.tuning.problem._DOUBTED_ROWS": 0.0}),
+    "hidden = 2": ({"hidden": 2}, {}),
+    "hidden = 16": ({"hidden": 16}, {}),
 }
+ABLATION_SEEDS = 5
 FROM_SKLEARN = {"digits": load_digits, "breast cancer": load_breast_cancer}
 SEEDS = 20
 #: Fewer seeds where a fit takes long.
@@ -96,14 +104,37 @@ class Model:
     make: Callable[[int, bool], Any]
     settings: Callable[[], dict[str, Any]]
     sparse: bool = True  #: whether it is run on sparse features
+    constants: Mapping[str, float] = field(default_factory=dict)  #: of the library, with other values
 
 
-def _ours(sparse: bool = True, **parameters: Any) -> Model:
+@contextmanager
+def changed(constants: Mapping[str, float]) -> Iterator[None]:
+    """Inside, constants of the library, by their full names, have other values."""
+    places = {name: (importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in constants}
+    before = {name: getattr(module, short) for name, (module, short) in places.items()}
+    try:
+        for name, (module, short) in places.items():
+            setattr(module, short, constants[name])
+        yield
+    finally:
+        for name, (module, short) in places.items():
+            setattr(module, short, before[name])
+
+
+def _ours(
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+    constants: Mapping[str, float] = MappingProxyType({}),
+    sparse: bool = True,
+) -> Model:
     def settings() -> dict[str, Any]:
         # with the defaults of today: where they change, so do the runs
-        return identifying_settings(estimator_settings(LegendreTronClassifier(**parameters)))
+        own = identifying_settings(estimator_settings(LegendreTronClassifier(**parameters)))
+        return {**own, **({"constants": dict(constants)} if constants else {})}
 
-    return Model(lambda seed, _: LegendreTronClassifier(**parameters, random_state=seed), settings, sparse)
+    def make(seed: int, _: bool) -> LegendreTronClassifier:
+        return LegendreTronClassifier(**parameters, random_state=seed)
+
+    return Model(make, settings, sparse, constants)
 
 
 MAIN = {
@@ -125,7 +156,7 @@ MAIN = {
         sparse=False,
     ),
 }
-MODELS = {**MAIN, **{name: _ours(sparse=False, **parameters) for name, parameters in ABLATION.items()}}
+MODELS = {**MAIN, **{name: _ours(*variant, sparse=False) for name, variant in ABLATION.items()}}
 
 
 def settings(model: str, dataset: str) -> dict[str, Any]:
@@ -141,10 +172,14 @@ class Interleaved(Experiment):
             Run(dataset, model, self.noise[0], self.sizes[0], seed)
             for dataset in self.datasets
             for models in groups
-            for seed in range(min(self.seeds, FEWER_SEEDS.get(dataset, self.seeds)))
+            for seed in range(self._seeds_of(dataset, models))
             for model in models
             if MODELS[model].sparse or not _is_sparse(dataset)
         ]
+
+    def _seeds_of(self, dataset: str, models: list[str]) -> int:
+        most = ABLATION_SEEDS if models and models[0] in ABLATION else FEWER_SEEDS.get(dataset, SEEDS)
+        return min(self.seeds, most)
 
 
 def _is_sparse(dataset: str) -> bool:
@@ -198,7 +233,8 @@ def measured(model: str, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         began, began_cpu = time.perf_counter(), time.process_time()
-        estimator.fit(X_train, y_train)
+        with changed(MODELS[model].constants):
+            estimator.fit(X_train, y_train)
         fitted, fitted_cpu = time.perf_counter(), time.process_time()
         p = np.asarray(estimator.predict_proba(X_test), dtype=np.float64)
         predicted = time.perf_counter()
