@@ -42,6 +42,7 @@ from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, tune
 from legendretron.tuning.candidates import link_candidates
+from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.rules import LEARNING_RATE
 
@@ -54,8 +55,9 @@ _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 #: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
 #: weights which are to be good at any time.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Tolerance and most iterations of logistic regression by its convex solver.
-_CONVEX_TOL, _CONVEX_ITERATIONS = 1e-6, 1000
+#: Logistic regression by its convex solver: the least tolerance, the gradient above which it is not called converged, which is
+#: scikit-learn's, and the most iterations.
+_CONVEX_TOL, _CONVERGED, _CONVEX_ITERATIONS = 1e-6, 1e-4, 500
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 _LBFGS_ITERATIONS = 1000
 
@@ -236,6 +238,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 penalize_intercept=bool(self.penalize_intercept),
                 symmetric_logistic=self._symmetric_logistic(tuned=True),
                 centred=self._settings()["centred"],
+                fit_whole=device.type == "cuda" and self._ends_as_tried(),
                 **self._plan(len(rows)),
             )
             tuning = self._choose(problem, strengths)
@@ -271,7 +274,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
         settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
-        if isinstance(link, SoftmaxLink) and self._by_convex_solver(online):
+        if tuning is not None and tuning.whole is not None:
+            result = _put_in(model, tuning.whole)
+        elif isinstance(link, SoftmaxLink) and self._by_convex_solver(online):
             guess = None if tuning is None else tuning.logistic
             result = self._fit_convex(model, sample(rows), settings, guess)
         else:
@@ -319,6 +324,12 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
 
+    def _ends_as_tried(self) -> bool:
+        """Whether a learned link is trained in the end just as candidates are."""
+        automatic = self.max_epochs == "auto" and self.dtype is None and self.solver != "lbfgs"
+        usual = self.schedule == "cosine" and self.init != "paper"
+        return automatic and usual and not self.early_stopping and self.checkpoint is None
+
     def _by_convex_solver(self, online: bool) -> bool:
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
         return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
@@ -358,7 +369,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 start,
                 symmetric=settings.symmetric,
                 penalize_intercept=settings.penalize_intercept,
-                tol=max(_CONVEX_TOL, 100 * torch.finfo(flat.dtype).eps),
+                tol=max(_CONVEX_TOL, float(self.tol), 100 * torch.finfo(flat.dtype).eps),
                 max_iter=most,
                 after_iteration=after,
             )
@@ -376,7 +387,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             time.monotonic() - began,
         )
         n_iter = fitted.n_iter.clamp(min=1)
-        return TrainingResult(history, n_iter, interrupted, fitted.converged, torch.zeros(1, dtype=torch.bool))
+        return TrainingResult(
+            history, n_iter, interrupted, fitted.largest_gradient <= _CONVERGED, torch.zeros(1, dtype=torch.bool)
+        )
 
     def _training_settings(
         self,
@@ -491,6 +504,16 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         size. For a file in the format of another version, the error names the version that wrote it.
         """
         return load_estimator(path, cls)
+
+
+def _put_in(model: LinearModel, fitted: FittedLink) -> TrainingResult:
+    """Put a trained model in the place of one that is to be trained."""
+    trained = LinearModel(fitted.weight.unsqueeze(0), fitted.bias.unsqueeze(0), [fitted.link])
+    model.flat.copy_(trained.flat)
+    rounds = torch.tensor([len(fitted.history)])
+    return TrainingResult(
+        fitted.history, rounds, converged=torch.ones(1, dtype=torch.bool), diverged=torch.zeros(1, dtype=torch.bool)
+    )
 
 
 def _fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:

@@ -35,7 +35,7 @@ class Logistic(NamedTuple):
     weight: Tensor  #: shape (R, d, K)
     bias: Tensor  #: shape (R, K)
     n_iter: Tensor  #: iterations of each run, shape (R,)
-    converged: Tensor  #: whether the gradient is below the tolerance, shape (R,)
+    largest_gradient: Tensor  #: largest entry of each run's gradient, shape (R,)
 
 
 class _Products:
@@ -287,7 +287,7 @@ def fit_logistic(
         if after_iteration is not None and after_iteration(iteration, value):
             break
     weight, bias = objective.split(x)
-    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), (gradient.abs().amax(1) <= 10 * tol).cpu())
+    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), gradient.abs().amax(1).cpu())
 
 
 @torch.no_grad()

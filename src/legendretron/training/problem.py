@@ -34,6 +34,8 @@ class Sample:
         What each row counts; non-negative, not all zero.
     normalise : bool
         Whether only their ratios matter.
+    lengths : list of int, optional
+        How many rows each run has; the others, up to the ``n`` of the longest, are not used and have weight zero.
     """
 
     features: Features
@@ -41,13 +43,15 @@ class Sample:
     labels: Tensor
     weights: Tensor
     normalise: bool = True
+    lengths: list[int] | None = None
 
     def normalised_weights(self) -> Tensor:
         """Weights with a mean of one in every run, or unchanged if they are not to be normalised."""
         if not self.normalise:
             return self.weights
         relative = self.weights / self.weights.amax(1, keepdim=True)  # first, so that no sum overflows
-        return relative * (relative.shape[1] / relative.sum(1, keepdim=True))
+        lengths = torch.tensor(self.lengths or [relative.shape[1]]).to(relative).unsqueeze(1)
+        return relative * (lengths / relative.sum(1, keepdim=True))
 
     def constant_loss(self, n_classes: int) -> Tensor:
         """Mean log-loss of the same probabilities for every row, the frequencies of the classes: shape (R,)."""
@@ -57,8 +61,9 @@ class Sample:
 
     def of_run(self, run: int) -> Sample:
         """Return the sample of one run, with a run axis of size 1."""
-        one = slice(run, run + 1)
-        return Sample(self.features, self.rows[one], self.labels[one], self.weights[one], self.normalise)
+        rows = slice(None) if self.lengths is None else slice(0, self.lengths[run])
+        own, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
+        return Sample(self.features, own, labels, weights, self.normalise)
 
 
 @dataclass(frozen=True)

@@ -25,30 +25,31 @@ class _Stream:
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator]) -> None:
         self.sample = sample
         self.weights = sample.normalised_weights()
-        self.n_runs, self.n = sample.rows.shape
-        self.size = min(batch_size, self.n)
+        self.n_runs, longest = sample.rows.shape
+        self.lengths = sample.lengths or [longest] * self.n_runs
+        self.size = min(batch_size, *self.lengths)
         self.generators = generators
-        #: the pass that has begun, and how many of its rows have been taken
-        self.order = torch.zeros_like(sample.rows)
-        self.taken = torch.full((), self.n, dtype=torch.int64)
+        #: the pass that each run has begun, and how many of its rows have been taken
+        self.order = torch.zeros(self.n_runs, longest, dtype=torch.int64)
+        self.taken = torch.tensor(self.lengths)
 
-    def _next_pass(self) -> None:
-        order = torch.stack([shuffled(self.n, generator) for generator in self.generators])
-        self.order.copy_(order)
-        self.taken.zero_()
+    def _next(self, run: int, wanted: int) -> Tensor:
+        """The next places in the sample of a run."""
+        parts, taken, length = [], int(self.taken[run]), self.lengths[run]
+        while wanted:
+            if taken == length:
+                self.order[run, :length] = shuffled(length, self.generators[run])
+                taken = 0
+            parts.append(self.order[run, taken : min(taken + wanted, length)].clone())
+            taken += len(parts[-1])
+            wanted -= len(parts[-1])
+        self.taken[run] = taken
+        return torch.cat(parts)
 
     def take(self, n_batches: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, labels and weights (as shares of a batch) of the next batches, each of shape (S, R, m)."""
-        wanted, parts = n_batches * self.size, []
-        while wanted:
-            if int(self.taken) == self.n:
-                self._next_pass()
-            first = int(self.taken)
-            part = self.order[:, first : first + wanted].clone()
-            self.taken += part.shape[1]
-            wanted -= part.shape[1]
-            parts.append(part)
-        order = torch.cat(parts, dim=1)
+        places = [self._next(run, n_batches * self.size) for run in range(self.n_runs)]
+        order = torch.stack(places).to(self.sample.rows.device)
         rows, labels, weights = (
             torch.gather(of_sample, 1, order).view(self.n_runs, n_batches, self.size).transpose(0, 1).contiguous()
             for of_sample in (self.sample.rows, self.sample.labels, self.weights)

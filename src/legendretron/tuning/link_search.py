@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.training import LinearModel, Sample, TrainingSettings, train
+from legendretron.links import Link
+from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import held_out_loss
 
-__all__ = ["InterruptedSearchError", "LinkScore", "search_links"]
+__all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 
 #: All candidates are trained on two folds for a quarter of the steps; the best two of them on the same folds for all steps;
 #: the better of these on the other folds too, unless it is no better than logistic regression so far.
@@ -26,15 +27,23 @@ class InterruptedSearchError(Exception):
     """Ctrl-C was pressed, and what has been found until then is to be kept."""
 
 
+class FittedLink(NamedTuple):
+    """A trained model: weight ``(d, K)``, bias ``(K,)``, the link, and how the training went."""
+
+    weight: Tensor
+    bias: Tensor
+    link: Link
+    history: History
+
+
 class LinkScore(NamedTuple):
     """A candidate after some steps."""
 
     candidate: Candidate
     steps: int
-    losses: (
-        np.ndarray
-    )  #: log-loss of each held-out row of the first folds, or of all; infinite if training has diverged
+    losses: np.ndarray  #: log-loss of held-out rows, of the first folds or of all; infinite if training has diverged
     final: bool = False  #: whether it is the one that is left, with losses on all folds
+    whole: FittedLink | None = None  #: the model trained on all rows, if that was asked for
 
 
 def search_links(
@@ -57,7 +66,7 @@ def search_links(
     for steps, keep in ((max(1, problem.steps // _SHORT), _FINALISTS), (problem.steps, 1)):
         if len(remaining) <= keep and steps < problem.steps:
             continue  # nothing to choose between
-        scores = _train(problem, remaining, first, steps)
+        scores = _train(problem, remaining, first, steps, whole=problem.fit_whole and steps == problem.steps)
         if scores is None:
             raise InterruptedSearchError
         ranked = sorted(scores, key=lambda score: held_out.mean(score.losses).mean)
@@ -79,11 +88,18 @@ def search_links(
     yield [best._replace(final=True)]
 
 
-def _train(problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int) -> list[LinkScore] | None:
-    """Scores on some of the folds; None if Ctrl-C was pressed and is to be kept."""
+def _train(
+    problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int, *, whole: bool = False
+) -> list[LinkScore] | None:
+    """Scores on some of the folds; None if Ctrl-C was pressed and is to be kept.
+
+    Runs are ordered by candidate, then by fold; with ``whole``, each candidate has one more, on all rows.
+    """
     folds, device, dtype = problem.folds[which], problem.device, torch.float32
-    n_folds = len(folds)
-    runs = len(candidates) * n_folds
+    parts = [train for train, _ in folds]
+    if whole:
+        parts.append(np.flatnonzero(problem.weight > 0))
+    runs = len(candidates) * len(parts)
 
     def generator() -> torch.Generator:
         return torch.Generator().manual_seed(problem.seed)
@@ -94,17 +110,18 @@ def _train(problem: TuningProblem, candidates: list[Candidate], which: slice, st
     model = LinearModel(
         torch.zeros(runs, d, k, dtype=dtype, device=device), torch.zeros(runs, k, dtype=dtype, device=device), links
     )
-    rows, weights = _padded([train for train, _ in folds], problem.weight)
+    rows, weights = _padded(parts, problem.weight)
     rows, weights = (t.to(device).repeat(len(candidates), 1) for t in (rows, weights))
-    sample = Sample(problem.single_precision, rows, problem.labels[rows], weights.to(dtype))
-    strengths = torch.tensor(candidates, dtype=torch.float64).repeat_interleave(n_folds, dim=0)
+    lengths = [len(part) for part in parts] * len(candidates)
+    sample = Sample(problem.single_precision, rows, problem.labels[rows], weights.to(dtype), lengths=lengths)
+    strengths = torch.tensor(candidates, dtype=torch.float64).repeat_interleave(len(parts), dim=0)
     settings = TrainingSettings(
         alpha=strengths[:, 0],
         link_alpha=strengths[:, 1],
         learning_rate=torch.full((runs,), problem.learning_rate, dtype=torch.float64),
         generators=[generator() for _ in range(runs)],
         max_steps=steps,
-        batch_size=min(problem.batch_size, rows.shape[1]),
+        batch_size=problem.batch_size,
         penalize_intercept=problem.penalize_intercept,
         centred=problem.centred,
         verbose=problem.verbose,
@@ -115,11 +132,14 @@ def _train(problem: TuningProblem, candidates: list[Candidate], which: slice, st
     result = train(model, sample, settings)
     if result.interrupted:
         return None
-    losses = _held_out_losses(problem, folds, model, len(candidates))
-    return [
-        LinkScore(candidate, steps, np.where(np.isfinite(own), own, np.inf))
-        for candidate, own in zip(candidates, losses, strict=True)
-    ]
+    scores = []
+    for number, (candidate, own) in enumerate(
+        zip(candidates, _held_out_losses(problem, folds, model, len(parts)), strict=True)
+    ):
+        last = (number + 1) * len(parts) - 1
+        fitted = FittedLink(*model.take(last), result.history.of_run(last)) if whole else None
+        scores.append(LinkScore(candidate, steps, np.where(np.isfinite(own), own, np.inf), whole=fitted))
+    return scores
 
 
 def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -132,18 +152,16 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor
     return torch.as_tensor(rows), torch.as_tensor(own)
 
 
-def _held_out_losses(
-    problem: TuningProblem, folds: list[Fold], model: LinearModel, n_candidates: int
-) -> list[np.ndarray]:
-    """Log-loss of each held-out row, for each candidate."""
+def _held_out_losses(problem: TuningProblem, folds: list[Fold], model: LinearModel, runs_each: int) -> list[np.ndarray]:
+    """Log-loss of each held-out row, for each candidate; the first runs of a candidate are those of the folds."""
     parts = [held for _, held in folds]
-    rows, _ = _padded(parts, problem.weight)
-    rows = rows.to(problem.device)
-    everywhere = rows.repeat(n_candidates, 1)
+    rows, _ = _padded([*parts, *parts[:1] * (runs_each - len(parts))], problem.weight)
+    n_candidates = model.n_runs // runs_each
+    everywhere = rows.to(problem.device).repeat(n_candidates, 1)
     found = []
     for part in model.row_chunks(rows.shape[1]):
         log_p = model.log_proba(problem.single_precision, everywhere[:, part])
         labels = problem.labels[everywhere[:, part]]
         found.append(held_out_loss(log_p, labels, problem.doubt))
-    losses = torch.cat(found, dim=1).double().cpu().numpy().reshape(n_candidates, len(parts), -1)
+    losses = torch.cat(found, dim=1).double().cpu().numpy().reshape(n_candidates, runs_each, -1)
     return [np.concatenate([own[k, : len(part)] for k, part in enumerate(parts)]) for own in losses]

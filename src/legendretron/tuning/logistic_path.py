@@ -15,9 +15,9 @@ from legendretron.tuning.scores import held_out_loss
 
 __all__ = ["LogisticPath", "PathPoint"]
 
-#: The path begins at the strength that is best in the middle, goes on to both sides by factors of ten while that pays off,
+#: The path begins with a strong penalty, where the solution is easy to find, goes on by factors of ten while that pays off,
 #: and is refined around the best. The ends are never reached on data that are worth a model.
-_FIRST, _STRONGEST, _WEAKEST = -2.0, 2.0, -8.0
+_FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
 
 

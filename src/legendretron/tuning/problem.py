@@ -53,6 +53,8 @@ class TuningProblem:
         Initial rate.
     seed : int
         Of starts and batches.
+    fit_whole : bool
+        Whether finalists are trained on all rows at the same time: on a GPU that is free, and saves training at the end.
     verbose : int
         See :class:`~legendretron.training.progress.Progress`.
     keep_interrupted : bool
@@ -73,6 +75,7 @@ class TuningProblem:
     penalize_intercept: bool = False
     symmetric_logistic: bool = True
     centred: bool = True
+    fit_whole: bool = False
     verbose: int = 0
     keep_interrupted: bool = False
 

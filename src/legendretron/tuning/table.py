@@ -8,6 +8,7 @@ from typing import Any
 
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
+from legendretron.tuning.link_search import FittedLink
 
 __all__ = ["COLUMNS", "Tuning"]
 
@@ -38,12 +39,15 @@ class Tuning:
         Whether Ctrl-C has ended the search; the choice is then among what was complete.
     logistic : Logistic, optional
         Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
+    whole : FittedLink, optional
+        The chosen learned link, already trained on all rows.
     """
 
     chosen: Candidate
     rows: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
     logistic: Logistic | None = None
+    whole: FittedLink | None = None
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""

@@ -60,7 +60,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if best is not None:
         away = None if base is None else problem.held_out.difference(best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
-            tuning.chosen = best.candidate
+            tuning.chosen, tuning.whole = best.candidate, best.whole
     for row in tuning.rows:
         same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
         row["chosen"] = same and (row["steps"] is None or row["steps"] == problem.steps)
