@@ -55,7 +55,7 @@ _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 #: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
 #: weights which are to be good at any time.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Logistic regression by its convex solver: the least tolerance, the gradient above which it is not called converged, which is
+#: Logistic regression by its convex solver: the least tolerance, the gradient above which it has not converged, which is
 #: scikit-learn's, and the most iterations.
 _CONVEX_TOL, _CONVERGED, _CONVEX_ITERATIONS = 1e-6, 1e-4, 500
 #: Iterations of L-BFGS with ``max_epochs="auto"``.

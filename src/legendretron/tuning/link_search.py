@@ -18,9 +18,9 @@ from legendretron.tuning.scores import held_out_loss
 
 __all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 
-#: All candidates are trained on two folds for a quarter of the steps; the best two of them on the same folds for all steps;
-#: the better of these on the other folds too, unless it is no better than logistic regression so far.
-_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2, 2
+#: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same folds
+#: for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
+_SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
 
 
 class InterruptedSearchError(Exception):
@@ -63,7 +63,8 @@ def search_links(
     first = slice(0, _FIRST_FOLDS)
     held_out = problem.held_out.first(_FIRST_FOLDS)
     remaining = candidates
-    for steps, keep in ((max(1, problem.steps // _SHORT), _FINALISTS), (problem.steps, 1)):
+    short = max(1, min(problem.steps // _SHORT, _MOST_SHORT))
+    for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
         if len(remaining) <= keep and steps < problem.steps:
             continue  # nothing to choose between
         scores = _train(problem, remaining, first, steps, whole=problem.fit_whole and steps == problem.steps)
