@@ -64,8 +64,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     decay, decay_every : float, int, default=0.95, 4
         Factor and number of epochs of ``schedule="step"``.
     max_epochs : int or "auto", default="auto"
-        Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, see :mod:`legendretron.tuning.rules`,
-        from some hundred passes over few rows to a few over a million; of L-BFGS at most 1,000 iterations.
+        Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, from
+        some hundred passes over few rows to a few over a million, see :mod:`legendretron.tuning.rules`; of L-BFGS at most
+        1,000 iterations.
     batch_size : int or "auto", default="auto"
         Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
     early_stopping : bool, default=False

@@ -18,8 +18,8 @@ from legendretron.tuning.scores import held_out_loss
 
 __all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 
-#: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same folds
-#: for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
+#: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
+#: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
 
 

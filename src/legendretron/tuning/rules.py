@@ -2,7 +2,7 @@ r"""Settings that follow from the number of rows.
 
 They were chosen on a dozen data sets of 120 to 12,000 rows, together, and are deliberately few and smooth:
 
-- **Steps** grow with the square root of the rows, :math:`80 \sqrt n`, up to 10,000 rows, and with the fourth root beyond: 900
+- **Steps** grow with the square root of the rows, :math:`80 \sqrt n`, up to 10,000 rows, with the fourth root beyond: 900
   steps for 120 rows, 8,000 for 10,000, 25,000 for a million. So small data are passed over some hundred times, and large data a
   few times.
 - **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
