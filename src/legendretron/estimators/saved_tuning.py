@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from legendretron.tuning import Candidate, Tuning
@@ -19,7 +20,9 @@ def _encode(value: float) -> float | str:
 
 
 def _is_number(value: Any) -> bool:
-    return (type(value) in (int, float) and math.isfinite(value)) or value in ("inf", "-inf", "nan")
+    if type(value) in (int, float):  # JSON knows integers that no float can hold
+        return -sys.float_info.max <= value <= sys.float_info.max
+    return value in ("inf", "-inf", "nan")
 
 
 def encode_strengths(alpha: float, link_alpha: float) -> list[float | str]:

@@ -37,6 +37,12 @@ class _Stream:
         self.order.copy_(order)
         self.taken.zero_()
 
+    def first(self) -> tuple[Tensor, Tensor]:
+        """Rows and weights of the first batch (of two rows at least), which :meth:`take` returns again."""
+        self._next_pass()
+        order = self.order[:, : max(self.size, 2)]
+        return self.sample.rows.gather(1, order), self.sample.weights.gather(1, order)
+
     def take(self, n_batches: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, labels and weights (as shares of a batch) of the next batches, each of shape (S, R, m)."""
         wanted, parts = n_batches * self.size, []
@@ -72,8 +78,7 @@ def train_steps(
     total, rounds = settings.max_steps, min(_ROUNDS, settings.max_steps)
     state = TrainingState(model, sample, settings, validation, rounds, {"order": stream.order, "taken": stream.taken})
     if not state.resume() and model.link.needs_batch:
-        rows, _, weights = stream.take(1)
-        model.initialize_link(sample.features, rows[0], weights[0])
+        model.initialize_link(sample.features, *stream.first())
     step = state.step_for(stream.size)
 
     def round_steps(number: int) -> tuple[int, Iterator[None]]:

@@ -54,9 +54,9 @@ def search_links(
     first = slice(0, _FIRST_FOLDS)
     held_out = problem.held_out.first(_FIRST_FOLDS)
     remaining = candidates
-    for steps, keep in ((max(1, problem.steps // _SHORT), _FINALISTS), (problem.steps, 1)):
-        if len(remaining) <= keep and steps < problem.steps:
-            continue  # nothing to choose between
+    for steps, keep in ((problem.steps // _SHORT, _FINALISTS), (problem.steps, 1)):
+        if steps < problem.steps and (len(remaining) <= keep or steps == 0):
+            continue  # nothing to choose between, or by
         scores = _train(problem, remaining, first, steps)
         if scores is None:
             raise InterruptedSearchError

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
@@ -44,14 +45,17 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     base: PathPoint | None = None
     best: LinkScore | None = None
     if logistic:
-        path = LogisticPath(problem)
-        base = path.search() if alpha is None else path.fit(alpha)
+        with stop_requests(problem.keep_interrupted) as stop_requested:
+            path = LogisticPath(problem, stop_requested)
+            base = path.search() if alpha is None else path.fit(alpha)
+            tuning.interrupted = stop_requested()
         points = list(path.points.values()) if alpha is None else [base]
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
     try:
-        for stage in search_links(problem, links, None if base is None else base.losses) if links else ():
+        left = [] if tuning.interrupted else links
+        for stage in search_links(problem, left, None if base is None else base.losses) if left else ():
             for score in stage:
                 tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
                 best = score if score.final else None
