@@ -36,7 +36,7 @@ from legendretron.estimators.strengths import Strengths
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link, SoftmaxLink
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.training.interrupt import INTERRUPTED, stop_requests
+from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED, stop_requests
 from legendretron.training.logistic import Logistic, fit_logistic
 from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
@@ -44,9 +44,9 @@ from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, t
 from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.rules import LEARNING_RATE
+from legendretron.tuning.rules import LEARNING_RATE, ONE_FOLD_FROM
 
-__all__ = ["LinearLinkClassifier"]
+__all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
@@ -55,11 +55,11 @@ _NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
 #: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
 #: weights which are to be good at any time.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Logistic regression by its convex solver: the least tolerance, the gradient above which it has not converged, which is
-#: scikit-learn's, and the most iterations.
-_CONVEX_TOL, _CONVERGED, _CONVEX_ITERATIONS = 1e-6, 1e-4, 500
+#: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``, and the gradient above which it has
+#: not converged, which is scikit-learn's.
+_CONVEX_ITERATIONS, _CONVERGED = 1000, 1e-4
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
-_LBFGS_ITERATIONS = 1000
+LBFGS_ITERATIONS = 1000
 
 
 class LinearLinkClassifier(LinkPredictor, ABC):
@@ -200,6 +200,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         groups: Any = None,
     ) -> None:
         device = check_device(self.device)
+        self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -238,6 +239,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 penalize_intercept=bool(self.penalize_intercept),
                 symmetric_logistic=self._symmetric_logistic(tuned=True),
                 centred=self._settings()["centred"],
+                first_fold_for_links=self.cv is None and groups is None and len(rows) >= ONE_FOLD_FROM,
                 fit_whole=device.type == "cuda" and self._ends_as_tried(),
                 **self._plan(len(rows)),
             )
@@ -246,6 +248,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             if not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
                 # as it was tried out; noise of batches is far above that of rounding
                 features, precision = problem.single_precision, torch.float32
+        if isinstance(link, SoftmaxLink):
+            link_alpha = math.inf
         as_logistic = math.isinf(link_alpha) and not (resume or online)
         if as_logistic and not isinstance(link, SoftmaxLink):
             link = SoftmaxLink(n_classes)
@@ -293,7 +297,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
         if result.interrupted or not online:  # one pass over some rows need not converge
-            self._report(result)
+            self._report(result, tuning is not None and tuning.interrupted)
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
@@ -369,7 +373,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 start,
                 symmetric=settings.symmetric,
                 penalize_intercept=settings.penalize_intercept,
-                tol=max(_CONVEX_TOL, float(self.tol), 100 * torch.finfo(flat.dtype).eps),
+                tol=max(float(self.tol), 100 * torch.finfo(flat.dtype).eps),
                 max_iter=most,
                 after_iteration=after,
             )
@@ -387,9 +391,18 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             time.monotonic() - began,
         )
         n_iter = fitted.n_iter.clamp(min=1)
-        return TrainingResult(
-            history, n_iter, interrupted, fitted.largest_gradient <= _CONVERGED, torch.zeros(1, dtype=torch.bool)
-        )
+        converged = fitted.converged | (fitted.largest_gradient <= _CONVERGED)
+        return TrainingResult(history, n_iter, interrupted, converged, torch.zeros(1, dtype=torch.bool))
+
+    def _checkpoint_path(self, online: bool) -> Path | None:
+        path = None if self.checkpoint is None or online else Path(self.checkpoint)
+        if path is not None and self.solver == "lbfgs":
+            raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
+        if path is not None and self.random_state is None:
+            raise ValueError("checkpoint needs a random_state, without which a fit cannot be resumed; got None.")
+        if path is not None and path.is_dir():
+            raise ValueError(f"checkpoint must be the path of a file, but {str(path)!r} is a folder.")
+        return path
 
     def _training_settings(
         self,
@@ -400,13 +413,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         online: bool,
     ) -> TrainingSettings:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
-        path = None if self.checkpoint is None or online else Path(self.checkpoint)
-        if path is not None and self.solver == "lbfgs":
-            raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
-        if path is not None and self.random_state is None:
-            raise ValueError("checkpoint needs a random_state, without which a fit cannot be resumed; got None.")
-        if path is not None and path.is_dir():
-            raise ValueError(f"checkpoint must be the path of a file, but {str(path)!r} is a folder.")
+        path = self._checkpoint_path(online)
         alpha, link_alpha = strengths
         solver = "lbfgs" if self.solver == "lbfgs" and not online else "adam"
         rate = self.learning_rate
@@ -415,7 +422,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         max_epochs, max_steps = 1 if online else self.max_epochs, None
         if max_epochs == "auto":
             steps = steps_for(n_rows)
-            max_epochs = _LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps * batch / n_rows)
+            max_epochs = LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
             if solver == "adam" and self.schedule == "cosine":
                 max_steps = steps
         settings = self._settings()
@@ -445,10 +452,12 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             **settings,
         )
 
-    def _report(self, result: TrainingResult) -> None:
+    def _report(self, result: TrainingResult, choice_interrupted: bool = False) -> None:
         if result.interrupted:
             warnings.warn(INTERRUPTED, stacklevel=4)
             return
+        if choice_interrupted:
+            warnings.warn(CHOICE_INTERRUPTED, stacklevel=4)
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
             warnings.warn(

@@ -14,7 +14,7 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.estimators.strengths import Strengths
-from legendretron.links import Link, link_class, make_link
+from legendretron.links import Link, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.tuning import hidden_for
 
@@ -109,7 +109,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Settings of a link, such as your own, that are not among the parameters above.
     cv : int, cross-validation generator or iterable, default=None
         How rows are held out to choose ``alpha`` and ``link_alpha``: a number of folds, a splitter of scikit-learn, or pairs
-        of training and held-out rows. ``None``: five folds; from 5,000 rows on, one split with a fifth of the rows held out.
+        of training and held-out rows. ``None``: five folds; from 5,000 rows on, learned links are tried on the first of
+        them only, and from 50,000 rows on a fifth of the rows is held out once.
 
     Attributes
     ----------
@@ -286,16 +287,20 @@ class LegendreTronClassifier(LinearLinkClassifier):
             )
 
     def _strengths(self) -> Strengths:
-        has_link = next(self._any_link().parameters(), None) is not None
-        if not has_link and self.link_alpha not in ("auto", None):
+        link = self._any_link()
+        has_parameters = next(link.parameters(), None) is not None
+        if not has_parameters and self.link_alpha not in ("auto", None):
             raise ValueError(
                 f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
             )
+        alpha = None if self.alpha == "auto" else float(self.alpha)
+        if not has_parameters:  # one of your own is not logistic regression, though nothing in it is penalised
+            return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
         return Strengths(
-            None if self.alpha == "auto" else float(self.alpha),
+            alpha,
             None if self.link_alpha in ("auto", None) else float(self.link_alpha),
             tied=self.link_alpha is None,
-            has_link=has_link,
+            has_link=True,
         )
 
     def _any_link(self) -> Link:

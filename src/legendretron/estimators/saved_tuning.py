@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from legendretron.tuning import Candidate, Tuning
@@ -19,7 +20,13 @@ def _encode(value: float) -> float | str:
 
 
 def _is_number(value: Any) -> bool:
-    return (type(value) in (int, float) and math.isfinite(value)) or value in ("inf", "-inf", "nan")
+    if type(value) in (int, float):  # JSON knows integers that no float can hold
+        return -sys.float_info.max <= value <= sys.float_info.max
+    return value in ("inf", "-inf", "nan")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 < value < 2**63
 
 
 def encode_strengths(alpha: float, link_alpha: float) -> list[float | str]:
@@ -68,7 +75,8 @@ def _is_row(row: Any) -> bool:
         and all(_is_number(row[name]) for name in _NUMBERS)
         and row["model"] in _MODELS
         and isinstance(row["chosen"], bool)
-        and (row["steps"] is None or (type(row["steps"]) is int and 0 < row["steps"] < 2**63))
+        and (row["steps"] is None or _is_count(row["steps"]))
+        and _is_count(row["held_out_rows"])
     )
 
 

@@ -13,8 +13,9 @@ from sklearn.utils import check_array
 
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
-from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.base import LBFGS_ITERATIONS, LinearLinkClassifier
 from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
 __all__ = ["SplitResults", "fit_splits"]
@@ -125,10 +126,19 @@ def fit_splits(
     used = _as_labels(own, n_classes, device)
     weight = np.stack([with_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own])
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
+    if alphas is not None and estimator.alpha == "auto":
+        estimator.set_params(alpha=float(alphas[0]))
+    asked = estimator._strengths()
+    if not asked.fixed:
+        raise ValueError("alpha and link_alpha must be numbers to be fitted on splits, got 'auto'.")
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
-        identity, generators[0], rows.shape[1], estimator._strengths().pair(), False
+        identity, generators[0], rows.shape[1], asked.pair(), False
     )
+    if isinstance(links[0], SoftmaxLink) and estimator._by_convex_solver(online=False):
+        # labels differ between splits, so another solver goes to the same minimum
+        iterations = LBFGS_ITERATIONS if estimator.max_epochs == "auto" else int(estimator.max_epochs)
+        one = replace(one, solver="lbfgs", max_epochs=iterations)
     runs = len(seeds)
     strengths = (
         one.alpha.expand(runs) if alphas is None else torch.tensor([float(alpha) for alpha in alphas]).to(one.alpha)

@@ -18,7 +18,7 @@ class Strengths(NamedTuple):
     tied : bool
         Whether that on the link is that on ``W``.
     has_link : bool
-        Whether the link has parameters.
+        Whether there is a link other than softmax.
     """
 
     alpha: float | None

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "stop_requests"]
+__all__ = ["CHOICE_INTERRUPTED", "INTERRUPTED", "stop_requests"]
 
 #: What users are warned of when a fit is kept that Ctrl-C has ended.
 INTERRUPTED = "Training was interrupted; the weights reached so far are kept."
+#: The same for strengths that were being chosen.
+CHOICE_INTERRUPTED = "Training was interrupted; the strengths are the best ones of those tried so far."
 
 
 @contextmanager

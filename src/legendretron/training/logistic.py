@@ -24,6 +24,8 @@ __all__ = ["Logistic", "fit_logistic", "logistic_log_proba"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
+#: Parameters of all runs that are fitted side by side: L-BFGS remembers twenty times as many numbers.
+_PARAMETERS_AT_ONCE = 2_000_000
 _MOST_HALVINGS = 12
 #: Share of the decrease promised by the slope that a step has to reach.
 _SUFFICIENT = 1e-4
@@ -35,6 +37,7 @@ class Logistic(NamedTuple):
     weight: Tensor  #: shape (R, d, K)
     bias: Tensor  #: shape (R, K)
     n_iter: Tensor  #: iterations of each run, shape (R,)
+    converged: Tensor  #: whether the gradient is near the tolerance, shape (R,)
     largest_gradient: Tensor  #: largest entry of each run's gradient, shape (R,)
 
 
@@ -240,6 +243,25 @@ def fit_logistic(
         Called with the number of the iteration and the objective of each run; returns whether to stop.
     """
     runs, d, k = len(alpha), features.n_features, n_classes - 1
+    at_once = max(1, _PARAMETERS_AT_ONCE // (d * k + k))
+    if runs > at_once:
+        parts = [
+            fit_logistic(
+                features,
+                labels,
+                n_classes,
+                weights[:, first : first + at_once],
+                alpha[first : first + at_once],
+                None if start is None else (start[0][first : first + at_once], start[1][first : first + at_once]),
+                symmetric=symmetric,
+                penalize_intercept=penalize_intercept,
+                tol=tol,
+                max_iter=max_iter,
+                after_iteration=after_iteration,
+            )
+            for first in range(0, runs, at_once)
+        ]
+        return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     objective = _Objective(features, labels, n_classes, weights, alpha, symmetric, penalize_intercept)
     x = torch.zeros(runs, d * k + k, dtype=weights.dtype, device=weights.device)
     if start is not None:
@@ -287,7 +309,8 @@ def fit_logistic(
         if after_iteration is not None and after_iteration(iteration, value):
             break
     weight, bias = objective.split(x)
-    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), gradient.abs().amax(1).cpu())
+    largest = gradient.abs().amax(1).cpu()
+    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), largest <= 10 * tol, largest)
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ class _Stream:
         self.weights = sample.normalised_weights()
         self.n_runs, longest = sample.rows.shape
         self.lengths = sample.lengths or [longest] * self.n_runs
-        self.size = min(batch_size, *self.lengths)
+        self.size = min([batch_size, *self.lengths])
         self.generators = generators
         #: the pass that each run has begun, and how many of its rows have been taken
         self.order = torch.zeros(self.n_runs, longest, dtype=torch.int64)
@@ -45,6 +45,13 @@ class _Stream:
             wanted -= len(parts[-1])
         self.taken[run] = taken
         return torch.cat(parts)
+
+    def first(self) -> tuple[Tensor, Tensor]:
+        """Rows and weights of the first batch (of two rows at least), which :meth:`take` returns again."""
+        wanted = min([max(self.size, 2), *self.lengths])
+        order = torch.stack([self._next(run, wanted) for run in range(self.n_runs)]).to(self.sample.rows.device)
+        self.taken.zero_()
+        return self.sample.rows.gather(1, order), self.sample.weights.gather(1, order)
 
     def take(self, n_batches: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, labels and weights (as shares of a batch) of the next batches, each of shape (S, R, m)."""
@@ -73,8 +80,7 @@ def train_steps(
     total, rounds = settings.max_steps, min(_ROUNDS, settings.max_steps)
     state = TrainingState(model, sample, settings, validation, rounds, {"order": stream.order, "taken": stream.taken})
     if not state.resume() and model.link.needs_batch:
-        rows, _, weights = stream.take(1)
-        model.initialize_link(sample.features, rows[0], weights[0])
+        model.initialize_link(sample.features, *stream.first())
     step = state.step_for(stream.size)
 
     def round_steps(number: int) -> tuple[int, Iterator[None]]:

@@ -31,7 +31,7 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
         Of the shuffle, where there is one.
     """
     own = y[rows]
-    least, most = np.unique(own, return_counts=True)[1].min(), np.unique(own, return_counts=True)[1].max()
+    counts = np.unique(own, return_counts=True)[1]
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (len(y),):
@@ -47,10 +47,12 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
             splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
             return _checked(((rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), own, groups[rows])), y)
         if cv is None and len(rows) >= ONE_SPLIT_FROM:
-            stratify = own if least >= 2 else None
+            # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
+            possible = counts.min() >= 2 and len(counts) <= HELD_OUT * len(rows)
+            stratify = own if possible else None
             kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
             return _checked([(np.sort(kept), np.sort(held))], y)
-        n_folds = min(n_folds, int(most))
+        n_folds = min(n_folds, int(counts.max()))
         if n_folds < 2:  # every class has a single row
             return []
         splits = _stratified(own, n_folds, seed)

@@ -60,13 +60,14 @@ def search_links(
     base : ndarray, optional
         Losses of logistic regression on all held-out rows. A candidate that is no better on the first folds is given up.
     """
-    first = slice(0, _FIRST_FOLDS)
-    held_out = problem.held_out.first(_FIRST_FOLDS)
+    n_first = min(_FIRST_FOLDS, problem.n_link_folds)
+    first, others = slice(0, n_first), slice(n_first, problem.n_link_folds)
+    held_out = problem.held_out.first(n_first)
     remaining = candidates
-    short = max(1, min(problem.steps // _SHORT, _MOST_SHORT))
+    short = min(problem.steps // _SHORT, _MOST_SHORT)
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
-        if len(remaining) <= keep and steps < problem.steps:
-            continue  # nothing to choose between
+        if steps < problem.steps and (len(remaining) <= keep or steps == 0):
+            continue  # nothing to choose between, or by
         scores = _train(problem, remaining, first, steps, whole=problem.fit_whole and steps == problem.steps)
         if scores is None:
             raise InterruptedSearchError
@@ -77,12 +78,12 @@ def search_links(
             yield scores
         else:
             yield ranked[1:]
-    complete = len(problem.folds) <= _FIRST_FOLDS
+    complete = problem.n_link_folds <= n_first
     if not complete and base is not None and not held_out.difference(best.losses, base[: len(best.losses)]).mean < 0:
         yield [best]
         return
     if not complete:
-        scores = _train(problem, remaining, slice(_FIRST_FOLDS, None), problem.steps)
+        scores = _train(problem, remaining, others, problem.steps)
         if scores is None:
             raise InterruptedSearchError
         best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +37,12 @@ class LogisticPath:
     ----------
     problem : TuningProblem
         The data.
+    stop_requested : callable
+        Whether to end with what has been found so far.
     """
 
-    def __init__(self, problem: TuningProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: TuningProblem, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.stop_requested = problem, stop_requested
         self.points: dict[float, PathPoint] = {}
         dtype = _dtype_of(problem)
         weights = np.zeros((len(problem.weight), len(problem.folds)))
@@ -72,6 +75,7 @@ class LogisticPath:
             penalize_intercept=problem.penalize_intercept,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
+            after_iteration=lambda *_: self.stop_requested(),
         )
         losses = torch.empty_like(self._weights)
         for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
@@ -83,16 +87,17 @@ class LogisticPath:
     def search(self) -> PathPoint:
         """The point with the least loss."""
         best = self._walk(_FIRST, -1.0, _WEAKEST)
-        if best == _FIRST:
+        if best == _FIRST and not self.stop_requested():
             best = self._walk(_FIRST, 1.0, _STRONGEST)
         for side in (0.5, -0.5):
-            self.at(best + side)
+            if not self.stop_requested():
+                self.at(best + side)
         return min(self.points.values(), key=self.loss)
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
         """Go on while the loss falls; return where it was least."""
         best, self_loss = exponent, self.loss(self.at(exponent))
-        while (exponent := exponent + side) * side <= end * side:
+        while not self.stop_requested() and (exponent := exponent + side) * side <= end * side:
             loss = self.loss(self.at(exponent))
             if not loss < self_loss:
                 break

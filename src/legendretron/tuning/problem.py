@@ -53,6 +53,8 @@ class TuningProblem:
         Initial rate.
     seed : int
         Of starts and batches.
+    first_fold_for_links : bool
+        Whether learned links are tried on the first fold only.
     fit_whole : bool
         Whether finalists are trained on all rows at the same time: on a GPU that is free, and saves training at the end.
     verbose : int
@@ -75,6 +77,7 @@ class TuningProblem:
     penalize_intercept: bool = False
     symmetric_logistic: bool = True
     centred: bool = True
+    first_fold_for_links: bool = False
     fit_whole: bool = False
     verbose: int = 0
     keep_interrupted: bool = False
@@ -83,6 +86,11 @@ class TuningProblem:
     def held_out(self) -> HeldOut:
         """All held-out rows."""
         return HeldOut.of(self.folds, self.weight, self.between_folds)
+
+    @property
+    def n_link_folds(self) -> int:
+        """How many of the folds learned links are tried on."""
+        return 1 if self.first_fold_for_links else len(self.folds)
 
     @cached_property
     def doubt(self) -> float:

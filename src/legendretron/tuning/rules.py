@@ -3,26 +3,37 @@ r"""Settings that follow from the number of rows.
 They were chosen on a dozen data sets of 120 to 12,000 rows, together, and are deliberately few and smooth:
 
 - **Steps** grow with the square root of the rows, :math:`80 \sqrt n`, up to 10,000 rows, with the fourth root beyond: 900
-  steps for 120 rows, 8,000 for 10,000, 25,000 for a million. So small data are passed over some hundred times, and large data a
-  few times.
+  steps for 120 rows, 8,000 for 10,000, 25,000 for a million. So small data are passed over some hundred times, and large
+  data a few times.
 - **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
 - **Width** of the networks: 4 units in a layer below 300 rows, else 8.
 - **Rate**: 0.03 at first, falling to 0 along half a cosine.
-- **Folds**: five up to 5,000 rows; beyond, a single split, with a fifth of the rows held out.
+- **Folds**: five. From 5,000 rows on, learned links are tried on the first of them only, and from 50,000 rows on there is no
+  other: a single split, with a fifth of the rows held out.
 """
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["FOLDS", "HELD_OUT", "LEARNING_RATE", "ONE_SPLIT_FROM", "batch_size_for", "hidden_for", "steps_for"]
+__all__ = [
+    "FOLDS",
+    "HELD_OUT",
+    "LEARNING_RATE",
+    "ONE_FOLD_FROM",
+    "ONE_SPLIT_FROM",
+    "batch_size_for",
+    "hidden_for",
+    "steps_for",
+]
 
 LEARNING_RATE = 0.03
 #: Rows from which steps grow more slowly.
 _LARGE = 10_000
 FOLDS = 5
-#: Rows from which one split takes the place of the folds, and the share of the rows it holds out.
-ONE_SPLIT_FROM, HELD_OUT = 5000, 0.2
+#: Rows from which learned links are tried on one fold only; those from which there is one split only, and the share of the
+#: rows it holds out.
+ONE_FOLD_FROM, ONE_SPLIT_FROM, HELD_OUT = 5000, 50_000, 0.2
 
 
 def steps_for(n_rows: int) -> int:

@@ -17,6 +17,7 @@ COLUMNS = (
     "alpha",
     "link_alpha",
     "steps",
+    "held_out_rows",
     "log_loss",
     "standard_error",
     "difference",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
@@ -44,21 +45,25 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     base: PathPoint | None = None
     best: LinkScore | None = None
     if logistic:
-        path = LogisticPath(problem)
-        base = path.search() if alpha is None else path.fit(alpha)
+        with stop_requests(problem.keep_interrupted) as stop_requested:
+            path = LogisticPath(problem, stop_requested)
+            base = path.search() if alpha is None else path.fit(alpha)
+            tuning.interrupted = stop_requested()
         points = list(path.points.values()) if alpha is None else [base]
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
     try:
-        for stage in search_links(problem, links, None if base is None else base.losses) if links else ():
+        left = [] if tuning.interrupted else links
+        for stage in search_links(problem, left, None if base is None else base.losses) if left else ():
             for score in stage:
                 tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
                 best = score if score.final else None
     except InterruptedSearchError:
         tuning.interrupted = True
     if best is not None:
-        away = None if base is None else problem.held_out.difference(best.losses, base.losses)
+        held_out = problem.held_out.first(problem.n_link_folds)
+        away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
     for row in tuning.rows:
@@ -82,6 +87,7 @@ def _row(
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
         "steps": steps,
+        "held_out_rows": len(losses),
         "log_loss": mean.mean,
         "standard_error": mean.error,
         "difference": math.nan if away is None else away.mean,

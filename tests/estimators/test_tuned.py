@@ -1,0 +1,458 @@
+"""Estimators that choose the strengths of their penalties themselves."""
+
+import itertools
+import math
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
+
+from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators import base, fit_splits
+from legendretron.links import PiecewiseLinearLink, SoftmaxLink
+from legendretron.training.progress import Progress
+from legendretron.tuning import rules
+from legendretron.tuning.table import COLUMNS
+from tests.estimators.cases import X, y
+from tests.tuning.conftest import bent_data
+
+#: Few enough steps that a choice takes a moment.
+QUICK = {"max_epochs": 4, "random_state": 0, "cv": 3}
+X_BENT, Y_BENT = bent_data(n=400)
+#: Enough of them that a link is learned there.
+BENT = {"max_epochs": 150, "random_state": 0, "cv": 3, "hidden": 4, "batch_size": 64}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is trained and chosen in a fit."""
+    made = []
+
+    def counting(name):
+        function = getattr(base, name)
+
+        def counted(*args, **settings):
+            made.append(name)
+            return function(*args, **settings)
+
+        return counted
+
+    for name in ("train", "fit_logistic", "tune"):
+        monkeypatch.setattr(base, name, counting(name))
+    return made
+
+
+def check_table(clf):
+    table = clf.tuning_
+    assert list(table.columns) == list(COLUMNS)
+    assert table["chosen"].tolist() == [True] + [False] * (len(table) - 1)
+    assert (table["alpha"][0], table["link_alpha"][0]) == (clf.alpha_, clf.link_alpha_)
+    assert (table["model"][0] == "logistic regression") == math.isinf(clf.link_alpha_)
+    assert set(table["model"]) <= {"logistic regression", "learned link"}
+    return table
+
+
+def test_defaults_choose(calls):
+    clf = LegendreTronClassifier(random_state=0).fit(X[::2], y[::2])
+    assert calls == ["tune", "fit_logistic"]
+    assert clf.get_params()["alpha"] == clf.get_params()["link_alpha"] == "auto"
+    table = check_table(clf)
+    assert set(table["model"]) == {"logistic regression", "learned link"}
+    assert clf.link_alpha_ == math.inf
+    assert isinstance(clf.link_, SoftmaxLink)
+    logistic = MultinomialLogisticClassifier(random_state=0).fit(X[::2], y[::2])
+    assert set(logistic.tuning_["model"]) == {"logistic regression"}
+    assert logistic.alpha_ == clf.alpha_
+    np.testing.assert_allclose(clf.predict_proba(X), logistic.predict_proba(X), atol=1e-4)
+
+
+def test_a_learned_link_is_chosen_where_it_helps(calls):
+    clf = LegendreTronClassifier(**BENT).fit(X_BENT, Y_BENT)
+    assert calls == ["tune", "train"]
+    table = check_table(clf)
+    assert table["model"][0] == "learned link"
+    assert table["difference"][0] < -table["difference_error"][0]
+    assert type(clf.link_).__name__ == "CompositeLink"
+    assert clf.coef_.dtype == clf.predict_proba(X_BENT).dtype == np.float64
+    new, labels = bent_data(n=2000, seed=1)
+    logistic = MultinomialLogisticClassifier(random_state=0).fit(X_BENT, Y_BENT)
+    assert log_loss(labels, clf.predict_proba(new)) < log_loss(labels, logistic.predict_proba(new)) - 0.01
+
+
+@pytest.mark.parametrize(
+    ("alpha", "link_alpha"), [*itertools.product(["auto", 0.1], ["auto", None, 0.02])], ids=lambda value: str(value)
+)
+@pytest.mark.parametrize("link", ["composite", "canonical"])
+def test_strengths_given_and_chosen(calls, alpha, link_alpha, link):
+    clf = LegendreTronClassifier(link, alpha=alpha, link_alpha=link_alpha, **QUICK).fit(X, y)
+    if alpha == 0.1:
+        assert clf.alpha_ == 0.1
+    if link_alpha is None:
+        assert clf.link_alpha_ == clf.alpha_
+    elif link_alpha == 0.02:
+        assert clf.link_alpha_ == 0.02  # a strength that is given asks for a link
+    if alpha == 0.1 and link_alpha != "auto":
+        assert calls == ["train"]
+        with pytest.raises(AttributeError, match="has no tuning_: the strengths of its penalties were given"):
+            _ = clf.tuning_
+        assert not hasattr(clf, "tuning_")
+        return
+    assert calls[0] == "tune"
+    assert len(calls) == 2
+    table = check_table(clf)
+    assert ("logistic regression" in set(table["model"])) == (link_alpha == "auto")
+    if alpha == 0.1:
+        assert set(table["alpha"]) == {0.1}
+    if link_alpha is None:
+        assert (table["alpha"] == table["link_alpha"]).all()
+
+
+@pytest.mark.parametrize("alpha", ["auto", 0.1])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **settings: LegendreTronClassifier("softmax", **settings),
+        lambda **settings: LegendreTronClassifier("softmax", link_alpha=None, **settings),
+        lambda **settings: LegendreTronClassifier(SoftmaxLink(3), **settings),
+        MultinomialLogisticClassifier,
+    ],
+)
+def test_logistic_regression_has_one_strength(calls, make, alpha):
+    clf = make(alpha=alpha).fit(X, y)
+    assert calls == (["tune"] if alpha == "auto" else []) + ["fit_logistic"]
+    assert clf.link_alpha_ == math.inf
+    if alpha == 0.1:
+        assert clf.alpha_ == 0.1
+    theirs = LogisticRegression(C=1 / (clf.alpha_ * 150), max_iter=10_000, tol=1e-8)
+    theirs.fit((X - X.mean(0)) / X.std(0), y)
+    np.testing.assert_allclose(clf.predict_proba(X), theirs.predict_proba((X - X.mean(0)) / X.std(0)), atol=1e-3)
+    with pytest.raises(ValueError, match=r"link_alpha=0\.1 does not apply to a link without parameters"):
+        LegendreTronClassifier("softmax", link_alpha=0.1).fit(X, y)
+
+
+@pytest.mark.parametrize("alpha", ["auto", 0.1])
+def test_a_link_without_parameters_is_not_logistic_regression(alpha):
+    link = PiecewiseLinearLink([-2.0, 0.0, 3.0], [0.1, 0.5, 0.95])
+    clf = LegendreTronClassifier(link, alpha=alpha, **QUICK).fit(X[50:], y[50:])
+    assert isinstance(clf.link_, PiecewiseLinearLink)
+    assert clf.link_alpha_ == 0.0
+    if alpha == "auto":
+        assert set(check_table(clf)["model"]) == {"learned link"}
+
+
+def test_groups_and_cv():
+    groups = np.arange(150) % 10
+    by_groups = MultinomialLogisticClassifier(random_state=0).fit(X, y, groups=groups)
+    splits = list(GroupKFold(5).split(X, y, groups))
+    by_splitter = MultinomialLogisticClassifier(cv=GroupKFold(5)).fit(X, y, groups=groups)
+    by_list = MultinomialLogisticClassifier(cv=splits).fit(X, y)
+    assert by_splitter.tuning_.equals(by_list.tuning_)
+    assert not by_splitter.tuning_.equals(by_groups.tuning_)  # other folds
+    shuffled = StratifiedKFold(4, shuffle=True, random_state=3)
+    masks = [(np.isin(np.arange(150), a), np.isin(np.arange(150), b)) for a, b in shuffled.split(X, y)]
+    pair = [MultinomialLogisticClassifier(cv=cv).fit(X, y).tuning_ for cv in (shuffled, masks)]
+    assert pair[0].equals(pair[1])
+    with pytest.raises(ValueError, match="groups must have one entry per row, 150"):
+        MultinomialLogisticClassifier().fit(X, y, groups=groups[:3])
+    for cv in (1, "five", 2.5):
+        with pytest.raises(ValueError, match="'cv' parameter"):
+            MultinomialLogisticClassifier(cv=cv).fit(X, y)
+
+
+def test_groups_that_are_alike_make_the_error_larger():
+    """Ten rows of each patient, who differ: rows are no independent evidence."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 10)
+    features = rng.normal(size=(12, 3))[groups] + 0.1 * rng.normal(size=(120, 3))
+    labels = (rng.random(12) < 0.5).astype(int)[groups]
+    alone = MultinomialLogisticClassifier(alpha=0.1, random_state=0)
+    grouped = clone(alone).set_params(alpha="auto").fit(features, labels, groups=groups)
+    ignored = clone(alone).set_params(alpha="auto").fit(features, labels)
+    assert grouped.alpha_ > 10 * ignored.alpha_
+    assert grouped.tuning_["standard_error"][0] > ignored.tuning_["standard_error"][0]
+
+
+@pytest.mark.parametrize("make", [MultinomialLogisticClassifier, lambda **s: LegendreTronClassifier("softmax", **s)])
+def test_weights_are_repetitions(make):
+    weight = np.random.default_rng(0).integers(0, 4, 150)
+    rows = np.repeat(np.arange(150), weight)
+    weighted = make(alpha=0.01).fit(X, y, sample_weight=weight)
+    repeated = make(alpha=0.01).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
+
+
+def test_rows_that_count_nothing_are_not_there():
+    weight = np.ones(150)
+    weight[::3] = 0.0
+    clf = LegendreTronClassifier(**QUICK)
+    weighted, removed = clone(clf).fit(X, y, weight), clone(clf).fit(X[weight > 0], y[weight > 0])
+    assert weighted.alpha_ == removed.alpha_
+    np.testing.assert_allclose(
+        weighted.tuning_["log_loss"].to_numpy(), removed.tuning_["log_loss"].to_numpy(), rtol=1e-5
+    )
+    np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-6)
+
+
+def test_data_of_all_kinds():
+    labels = np.array(["setosa", "versicolor", "virginica"])[y]
+    plain = LegendreTronClassifier(**QUICK).fit(X, y)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for features, of_labels in ((frame, pd.Series(labels)), (X, labels.astype(object)), (frame, labels)):
+        clf = LegendreTronClassifier(**QUICK).fit(features, of_labels)
+        assert clf.tuning_.equals(plain.tuning_)
+        assert np.array_equal(clf.predict_proba(features), plain.predict_proba(X))
+        assert set(clf.predict(features)) == set(labels)
+    sparse = scipy.sparse.csr_array(X * (X > 1.5))
+    scattered = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse, labels)
+    whole = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse.toarray(), labels)
+    check_table(scattered)
+    assert abs(math.log10(scattered.alpha_ / whole.alpha_)) <= 1.0
+    np.testing.assert_allclose(scattered.predict_proba(sparse), whole.predict_proba(sparse.toarray()), atol=0.2)
+    single = LegendreTronClassifier(**QUICK).fit(X.astype(np.float32), y)
+    assert single.coef_.dtype == np.float32
+    np.testing.assert_allclose(single.predict_proba(X.astype(np.float32)), plain.predict_proba(X), atol=0.02)
+
+
+def test_class_weight():
+    clf = MultinomialLogisticClassifier(class_weight={0: 1, 1: 1, 2: 20}).fit(X, y)
+    check_table(clf)
+    assert (clf.predict(X) == 2).sum() > (MultinomialLogisticClassifier().fit(X, y).predict(X) == 2).sum()
+    check_table(LegendreTronClassifier(class_weight="balanced", **QUICK).fit(X[:120], y[:120]))
+
+
+@pytest.mark.parametrize("bent", [True, False])
+def test_save_and_load(tmp_path, bent):
+    settings, data = (BENT, (X_BENT, Y_BENT)) if bent else (QUICK, (X, y))
+    clf = LegendreTronClassifier(**settings).fit(*data)
+    assert math.isinf(clf.link_alpha_) != bent
+    clf.save(tmp_path / "m")
+    again = LegendreTronClassifier.load(tmp_path / "m")
+    assert (again.alpha_, again.link_alpha_) == (clf.alpha_, clf.link_alpha_)
+    assert again.tuning_.equals(clf.tuning_)
+    assert again.get_params() == clf.get_params()
+    assert np.array_equal(again.predict_proba(data[0]), clf.predict_proba(data[0]))
+    again.set_params(warm_start=True).fit(*data)
+    assert (again.alpha_, again.link_alpha_) == (clf.alpha_, clf.link_alpha_)
+    clf.set_params(cv=StratifiedKFold(3)).save(tmp_path / "m")
+    assert LegendreTronClassifier.load(tmp_path / "m").cv is None  # splitters are not saved
+    fixed = MultinomialLogisticClassifier(alpha=0.3).fit(X, y)
+    fixed.save(tmp_path / "m")
+    again = MultinomialLogisticClassifier.load(tmp_path / "m")
+    assert (again.alpha_, again.link_alpha_) == (0.3, math.inf)
+    assert not hasattr(again, "tuning_")
+
+
+def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls):
+    clf = LegendreTronClassifier(warm_start=True, **BENT).fit(X_BENT, Y_BENT)
+    strengths, first = (clf.alpha_, clf.link_alpha_), clf.history_["train_loss"]
+    table = clf.tuning_
+    calls.clear()
+    clf.fit(X_BENT, Y_BENT)
+    assert calls == ["train"]
+    assert (clf.alpha_, clf.link_alpha_) == strengths
+    assert clf.tuning_.equals(table)
+    assert clf.history_["train_loss"][0] < first[0]
+    clf = MultinomialLogisticClassifier(warm_start=True).fit(X, y)
+    alpha, before = clf.alpha_, clf.predict_proba(X)
+    calls.clear()
+    clf.fit(X, y)
+    assert calls == ["fit_logistic"]
+    assert clf.alpha_ == alpha
+    np.testing.assert_allclose(clf.predict_proba(X), before, atol=1e-5)
+    clf.set_params(alpha=1.0).fit(X, y)
+    assert clf.alpha_ == 1.0
+    assert np.abs(clf.predict_proba(X) - before).max() > 0.05
+
+
+def test_a_warm_start_of_what_became_logistic_regression_with_strengths_of_a_link():
+    clf = LegendreTronClassifier(warm_start=True, **QUICK).fit(X, y)
+    for _ in range(2):  # the second goes on from the first
+        clf.set_params(alpha=0.1, link_alpha=0.1).fit(X, y)
+        assert isinstance(clf.link_, SoftmaxLink)
+        assert (clf.alpha_, clf.link_alpha_) == (0.1, math.inf)
+
+
+@pytest.mark.parametrize("make", [LegendreTronClassifier, MultinomialLogisticClassifier])
+def test_partial_fit(calls, make):
+    clf = make(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+    assert calls == ["train"]
+    assert clf.alpha_ == 1e-4
+    assert clf.link_alpha_ == (1e-4 if make is LegendreTronClassifier else math.inf)
+    assert not hasattr(clf, "tuning_")
+    clf.partial_fit(X, y)
+    assert calls == ["train", "train"]
+    tuned = make(**QUICK).fit(X, y)
+    strengths, table = (tuned.alpha_, tuned.link_alpha_), tuned.tuning_
+    before = tuned.coef_.copy()
+    tuned.partial_fit(X[:50], y[:50])
+    assert (tuned.alpha_, tuned.link_alpha_) == strengths
+    assert tuned.tuning_.equals(table)
+    assert not np.array_equal(tuned.coef_, before)
+
+
+def test_clones_and_searches():
+    clf = LegendreTronClassifier(cv=StratifiedKFold(3), alpha=0.2, random_state=0)
+    again = clone(clf)
+    assert again.get_params()["alpha"] == 0.2
+    assert again.get_params()["link_alpha"] == "auto"
+    assert again.cv.get_n_splits() == 3
+    search = GridSearchCV(
+        LegendreTronClassifier(alpha=0.1, hidden=2, **QUICK), {"link_alpha": [1e-4, 0.1]}, cv=2, scoring="neg_log_loss"
+    ).fit(X, y)
+    assert search.best_estimator_.link_alpha_ == search.best_params_["link_alpha"]
+
+
+def test_random_states_repeat():
+    first, second, other = (
+        LegendreTronClassifier(**{**BENT, "random_state": s}).fit(X_BENT, Y_BENT) for s in (0, 0, 1)
+    )
+    assert first.tuning_.equals(second.tuning_)
+    assert np.array_equal(first.predict_proba(X_BENT), second.predict_proba(X_BENT))
+    assert not first.tuning_.equals(other.tuning_)
+
+
+@pytest.mark.parametrize("part", [2, 60])
+def test_ctrl_c_while_strengths_are_chosen(monkeypatch, part):
+    updates = []
+
+    def press(self, *losses):
+        updates.append(self)
+        if len(updates) == part:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "update", press)
+    clf = LegendreTronClassifier(**BENT)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X_BENT, Y_BENT)
+    assert set(vars(clf)) == set(clf.get_params())  # as it was
+    fitted = MultinomialLogisticClassifier(alpha=0.1).fit(X, y)
+    updates.clear()
+    clf.set_params(keep_interrupted=True)
+    with pytest.warns(UserWarning, match="Training was interrupted; the strengths are the best ones of those tried"):
+        clf.fit(X_BENT, Y_BENT)
+    assert clf.link_alpha_ == math.inf  # what was complete
+    check_table(clf)
+    assert fitted.alpha_ == 0.1
+
+
+def test_ctrl_c_on_the_path_leaves_a_fitted_estimator_as_it_was(monkeypatch):
+    from legendretron.tuning import logistic_path
+
+    clf = LegendreTronClassifier(**QUICK).fit(X, y)
+    before = clf.predict_proba(X), clf.tuning_
+
+    def press(*args, **settings):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(logistic_path, "fit_logistic", press)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X[:, :2], y)
+    assert np.array_equal(clf.predict_proba(X), before[0])
+    assert clf.tuning_.equals(before[1])
+
+
+def test_the_paper_is_not_affected(calls):
+    ours = LegendreTronClassifier.from_paper("libsvm", max_epochs=3, random_state=0).fit(X, y)
+    given = LegendreTronClassifier(
+        "composite", n_blocks=2, hidden=2, depth=4, network="cpflow", alpha=0.01, link_alpha=0.01, solver="adam",
+        learning_rate=0.01, schedule="step", decay=0.95, decay_every=4, max_epochs=3, batch_size=64, init="paper",
+        penalize_intercept=True, standardize=False, dtype="float64", random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert calls == ["train", "train"]
+    assert np.array_equal(ours.coef_, given.coef_)
+    assert np.array_equal(ours.predict_proba(X), given.predict_proba(X))
+    calls.clear()
+    ours = MultinomialLogisticClassifier.from_paper("libsvm", max_epochs=3, random_state=0).fit(X, y)
+    given = LegendreTronClassifier(
+        "softmax", alpha=0.01, solver="adam", learning_rate=0.01, schedule="step", max_epochs=3, batch_size=64,
+        init="paper", penalize_intercept=True, standardize=False, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert calls == ["train", "train"]
+    assert np.array_equal(ours.coef_, given.coef_)
+
+
+@pytest.mark.parametrize("settings", [{}, {"link_alpha": 1e-3, "max_epochs": 50, "cv": 2}], ids=["default", "link"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_lbfgs_with_strengths_that_are_chosen(settings):
+    features, labels = load_breast_cancer(return_X_y=True)
+    features, labels = features[::2], labels[::2]
+    clf = LegendreTronClassifier(solver="lbfgs", random_state=0, **{"max_epochs": 200, **settings}).fit(
+        features, labels
+    )
+    share = labels.mean()
+    frequencies = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert log_loss(labels, clf.predict_proba(features)) < 0.3 * frequencies
+    check_table(clf)
+
+
+def test_link_objects_can_be_in_any_precision():
+    for link in (CanonicalLink(3, n_nests=2, dtype=torch.float64), CanonicalLink(3, n_nests=2)):
+        clf = LegendreTronClassifier(link, link_alpha=0.01, **QUICK).fit(X, y)
+        assert isinstance(clf.link_, CanonicalLink)
+        assert next(clf.link_.parameters()).dtype == torch.float64
+        check_table(clf)
+
+
+def test_too_few_rows_to_hold_any_out():
+    clf = LegendreTronClassifier(random_state=0).fit(np.eye(3), [0, 1, 2])
+    assert len(clf.tuning_) == 0
+    assert list(clf.tuning_.columns) == list(COLUMNS)
+    assert clf.alpha_ == 0.01
+    assert clf.predict(np.eye(3)).tolist() == [0, 1, 2]
+
+
+def test_tol_and_max_epochs_of_logistic_regression():
+    iterations = [MultinomialLogisticClassifier(alpha=1e-3, tol=tol).fit(X, y).n_iter_ for tol in (1e-1, 1e-4, 1e-12)]
+    assert iterations[0] < iterations[1] < iterations[2]
+    with pytest.warns(ConvergenceWarning, match=r"has not converged in 2 iterations \(max_epochs=2\)"):
+        MultinomialLogisticClassifier(alpha=1e-4, max_epochs=2).fit(X, y)
+
+
+def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls, tmp_path):
+    for settings in ({"random_state": None}, {"checkpoint": tmp_path}, {"solver": "lbfgs"}):
+        with pytest.raises(ValueError, match="checkpoint"):
+            LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **settings}).fit(X, y)
+    assert calls == []
+
+
+@pytest.mark.parametrize("batch_size", [10_000, 150, 40])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_steps_do_not_depend_on_how_large_a_batch_could_be(batch_size, schedule, monkeypatch):
+    monkeypatch.setattr(base, "steps_for", lambda n: 20)
+    clf = LegendreTronClassifier(
+        alpha=0.1, link_alpha=0.1, batch_size=batch_size, schedule=schedule, hidden=2, random_state=0
+    )
+    clf.fit(X, y)
+    assert clf.n_iter_ == (5 if schedule == "constant" and batch_size == 40 else 20)  # passes of four steps
+
+
+def test_settings_that_follow_from_the_rows():
+    assert rules.hidden_for(150) == 4
+    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(X, y)
+    assert clf.link_.settings()["hidden"] == 4
+    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(*bent_data(n=300))
+    assert clf.link_.settings()["hidden"] == 8
+    assert clf.set_params(hidden=3).fit(X, y).link_.settings()["hidden"] == 3
+
+
+def test_splits_need_strengths():
+    rows = np.arange(150)[None]
+    for clf in (
+        MultinomialLogisticClassifier(standardize=False),
+        LegendreTronClassifier(standardize=False),
+        LegendreTronClassifier(alpha=0.1, standardize=False),
+    ):
+        with pytest.raises(ValueError, match="alpha and link_alpha must be numbers to be fitted on splits"):
+            fit_splits(clf, X, y, rows, [0])
+    loss = fit_splits(MultinomialLogisticClassifier(standardize=False), X, y, rows, [0], alphas=[0.1]).evaluate(rows)[0]
+    alone = MultinomialLogisticClassifier(alpha=0.1, standardize=False).fit(X, y)
+    assert loss[0] == pytest.approx(log_loss(y, alone.predict_proba(X)), rel=1e-5)

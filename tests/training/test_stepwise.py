@@ -1,0 +1,224 @@
+"""Training for a number of steps: which rows at which rate, and all that training by epochs has."""
+
+import dataclasses
+import math
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron._internal.artifacts import read_artifact
+from legendretron.training import History, train
+from legendretron.training import stepwise as stepwise_module
+from legendretron.training.checkpoint import _KIND
+from legendretron.training.progress import Progress
+from legendretron.training.stepwise import _Stream
+from tests.training.conftest import LINKS
+
+every_link = pytest.mark.parametrize("link", LINKS)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Batches and rates of all steps that are taken."""
+    taken = []
+    take = stepwise_module.take_steps
+
+    def watch(step, batches, rates, rate):
+        taken.append((*batches, rates))
+        return take(step, batches, rates, rate)
+
+    monkeypatch.setattr(stepwise_module, "take_steps", watch)
+
+    def joined():
+        return [torch.cat(parts) for parts in zip(*taken, strict=True)]
+
+    return joined
+
+
+@pytest.mark.parametrize("steps", [1, 7, 50, 123])
+@pytest.mark.parametrize("batch_size", [32, 1000])
+@pytest.mark.parametrize("link", ["softmax", "cpflow"])
+def test_steps_rows_and_rates(problem, seen, steps, batch_size, link):
+    sample = problem.sample([1, 2])
+    result = train(
+        problem.model(link, [1, 2]), sample, problem.settings([1, 2], max_steps=steps, batch_size=batch_size)
+    )
+    rows, labels, weights, rates = seen()
+    size = min(batch_size, 100)
+    assert rows.shape == labels.shape == weights.shape == (steps, 2, size)
+    for run in range(2):
+        flat = rows[:, run].reshape(-1)
+        for first in range(
+            0, len(flat) - 99, 100
+        ):  # every row once in a pass, also where a link has to see a batch first
+            assert sorted(flat[first : first + 100].tolist()) == sorted(sample.rows[run].tolist())
+    assert torch.equal(labels, problem.y[rows])
+    assert torch.allclose(weights, torch.full_like(weights, 1.0 / size))
+    expected = [0.02 * 0.5 * (1 + math.cos(math.pi * step / steps)) for step in range(steps)]
+    assert rates[:, 0].tolist() == pytest.approx(expected, rel=1e-12)
+    rounds = min(steps, 50)
+    assert result.history["epoch"].tolist() == [r for r in range(1, rounds + 1) for _ in range(2)]
+    assert result.n_iter.tolist() == [rounds, rounds]
+    assert result.history["learning_rate"][-1] == pytest.approx(expected[-1], rel=1e-12)
+
+
+def test_orders_are_those_of_the_generators(problem, seen):
+    """As by epochs, where the batches divide the rows."""
+    from legendretron.training.minibatch import shuffled
+
+    sample = problem.sample([1])
+    train(problem.model("softmax", [1]), sample, problem.settings([1], max_steps=8, batch_size=25))
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.cat([sample.rows[0][shuffled(100, generator)] for _ in range(2)])
+    assert torch.equal(seen()[0][:, 0].reshape(-1), expected)
+
+
+@every_link
+def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link):
+    together = problem.model(link, [5, 6, 7])
+    train(together, problem.sample([5, 6, 7]), problem.settings([5, 6, 7], max_steps=40))
+    for r, seed in enumerate([5, 6, 7]):
+        alone = problem.model(link, [seed])
+        train(alone, problem.sample([seed]), problem.settings([seed], max_steps=40))
+        assert torch.allclose(together.flat[r], alone.flat[0], rtol=1e-9, atol=1e-11)
+
+
+class _Stop(Exception):
+    pass
+
+
+@every_link
+def test_resumed_in_the_middle_of_a_pass(problem, link, tmp_path, monkeypatch):
+    held_out = problem.sample([1, 2], held_out=True)
+    changed = {"max_steps": 130, "batch_size": 32}  # 2 or 3 steps a round, 3.1 a pass
+    whole = problem.model(link, [1, 2])
+    whole_result = train(whole, problem.sample([1, 2]), problem.settings([1, 2], **changed), held_out)
+    path = tmp_path / "training"
+
+    def settings():
+        return problem.settings([1, 2], checkpoint=path, checkpoint_every=4, fingerprint="same", **changed)
+
+    append = History.append
+
+    def die(self, epoch, *rest):
+        if epoch == 23:
+            raise _Stop
+        append(self, epoch, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", die)
+        with pytest.raises(_Stop):
+            train(problem.model(link, [1, 2]), problem.sample([1, 2]), settings(), held_out)
+    tensors, notes = read_artifact(path, _KIND)
+    assert notes["epoch"] == 20
+    assert int(tensors["batches.taken"][0]) == (130 * 20 // 50) * 32 % 100 != 0
+    assert tensors["batches.order"].shape == (2, 100)
+    resumed = problem.model(link, [1, 2])
+    result = train(resumed, problem.sample([1, 2]), settings(), held_out)
+    assert torch.equal(resumed.flat, whole.flat)
+    assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
+    assert np.array_equal(result.history["validation_loss"], whole_result.history["validation_loss"])
+    assert not path.exists()
+
+
+def test_a_checkpoint_by_epochs_is_not_one_by_steps(problem, tmp_path, monkeypatch):
+    settings = {"checkpoint": tmp_path / "c", "checkpoint_every": 1, "fingerprint": "same"}
+    append = History.append
+
+    def die(self, epoch, *rest):
+        if epoch == 3:
+            raise _Stop
+        append(self, epoch, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", die)
+        with pytest.raises(_Stop):
+            train(problem.model("softmax", [1]), problem.sample([1]), problem.settings([1], **settings))
+    with pytest.raises(ValueError, match="its tensors must be"):
+        train(problem.model("softmax", [1]), problem.sample([1]), problem.settings([1], max_steps=20, **settings))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_ctrl_c_keeps_what_is_there_if_asked(problem, monkeypatch, compiled):
+    update = Progress.update
+
+    def press(self, epoch, *losses):
+        update(self, epoch, *losses)
+        if epoch == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "update", press)
+    settings = problem.settings([1], max_steps=200, keep_interrupted=True, compiled=compiled)
+    model = problem.model("composite", [1])
+    result = train(model, problem.sample([1]), settings)
+    assert result.interrupted
+    assert len(result.history["epoch"]) == 3
+    assert model.flat.isfinite().all()
+    with pytest.raises(KeyboardInterrupt):
+        train(model, problem.sample([1]), dataclasses.replace(settings, keep_interrupted=False))
+
+
+def test_validation_keeps_the_best_and_stops(problem):
+    held_out = problem.sample([1, 2], held_out=True)
+    settings = problem.settings(
+        [1, 2], max_steps=4000, n_iter_no_change=3, alpha=torch.zeros(2), link_alpha=torch.zeros(2)
+    )
+    settings.learning_rate.fill_(0.1)
+    model = problem.model("composite", [1, 2])
+    result = train(model, problem.sample([1, 2]), settings, held_out)
+    loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+    for run in range(2):
+        of_run = result.history.of_run(run)["validation_loss"][: int(result.n_iter[run])]
+        assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)
+        assert len(of_run) < 50
+
+
+def test_the_loss_of_a_round_is_the_mean_over_its_steps(problem):
+    sample = problem.sample([1])
+    model = problem.model("composite", [1])
+    before, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    settings = problem.settings([1], max_steps=100, batch_size=50, learning_rate=torch.tensor([1e-12]))
+    history = train(model, sample, settings).history
+    assert history["train_loss"].tolist() == pytest.approx([before.item()] * 50, rel=1e-7)
+    assert history["accuracy"].tolist() == pytest.approx([accuracy.item()] * 50, rel=1e-7)
+
+
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_links_that_have_to_see_a_batch_see_the_first_of_two_rows_at_least(problem, seen, monkeypatch, batch_size):
+    model, given = problem.model("cpflow", [1]), []
+    initialize = type(model).initialize_link
+    monkeypatch.setattr(
+        type(model), "initialize_link", lambda self, *args: (given.append(args), initialize(self, *args))
+    )
+    train(model, problem.sample([1]), problem.settings([1], max_steps=10, batch_size=batch_size))
+    assert not model.link.needs_batch
+    ((_, rows, _),) = given
+    assert rows.shape == (1, max(2, batch_size))
+    assert torch.equal(rows[0], seen()[0][:, 0].reshape(-1)[: rows.shape[1]])
+
+
+@pytest.mark.parametrize("may_diverge", [True, False])
+def test_divergence(problem, may_diverge):
+    settings = problem.settings(
+        [1, 2], max_steps=20, learning_rate=torch.tensor([0.02, 1e200], dtype=torch.float64), may_diverge=may_diverge
+    )
+    model = problem.model("composite", [1, 2])
+    if may_diverge:  # without a word
+        train(model, problem.sample([1, 2]), settings)
+    else:
+        with pytest.warns(RuntimeWarning, match="training diverged: the loss of run 1"):
+            train(model, problem.sample([1, 2]), settings)
+    assert model.flat[0].isfinite().all()
+    assert model.flat[1].isnan().all()
+    if may_diverge:
+        settings.learning_rate.fill_(1e200)
+        train(model := problem.model("composite", [1, 2]), problem.sample([1, 2]), settings)
+        assert model.flat.isnan().all()
+
+
+def test_rows_without_weight_change_nothing_but_the_order(problem):
+    stream = _Stream(problem.sample([1]), 30, [torch.Generator().manual_seed(0)])
+    weights = stream.take(7)[2]
+    assert weights.sum((1, 2)).tolist() == pytest.approx([1.0] * 7)

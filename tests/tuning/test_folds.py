@@ -1,0 +1,143 @@
+"""Which rows are held out."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+
+from legendretron.tuning import folds as module
+from legendretron.tuning import make_folds
+
+X = np.zeros((100, 1))
+y = np.repeat([0, 1, 2], [60, 30, 10])
+ROWS = np.arange(100)
+
+
+def held_out_once(folds, rows):
+    return sorted(np.concatenate([held for _, held in folds]).tolist()) == sorted(rows.tolist())
+
+
+def apart(folds):
+    return all(not set(train) & set(held) for train, held in folds)
+
+
+@pytest.mark.parametrize("cv", [None, 2, 5, np.int64(7)])
+def test_every_row_is_held_out_once_and_classes_in_equal_shares(cv):
+    folds = make_folds(cv, X, y, ROWS, None, 0)
+    assert len(folds) == (cv or 5)
+    assert held_out_once(folds, ROWS)
+    assert apart(folds)
+    for train, held in folds:
+        assert len(train) + len(held) == 100
+        counts = np.bincount(y[held], minlength=3) - np.array([60, 30, 10]) / len(folds)
+        assert np.abs(counts).max() < 1.0
+    sizes = [len(held) for _, held in folds]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("labels", [np.array(list("abc"))[y], np.array(list("abc"), dtype=object)[y], y > 0, y / 2])
+def test_labels_of_any_kind(labels):
+    assert held_out_once(make_folds(None, X, labels, ROWS, None, 0), ROWS)
+
+
+def test_the_seed_decides():
+    first, same, other = (make_folds(None, X, y, ROWS, None, seed) for seed in (0, 0, 1))
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(first, same, strict=True))
+    assert not all(np.array_equal(a[1], b[1]) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("cv", [None, 4, GroupKFold(4)])
+def test_groups_are_never_divided(cv):
+    groups = np.array([f"patient {k}" for k in np.arange(100) % 13])
+    folds = make_folds(cv, X, y, ROWS, groups, 0)
+    assert len(folds) == (4 if cv else 5)
+    assert held_out_once(folds, ROWS)
+    for train, held in folds:
+        assert not set(groups[train]) & set(groups[held])
+
+
+def test_fewer_groups_than_folds():
+    groups = np.arange(100) % 3
+    folds = make_folds(None, X, y, ROWS, groups, 0)
+    assert len(folds) == 3
+    assert all(len(set(groups[held])) == 1 for _, held in folds)
+
+
+def test_groups_that_cannot_be_used():
+    with pytest.raises(ValueError, match=r"groups must have one entry per row, 100, got shape \(99,\)"):
+        make_folds(None, X, y, ROWS, np.zeros(99), 0)
+    with pytest.raises(ValueError, match="groups must hold at least 2 groups"):
+        make_folds(None, X, y, ROWS, np.zeros(100), 0)
+    # one group is left, if only the rows that count are looked at
+    with pytest.raises(ValueError, match="groups must hold at least 2 groups"):
+        make_folds(None, X, y, ROWS[::2], ROWS % 2, 0)
+
+
+@pytest.mark.parametrize("cv", [1, 0, -3])
+def test_too_few_folds(cv):
+    with pytest.raises(ValueError, match=f"cv must be at least 2 folds, got {cv}"):
+        make_folds(cv, X, y, ROWS, None, 0)
+
+
+def test_splitters_and_pairs():
+    splitter = KFold(3, shuffle=True, random_state=0)
+    expected = list(splitter.split(X))
+    masks = [(np.isin(ROWS, train), np.isin(ROWS, held)) for train, held in expected]
+    lists = [(train.tolist(), held.tolist()) for train, held in expected]
+    for cv in (splitter, expected, masks, lists, iter(expected)):
+        folds = make_folds(cv, X, y, ROWS, None, 0)
+        for found, wanted in zip(folds, expected, strict=True):
+            assert np.array_equal(found[0], wanted[0])
+            assert np.array_equal(found[1], wanted[1])
+    assert len(make_folds(ShuffleSplit(2, test_size=0.3, random_state=0), X, y, ROWS, None, 0)[0][1]) == 30
+
+
+@pytest.mark.parametrize(
+    ("cv", "grouped"),
+    [(None, True), (None, False), (3, False), (GroupKFold(3), True), (KFold(3, shuffle=True, random_state=0), False)],
+)
+def test_rows_that_do_not_count_are_in_no_fold(cv, grouped):
+    rows = ROWS[ROWS % 4 != 0]
+    folds = make_folds(cv, X, y, rows, ROWS % 11 if grouped else None, 0)
+    assert held_out_once(folds, rows)
+    for train, _ in folds:
+        assert (train % 4 != 0).all()
+
+
+def test_classes_of_a_single_row():
+    labels = np.array([0] * 10 + [1] * 10 + [2])
+    folds = make_folds(None, X[:21], labels, np.arange(21), None, 0)
+    assert len(folds) == 5
+    held = np.concatenate([held for _, held in folds])
+    assert 20 not in held  # where it is held out, nothing is known of its class
+    assert len(held) == 20
+    assert sum(20 in train for train, _ in folds) == 4
+    two = np.array([0] * 10 + [1])  # the fold that holds it out has one class, which is no problem to learn
+    assert all(10 in train for train, _ in make_folds(None, X[:11], two, np.arange(11), None, 0))
+
+
+def test_too_few_rows():
+    assert make_folds(None, X[:3], np.arange(3), np.arange(3), None, 0) == []
+    assert make_folds(None, X[:1], np.zeros(1), np.arange(1), None, 0) == []
+    assert make_folds(None, X[:9], np.zeros(9), np.arange(9), None, 0) == []  # one class counts
+    few = make_folds(None, X[:4], np.array([0, 0, 1, 1]), np.arange(4), None, 0)
+    assert len(few) == 2
+    assert held_out_once(few, np.arange(4))
+
+
+def test_one_split_of_large_data(monkeypatch):
+    monkeypatch.setattr(module, "ONE_SPLIT_FROM", 100)
+    ((train, held),) = make_folds(None, X, y, ROWS, None, 0)
+    assert len(held) == 20
+    assert np.bincount(y[held]).tolist() == [12, 6, 2]
+    assert not set(train) & set(held)
+    assert len(make_folds(None, X, y, ROWS[:99], None, 0)) == 5
+    assert len(make_folds(5, X, y, ROWS, None, 0)) == 5  # as it is asked for
+    assert len(make_folds(None, X, y, ROWS, ROWS % 10, 0)) == 5
+
+
+@pytest.mark.parametrize("labels", [np.append(y[:-1], 7), np.arange(100) % 40], ids=["single row", "many classes"])
+def test_one_split_that_cannot_be_stratified(monkeypatch, labels):
+    monkeypatch.setattr(module, "ONE_SPLIT_FROM", 100)
+    ((train, held),) = make_folds(None, X, labels, ROWS, None, 0)
+    assert set(labels[held]) <= set(labels[train])
+    assert len(train) == 80

@@ -1,0 +1,113 @@
+"""Losses on held-out rows, and the candidates they are compared for."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.tuning.candidates import ALPHAS, LINK_ALPHAS, Candidate, link_candidates
+from legendretron.tuning.link_search import _padded
+from legendretron.tuning.scores import HeldOut, held_out_loss
+
+FOLDS = [
+    (np.array([5, 6]), np.array([0, 1, 2])),
+    (np.array([0, 1]), np.array([3, 4])),
+    (np.array([0]), np.array([5, 6])),
+]
+RNG = np.random.default_rng(0)
+LOSS, OTHER = RNG.random(7), RNG.random(7)
+
+
+def test_mean_and_standard_error_of_equal_weights():
+    held_out = HeldOut.of(FOLDS, np.full(7, 3.0), False)
+    assert held_out.row.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert held_out.fold.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    mean, error = held_out.mean(LOSS)
+    assert mean == pytest.approx(LOSS.mean())
+    assert error == pytest.approx(LOSS.std(ddof=1) / np.sqrt(7))
+    difference = held_out.difference(LOSS, OTHER)
+    assert difference.mean == pytest.approx((LOSS - OTHER).mean())
+    assert difference.error == pytest.approx((LOSS - OTHER).std(ddof=1) / np.sqrt(7))
+    assert held_out.difference(LOSS, LOSS) == (0.0, 0.0)
+
+
+def test_weights():
+    weight = np.array([2.0, 1.0, 1.0, 0.5, 1.0, 3.0, 1.0])
+    held_out = HeldOut.of(FOLDS, weight, False)
+    mean, error = held_out.mean(LOSS)
+    assert mean == pytest.approx(np.average(LOSS, weights=weight))
+    share = weight / weight.sum()
+    count = 1 / (share**2).sum()  # rows that count as much as these together
+    assert error == pytest.approx(np.sqrt(share @ (LOSS - mean) ** 2 / (count - 1)))
+
+
+def test_errors_between_folds():
+    """Folds that differ as a whole, as groups do, tell more about the error than rows."""
+    loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
+    rows, folds = (HeldOut.of(FOLDS, np.ones(7), between) for between in (False, True))
+    assert rows.mean(loss).mean == pytest.approx(folds.mean(loss).mean)
+    share, mean = np.array([3, 2, 2]) / 7, 13 / 7
+    between = np.sqrt(share @ (np.array([1.0, 2.0, 3.0]) - mean) ** 2 / (1 / (share**2).sum() - 1))
+    assert folds.mean(loss).error == pytest.approx(between)
+    assert folds.mean(loss).error > rows.mean(loss).error
+    same = np.array([0.0, 1.0, 0.5, 0.0, 1.0, 0.0, 1.0])  # folds that do not differ: the error is that of rows
+    assert folds.mean(same) == rows.mean(same)
+    assert not HeldOut.of(FOLDS[:1], np.ones(7), True).between_folds  # nothing is between one
+
+
+def test_the_first_folds():
+    weight = np.arange(1.0, 8.0)
+    first = HeldOut.of(FOLDS, weight, True).first(2)
+    expected = HeldOut.of(FOLDS[:2], weight, True)
+    assert np.array_equal(first.row, expected.row)
+    assert np.allclose(first.weight, expected.weight)
+    assert first.between_folds
+    assert not HeldOut.of(FOLDS, weight, True).first(1).between_folds
+    assert np.allclose(HeldOut.of(FOLDS, weight, True).first(9).weight, weight / weight.sum())
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_losses_that_are_none(bad):
+    loss = LOSS.copy()
+    loss[3] = bad
+    held_out = HeldOut.of(FOLDS, np.ones(7), False)
+    assert held_out.mean(loss) == (math.inf, math.inf)
+    assert held_out.difference(LOSS, loss) == (math.inf, math.inf)
+
+
+def test_loss_with_doubt():
+    log_p = torch.log_softmax(torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0)), -1)
+    labels = torch.tensor([[0, 1], [2, 1], [0, 0], [1, 2], [2, 2]])
+    own = np.take_along_axis(log_p.numpy(), labels.numpy()[..., None], -1)[..., 0]
+    assert held_out_loss(log_p, labels, 0.0).numpy() == pytest.approx(-own)
+    expected = -0.9 * own - 0.1 * log_p.numpy().mean(-1)
+    assert held_out_loss(log_p, labels, 0.1).numpy() == pytest.approx(expected)
+    # without doubt, more confidence on rows that are all right would be better without end
+    sure = torch.log_softmax(torch.tensor([[5.0, 0.0], [50.0, 0.0]]), -1)
+    loss = held_out_loss(sure, torch.tensor([0, 0]), 0.01)
+    assert loss[1] > loss[0]
+
+
+def test_doubt_is_a_quarter_of_a_row(make_problem):
+    problem = make_problem(RNG.normal(size=(40, 2)), np.arange(40) % 2)
+    assert problem.doubt == pytest.approx(0.25 / 40)
+
+
+def test_candidates():
+    every = link_candidates(None, None)
+    assert set(every) == {Candidate(a, b) for a in ALPHAS for b in LINK_ALPHAS}
+    assert link_candidates(0.7, 0.2) == [(0.7, 0.2)]
+    assert link_candidates(None, 0.2) == [(a, 0.2) for a in ALPHAS]
+    assert link_candidates(0.7, None) == [(0.7, b) for b in LINK_ALPHAS]
+    tied = link_candidates(None, None, tied=True)
+    assert all(alpha == link_alpha for alpha, link_alpha in tied)
+    assert len(set(tied)) == len(tied) > len(ALPHAS)
+    assert Candidate(0.1, math.inf).is_logistic
+    assert not Candidate(0.1, 1e-4).is_logistic
+
+
+def test_folds_of_different_sizes_as_one_table():
+    rows, weights = _padded([np.array([4, 5, 6]), np.array([7])], np.arange(8.0))
+    assert rows.tolist() == [[4, 5, 6], [7, 7, 7]]
+    assert weights.tolist() == [[4.0, 5.0, 6.0], [7.0, 0.0, 0.0]]

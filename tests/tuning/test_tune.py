@@ -1,0 +1,264 @@
+"""The choice itself: along the path of logistic regression, among links, and between the two."""
+
+import dataclasses
+import math
+import signal
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from legendretron.links import CompositeLink, SoftmaxLink
+from legendretron.training import as_features
+from legendretron.training.progress import Progress
+from legendretron.tuning import link_search, logistic_path, tune
+from legendretron.tuning.candidates import Candidate, link_candidates
+from legendretron.tuning.logistic_path import LogisticPath
+from legendretron.tuning.table import COLUMNS
+from legendretron.tuning.tune import FALLBACK_ALPHA
+from tests.tuning.conftest import bent_data, logistic_data
+
+LINKS = link_candidates(None, None)
+
+
+def chosen_rows(tuning):
+    return [row for row in tuning.rows if row["chosen"]]
+
+
+@pytest.mark.parametrize("shape", [{"n": 60}, {"n": 300}, {"n": 40, "d": 30}, {"c": 2}], ids=str)
+def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
+    x, y = logistic_data(**shape)
+    path = LogisticPath(make_problem(x, y))
+    best = path.search()
+    assert len(path.points) <= 12
+    grid = {e: path.loss(path.fit(10.0**e)) for e in np.arange(-8, 2.01, 0.25)}
+    least = min(grid, key=grid.get)
+    assert abs(math.log10(best.alpha) - least) <= 0.5 + 1e-9
+    assert path.loss(best) <= grid[least] + 5e-3
+
+
+def test_the_path_goes_to_both_ends(make_problem):
+    x, _ = logistic_data(n=60)
+    noise = np.random.default_rng(0).integers(0, 3, 60)
+    assert LogisticPath(make_problem(x, noise)).search().alpha > 0.1
+    sure = (x[:, 0] > 0).astype(int)
+    assert LogisticPath(make_problem(x, sure)).search().alpha < 2e-3
+
+
+def test_losses_of_the_path_are_those_of_scikit_learn(make_problem, monkeypatch):
+    monkeypatch.setattr(logistic_path, "_TOLERANCE", 1e-9)
+    monkeypatch.setattr(logistic_path, "_ITERATIONS", 1000)
+    x, y = logistic_data(n=80)
+    weight = np.random.default_rng(1).random(80) + 0.5
+    problem = make_problem(x, y, weight=weight)
+    point = LogisticPath(problem).fit(0.01)
+    expected = []
+    for train, held in problem.folds:
+        model = LogisticRegression(C=1 / (0.01 * weight[train].sum()), tol=1e-9, max_iter=10_000)
+        log_p = model.fit(x[train], y[train], weight[train]).predict_log_proba(x[held])
+        expected += (
+            -(1 - problem.doubt) * log_p[np.arange(len(held)), y[held]] - problem.doubt * log_p.mean(1)
+        ).tolist()
+    assert point.losses == pytest.approx(expected, abs=1e-4)
+
+
+def test_sparse_data_and_single_precision(make_problem):
+    x, y = logistic_data()
+    x = x * (x > -0.5)
+    dense = make_problem(x, y)
+    for features in (
+        as_features(scipy.sparse.csr_array(x), torch.float64, torch.device("cpu")),
+        as_features(x, torch.float32, torch.device("cpu")),
+        as_features(scipy.sparse.csr_array(x), torch.float32, torch.device("cpu")),
+    ):
+        other = dataclasses.replace(dense, features=features)
+        found = [LogisticPath(problem).fit(0.01).losses for problem in (dense, other)]
+        assert found[0] == pytest.approx(found[1], abs=1e-2)  # to the tolerance of the path
+        links = [next(link_search.search_links(problem, LINKS[:2], None))[0].losses for problem in (dense, other)]
+        assert links[0] == pytest.approx(links[1], abs=1e-3)
+
+
+def test_logistic_regression_is_chosen_where_it_is_true(make_problem):
+    x, y = logistic_data()
+    tuning = tune(make_problem(x, y), LINKS, logistic=True)
+    assert tuning.chosen.is_logistic
+    (row,) = chosen_rows(tuning)
+    assert row["model"] == "logistic regression"
+    assert (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
+    assert (row["difference"], row["difference_error"]) == (0.0, 0.0)
+    assert row["log_loss"] == min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
+    assert tuning.logistic.weight.shape == (3, 3, 2)
+    assert not tuning.interrupted
+
+
+def test_a_learned_link_is_chosen_where_it_helps(make_problem):
+    x, y = bent_data()
+    problem = make_problem(
+        *(x, y),
+        steps=1600,
+        batch_size=64,
+        learning_rate=0.03,
+        make_link=lambda generator, dtype: CompositeLink(2, hidden=8, init="centred", generator=generator, dtype=dtype),
+    )
+    tuning = tune(problem, LINKS, logistic=True)
+    assert not tuning.chosen.is_logistic
+    (row,) = chosen_rows(tuning)
+    assert row["model"] == "learned link"
+    assert row["steps"] == 1600
+    assert row["difference"] < -row["difference_error"] < 0
+    assert row["log_loss"] < min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
+    assert tuning.logistic is None
+    # the same from all folds at once, for the candidate that was left in the end
+    (score,) = link_search._train(problem, [tuning.chosen], slice(None), 1600)
+    assert row["log_loss"] == pytest.approx(problem.held_out.mean(score.losses).mean, rel=1e-4)
+
+
+def test_stages_and_what_the_table_says(make_problem):
+    x, y = bent_data(n=200)
+    tuning = tune(make_problem(x, y, cv=4), LINKS, logistic=False)
+    assert all(tuple(row) == COLUMNS for row in tuning.rows)
+    steps = [row["steps"] for row in tuning.rows]
+    assert steps == [10] * 8 + [40] * 2
+    short = sorted(tuning.rows[:8], key=lambda row: row["log_loss"])
+    finalists = {(row["alpha"], row["link_alpha"]) for row in tuning.rows[8:]}
+    assert finalists == {(row["alpha"], row["link_alpha"]) for row in short[:2]}
+    assert [row["chosen"] for row in tuning.rows] == [False] * 9 + [True]
+    assert all(math.isnan(row["difference"]) for row in tuning.rows)
+    frame = tuning.to_frame()
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["chosen"].tolist() == [True] + [False] * 9
+    assert frame["log_loss"][1:].is_monotonic_increasing
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4])
+@pytest.mark.parametrize("n_candidates", [1, 2, 3])
+@pytest.mark.parametrize("cv", [2, 3])
+def test_one_is_chosen_however_few_steps_and_candidates_there_are(make_problem, steps, n_candidates, cv):
+    x, y = logistic_data(n=40)
+    tuning = tune(make_problem(x, y, cv=cv, steps=steps), LINKS[:n_candidates], logistic=False)
+    (row,) = chosen_rows(tuning)
+    assert (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
+    assert [r["steps"] for r in tuning.rows].count(steps) == (
+        3 if steps < 4 and n_candidates == 3 else min(2, n_candidates)
+    )
+
+
+def test_a_strength_that_is_given(make_problem):
+    x, y = logistic_data(n=60)
+    tuning = tune(make_problem(x, y), [], logistic=True, alpha=0.7)
+    assert tuning.chosen == (0.7, math.inf)
+    assert len(tuning.rows) == 1
+    both = tune(make_problem(x, y, steps=8), link_candidates(0.7, None), logistic=True, alpha=0.7)
+    assert {row["alpha"] for row in both.rows} == {0.7}
+
+
+def test_without_folds_nothing_is_tried(make_problem):
+    x, y = logistic_data(n=20)
+    problem = make_problem(x, y, folds=[])
+    assert tune(problem, LINKS, logistic=True).chosen == (FALLBACK_ALPHA, math.inf)
+    assert tune(problem, LINKS, logistic=False).chosen == LINKS[0]
+    assert tune(problem, LINKS, logistic=True, alpha=0.3).chosen == (0.3, math.inf)
+    assert tune(problem, LINKS, logistic=True).rows == []
+
+
+def test_one_split(make_problem):
+    x, y = logistic_data()
+    problem = make_problem(x, y)
+    tuning = tune(dataclasses.replace(problem, folds=problem.folds[:1]), LINKS, logistic=True)
+    assert len(chosen_rows(tuning)) == 1
+    assert tuning.logistic is None or len(tuning.logistic.weight) == 1
+
+
+def press_ctrl_c(monkeypatch, at, in_path=False):
+    """Press Ctrl-C once: in a part of the training of links, or in an iteration of the path."""
+    pressed = []
+
+    def press():
+        pressed.append(True)
+        if len(pressed) == at:
+            signal.raise_signal(signal.SIGINT)
+
+    if in_path:
+        fit = logistic_path.fit_logistic
+
+        def fit_and_press(*args, after_iteration, **settings):
+            def after(*state):
+                press()
+                return after_iteration(*state)
+
+            return fit(*args, after_iteration=after, **settings)
+
+        monkeypatch.setattr(logistic_path, "fit_logistic", fit_and_press)
+    else:
+        monkeypatch.setattr(Progress, "update", lambda *_: press())
+    return pressed
+
+
+@pytest.mark.parametrize("at", [2, 15])
+def test_ctrl_c_keeps_logistic_regression(make_problem, monkeypatch, at):
+    x, y = bent_data(n=200)
+    pressed = press_ctrl_c(monkeypatch, at)
+    problem = make_problem(x, y, keep_interrupted=True)
+    tuning = tune(problem, LINKS, logistic=True)
+    assert len(pressed) == at
+    assert tuning.interrupted
+    assert tuning.chosen.is_logistic
+    assert len(chosen_rows(tuning)) == 1
+    assert tuning.logistic is not None
+    pressed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        tune(dataclasses.replace(problem, keep_interrupted=False), LINKS, logistic=True)
+
+
+@pytest.mark.parametrize("at", [1, 3, 8])
+def test_ctrl_c_on_the_path_keeps_the_best_so_far(make_problem, monkeypatch, at):
+    x, y = logistic_data(n=80)
+    pressed = press_ctrl_c(monkeypatch, at, in_path=True)
+    problem = make_problem(x, y, keep_interrupted=True)
+    before = signal.getsignal(signal.SIGINT)
+    tuning = tune(problem, LINKS, logistic=True)
+    assert len(pressed) == at
+    assert tuning.interrupted
+    assert tuning.chosen.is_logistic
+    assert all(row["steps"] is None for row in tuning.rows)
+    assert len(chosen_rows(tuning)) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+    pressed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        tune(dataclasses.replace(problem, keep_interrupted=False), LINKS, logistic=True)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cv", [2, 3])
+def test_candidates_that_diverge_are_passed_over(make_problem, cv):
+    x, y = bent_data(n=120)
+    problem = make_problem(x, y, cv=cv, learning_rate=1e30)
+    tuning = tune(problem, LINKS, logistic=True)
+    assert tuning.chosen.is_logistic
+    assert any(row["log_loss"] == math.inf for row in tuning.rows)
+    alone = tune(problem, LINKS, logistic=False)
+    assert len(chosen_rows(alone)) == 1
+    assert alone.to_frame()["log_loss"].notna().all()
+
+
+def test_one_candidate_that_diverges_does_not_take_the_others_with_it(make_problem):
+    x, y = bent_data(n=200)
+    tuning = tune(make_problem(x, y), [Candidate(1e30, 1e30), *LINKS[:2]], logistic=False)
+    assert tuning.chosen in LINKS[:2]
+
+
+def test_the_seed_decides(make_problem):
+    x, y = bent_data(n=150)
+    first, same, other = (tune(make_problem(x, y, seed=seed), LINKS[:4], logistic=True).rows for seed in (0, 0, 1))
+    assert first == same
+    assert first != other
+
+
+def test_a_link_without_parameters(make_problem):
+    x, y = logistic_data(n=80)
+    problem = make_problem(x, y, make_link=lambda generator, dtype: SoftmaxLink(3))
+    tuning = tune(problem, link_candidates(None, 0.0), logistic=False)
+    assert tuning.chosen.link_alpha == 0.0
+    assert len(chosen_rows(tuning)) == 1
