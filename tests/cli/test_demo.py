@@ -5,6 +5,7 @@ import math
 
 import pytest
 import sklearn.linear_model
+import torch
 
 from legendretron.cli import demo
 
@@ -15,7 +16,12 @@ def test_demo(run, tmp_path, monkeypatch):
     """A tenth of the rows; everything else as it is."""
     split = demo._split
     monkeypatch.setattr(demo, "_split", lambda X, y: split(X[:180], y[:180]))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
     result = run("demo", "--out", tmp_path / "new", "--json", "--quiet").json
+    after = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    assert after == threads + 1
     assert list(result["datasets"]) == ["digits", "breast cancer"]
     for got in result["datasets"].values():
         assert list(got["models"]) == ["LogisticRegressionCV", "LegendreTronClassifier"]
