@@ -5,6 +5,7 @@ import importlib.util
 import json
 import math
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
+from legendretron.tuning import link_search, problem, rules
+from legendretron.tuning.candidates import link_candidates
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -128,3 +131,24 @@ def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(tmp_p
     exec(compile("import tests.leaky_link\n" + use, "writing_a_link.md", "exec"), {})
     assert "Parameter" in capsys.readouterr().out
     assert (tmp_path / "iris.safetensors").exists()
+
+
+def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(blocks("choosing.md")), "choosing.md", "exec"), {})
+    assert "logistic regression" in capsys.readouterr().out
+    assert (tmp_path / "tuning.png").exists()
+
+
+def test_the_page_on_choosing_says_what_the_code_does():
+    text = " ".join((ROOT / "docs/choosing.md").read_text().split())
+    assert (rules.FOLDS, rules.HELD_OUT, len(link_candidates(None, None))) == (5, 0.2, 8)
+    assert (link_search._SHORT, link_search._FIRST_FOLDS, link_search._FINALISTS) == (4, 2, 2)
+    assert (problem._DOUBTED_ROWS, import_module("legendretron.tuning.tune")._MUST_GAIN, rules.steps_for(10_000)) == (
+        0.25,
+        1.0,
+        80 * 100,
+    )
+    assert f"From {rules.ONE_SPLIT_FROM:,} rows on, one split" in text

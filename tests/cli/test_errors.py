@@ -15,11 +15,11 @@ import torch
 import legendretron.cli.outputs
 from legendretron import CanonicalLink, __version__
 from legendretron.cli.errors import describe
-from tests.cli.conftest import make_iris
+from tests.cli.conftest import FIXED, make_iris
 
 
 def fit_words(tables, tmp_path):
-    return ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0]
+    return ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0, *FIXED]
 
 
 def test_entry_point():
@@ -48,6 +48,19 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--link-param", "width"], "'--link-param': it must be NAME=VALUE, got 'width'"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width=3"], "'--link-param': --link-param holds 'width'"),
     (["fit", "a.csv", "-o", "m", "--patience", "3"], "--validation"),
+    (["fit", "a.csv", "-o", "m", "--alpha", "x"], "'--alpha': it must be auto or a number, got 'x'"),
+    (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be auto or a number in the range [0"),
+    (["fit", "a.csv", "-o", "m", "--link-alpha", "as"], "'--link-alpha': it must be auto, same or a number, got 'as'"),
+    (["fit", "a.csv", "-o", "m", "--hidden", "2.5"], "'--hidden': it must be auto or a whole number from 1 to 10,000"),
+    (["fit", "a.csv", "-o", "m", "--epochs", "0"], "'--epochs': it must be auto or a whole number from 1 to 1,000,000,000"),
+    (["fit", "a.csv", "-o", "m", "--learning-rate", "fast"], "'--learning-rate': it must be auto or a number"),
+    (["fit", "a.csv", "-o", "m", "--cv", "1"], "--cv"),
+    (["fit", "a.csv", "-o", "m", "--cv", "3", *FIXED], "'--cv': it is for penalties that are chosen"),
+    (["fit", "a.csv", "-o", "m", "--tuning", "t.csv", *FIXED], "'--tuning': it is for penalties that are chosen"),
+    (["fit", "a.csv", "-o", "m", "--tuning", "t.doc"], "'--tuning': 't.doc' must end in .csv or .tsv or .parquet or .png"),
+    (["fit", "a.csv", "-o", "m", "--tuning", "a.csv"], "'--tuning': 'a.csv' is the file of DATA"),
+    (["fit", "a.csv", "-o", "m", "--link", "softmax", "--link-alpha", "1"], "--link-alpha 1.0 does not apply"),
+    (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "same"], "it is for --model legendretron"),
     (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be between 0 and 1, got 1.5"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
@@ -200,8 +213,10 @@ def test_names_are_shown_as_they_are(run, tmp_path):
 
 
 def test_warnings_are_lines(run, tables, tmp_path):
-    words = [*fit_words(tables, tmp_path), "--model", "logistic"]
+    words = [*fit_words(tables, tmp_path)[: -len(FIXED)], "--model", "logistic", "--alpha", "1e-4"]
     ran = run(*words)
     (line,) = ran.err.splitlines()
-    assert line.startswith("warning: L-BFGS has not converged in 1 iterations (--epochs 1); raise --epochs or --alpha")
+    assert line.startswith(
+        "warning: Training has not converged in 1 iterations (--epochs 1); raise --epochs or --alpha"
+    )
     assert run(*words, "--quiet").err == ""

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from tests.cli.conftest import make_cancer, make_iris
+from tests.cli.conftest import FIXED, make_cancer, make_iris
 
 FRAMES = {"iris": (make_iris, "kind"), "cancer": (make_cancer, "malignant")}
-FAST = {"max_epochs": 15, "random_state": 0}
+FAST = {"max_epochs": 15, "random_state": 0, "alpha": 1e-4, "link_alpha": None}
 
 
 def in_python(name, estimator=None, **parameters):
@@ -18,7 +18,10 @@ def in_python(name, estimator=None, **parameters):
     frame = make()
     X = frame.drop(columns=target)
     y = frame[target].to_numpy(dtype=object if name == "iris" else None)
-    return (estimator or LegendreTronClassifier)(**{**FAST, **parameters}).fit(X, y), X
+    settings = {**FAST, **parameters}
+    if estimator is not None:
+        settings.pop("link_alpha")
+    return (estimator or LegendreTronClassifier)(**settings).fit(X, y), X
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -42,22 +45,43 @@ def test_predictions_are_those_of_python(run, tables, name):
     (["--validation", "0.3", "--patience", "2"], None,
      {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2}),
     (["--model", "logistic", "--solver", "adam"], MultinomialLogisticClassifier, {"solver": "adam"}),
+    (["--alpha", "auto", "--link-alpha", "0.01", "--cv", "3"], None, {"alpha": "auto", "link_alpha": 0.01, "cv": 3}),
+    (["--hidden", "auto", "--learning-rate", "auto", "--solver", "auto"], None, {}),
+    (["--link-alpha", "auto", "--epochs", "3"], None, {"link_alpha": "auto", "max_epochs": 3}),
+    (["--model", "logistic", "--alpha", "auto", "--epochs", "auto"], MultinomialLogisticClassifier,
+     {"alpha": "auto", "max_epochs": "auto"}),
 ])  # fmt: skip
 def test_every_option_reaches_the_estimator(run, tables, tmp_path, words, estimator, parameters):
     out = tmp_path / "m.safetensors"
-    fast = ["--epochs", 15, "--seed", 0]
+    fast = ["--epochs", 15, "--seed", 0, *(FIXED if estimator is None else FIXED[:2])]
     summary = run("fit", tables / "iris.csv", "-t", "kind", "-o", out, *fast, *words, "--json").json
     clf, X = in_python("iris", estimator, **parameters)
     loaded = (estimator or LegendreTronClassifier).load(out)
     assert loaded.get_params() == clf.get_params()
     assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
     assert summary["parameters"]["alpha"] == clf.alpha
+    assert summary["choice"]["text"].endswith(", as given") == (not hasattr(clf, "tuning_"))
+    assert summary["choice"]["alpha"] == clf.alpha_
     assert summary["epochs"] == clf.n_iter_
 
 
 def test_summary(run, tables, tmp_path):
     out = tmp_path / "new" / "m.safetensors"
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", out, "--epochs", 30, "--seed", 0, "--validation", 0.2]
+    words = [
+        "fit",
+        tables / "iris.csv",
+        "-t",
+        "kind",
+        "-o",
+        out,
+        "--epochs",
+        30,
+        "--seed",
+        0,
+        "--validation",
+        0.2,
+        *FIXED,
+    ]
     summary = run(*words, "--json").json
     clf, X = in_python("iris", max_epochs=30, early_stopping=True, validation_fraction=0.2)
     assert summary["rows"] == 150
@@ -87,7 +111,7 @@ def test_columns_are_found_by_name(run, tables, tmp_path):
 
 def test_features_and_drop_choose_the_same(run, tables, tmp_path):
     chosen, dropped = tmp_path / "chosen", tmp_path / "dropped"
-    words = ["fit", tables / "iris.csv", "-t", "kind", "--epochs", 5, "--seed", 0]
+    words = ["fit", tables / "iris.csv", "-t", "kind", "--epochs", 5, "--seed", 0, *FIXED]
     run(*words, "-o", chosen, "--features", "sepal width", "--features", "petal width")
     run(*words, "-o", dropped, "--drop", "sepal length", "--drop", "petal length")
     first, second = (LegendreTronClassifier.load(path) for path in (chosen, dropped))
@@ -112,7 +136,7 @@ def test_all_formats_give_the_same_model(run, tables, tmp_path):
     write_libsvm(frame, "malignant", tmp_path / "a.libsvm")
     for end in ("csv", "csv.gz", "tsv.xz", "parquet", "libsvm"):
         target = [] if end == "libsvm" else ["-t", "malignant"]
-        run("fit", tmp_path / f"a.{end}", *target, "-o", tmp_path / end, "--epochs", 3, "--seed", 0)
+        run("fit", tmp_path / f"a.{end}", *target, "-o", tmp_path / end, "--epochs", 3, "--seed", 0, *FIXED)
     models = [LegendreTronClassifier.load(tmp_path / e) for e in ("csv", "csv.gz", "tsv.xz", "parquet", "libsvm")]
     for model in models:
         assert np.array_equal(model.coef_, models[0].coef_)
@@ -142,7 +166,8 @@ def test_predictions_in_a_file(run, tables, tmp_path, end):
     clf, X = in_python("iris")
     assert frame["prediction"].tolist() == clf.predict(X).tolist()
     assert np.allclose(frame["p(virginica)"], clf.predict_proba(X)[:, 2], rtol=1e-12)
-    assert "50" in run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out).out
+    printed = run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out).out
+    assert str((clf.predict(X) == "setosa").sum()) in printed
 
 
 def test_predictions_as_json(run, tables):

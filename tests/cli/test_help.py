@@ -13,6 +13,7 @@ from legendretron.cli.reproduce import TABLES, Backend
 from legendretron.datasets.table_files import FORMATS
 from legendretron.experiments.backends import BACKENDS
 from legendretron.paper import EXPERIMENTS
+from legendretron.tuning import rules
 
 PROBE = """
 import sys
@@ -45,17 +46,27 @@ def test_defaults_are_those_of_the_estimators(file, estimator):
 def test_defaults_are_shown(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # every help text on one line
     shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
-    default = inspect.signature(LegendreTronClassifier).parameters
-    logistic = inspect.signature(MultinomialLogisticClassifier).parameters
-    for help, name in {
-        "Units per layer of a composite link.": "hidden",
-        "Penalty on the weights: larger is simpler.": "alpha",
+    for help, parameter in {
+        "Units per layer of a composite link. auto: 8, or 4 below 300 rows.": "hidden",
+        "Layers of a composite link.": "depth",
+        "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.": "alpha",
+        "unless that is better. same: as --alpha.": "link_alpha",
         "Rows per step of adam.": "batch_size",
-        "Initial learning rate of adam.": "learning_rate",
+        "Initial learning rate of adam. auto: 0.03.": "learning_rate",
+        "auto: by the number of rows, more passes for fewer rows.": "max_epochs",
+        "an exact solver for logistic regression.": "solver",
     }.items():
-        assert f"{help} (default: {default[name].default})" in shown
-    both = f"{default['max_epochs'].default}; {logistic['max_epochs'].default} for logistic"
-    assert f"Maximum number of passes over the data. (default: {both})" in shown
+        default = inspect.signature(LegendreTronClassifier).parameters[parameter].default
+        assert f"{help} (default: {default})" in shown
+
+
+def test_help_says_what_auto_is(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
+    assert f"auto: {rules.LEARNING_RATE}." in shown
+    assert f"auto: {rules.hidden_for(300)}, or {rules.hidden_for(299)} below 300 rows." in shown
+    assert f"(default: {rules.FOLDS}; from {rules.ONE_SPLIT_FROM:,} rows on, one fifth is held out once)" in shown
+    assert rules.HELD_OUT == 1 / 5
 
 
 def test_choices_are_those_of_the_library():

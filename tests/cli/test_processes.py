@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.cli.conftest import make_iris
+from tests.cli.conftest import FIXED, make_iris
 
 
 def finish(process, seconds=120):
@@ -74,7 +74,7 @@ def test_interrupt(launch, tables, tmp_path):
     """Ctrl-C in the midst of a fit: exit code 130, one line, no model."""
     checkpoint = tmp_path / "c"
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0]
-    process = launch(*words, "--epochs", 1_000_000, "--checkpoint", checkpoint)
+    process = launch(*words, "--epochs", 1_000_000, "--checkpoint", checkpoint, *FIXED)
     began = time.monotonic()
     while time.monotonic() - began < 100 and not checkpoint.exists():
         time.sleep(0.05)
@@ -86,7 +86,7 @@ def test_interrupt(launch, tables, tmp_path):
 
 
 def test_bar_on_a_terminal(launch, tables, tmp_path):
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 300, "--seed", 0]
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 300, "--seed", 0, *FIXED]
     ours, theirs = pty.openpty()
     with launch(*words, stderr=theirs) as process:
         os.close(theirs)

@@ -13,7 +13,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.cli.app import app
 from legendretron.cli.wording import OPTIONS, in_options, refused_parameter
 from legendretron.datasets import read_table
-from tests.cli.conftest import make_iris
+from tests.cli.conftest import FIXED, make_iris
 from tests.cli.test_outputs import as_nobody
 
 
@@ -69,15 +69,18 @@ def test_bad_nests_and_patience(run, tables, tmp_path):
     assert "'--patience'" in run(*words, "--validation", 0.2, "--patience", 10**30, code=2).error
 
 
-@pytest.mark.parametrize("words", [["--solver", "lbfgs"], ["--model", "logistic"]])
+@pytest.mark.parametrize("words", [[], ["--model", "logistic"]])
 def test_checkpoint_needs_adam(run, tables, tmp_path, words):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--checkpoint", "c", *words]
-    assert "'--checkpoint': it needs --solver adam, not lbfgs" in run(*words, code=2).error
+    assert "'--checkpoint': it needs --solver adam or auto, not lbfgs" in run(*words, "--solver", "lbfgs", code=2).error
 
 
 def test_a_fit_that_diverges_names_the_option(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--learning-rate", "1e300"]
-    assert run(*words, code=1).error.endswith("; lower --learning-rate, or scale the features.")
+    assert run(*words, *FIXED, code=1).error.endswith("; lower --learning-rate, or scale the features.")
+    printed = run(*words, "--epochs", 2).out
+    assert "model: logistic regression, alpha " in printed
+    assert ": all learned links have diverged; lower --learning-rate\n" in printed
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet"])

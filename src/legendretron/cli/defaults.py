@@ -15,8 +15,8 @@ def default_of(parameter: str) -> str:
 
     Examples
     --------
-    >>> default_of("hidden"), default_of("max_epochs")
-    ('2', '200; 1000 for logistic')
+    >>> default_of("hidden"), default_of("init")
+    ('auto', 'centred; identity for logistic')
     """
     learned, logistic = _defaults("legendretron.py"), _defaults("multinomial.py")
     first, second = learned[parameter], logistic.get(parameter, learned[parameter])

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
+from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
 from legendretron.cli.defaults import default_of
-from legendretron.cli.options import DataFile, FormatOption
-from legendretron.cli.outputs import check_outputs, naming
+from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto
+from legendretron.cli.outputs import check_outputs, check_suffix, naming
 from legendretron.cli.report import Report, grid
 from legendretron.cli.wording import saying_options
 
@@ -29,10 +30,11 @@ Model = StrEnum("Model", ["legendretron", "logistic"])
 
 
 #: A larger number is a typing error: memory or time would run out.
-_SIZE, _COUNT = {"min": 1, "max": 10_000}, {"min": 1, "max": 10**9}
+_MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
+_SIZE, _COUNT = {"min": 1, "max": _MOST_UNITS}, {"min": 1, "max": _MOST_EPOCHS}
 _SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
-Solver = StrEnum("Solver", ["adam", "lbfgs"])
+Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 
@@ -85,7 +87,12 @@ def fit(
             parameter="link",
         ),
     ] = None,
-    hidden: Annotated[int | None, _model("Units per layer of a composite link.", parameter="hidden", **_SIZE)] = None,
+    hidden: Annotated[
+        str | None,
+        _model(
+            "Units per layer of a composite link. auto: 8, or 4 below 300 rows.", parameter="hidden", metavar="auto|N"
+        ),
+    ] = None,
     depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", **_SIZE)] = None,
     blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", **_SIZE)] = None,
     nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", **_SIZE)] = None,
@@ -94,10 +101,31 @@ def fit(
         _option("Model", "Setting of another link, as NAME=VALUE; repeat it for several.", "--link-param"),
     ] = None,
     alpha: Annotated[
-        float | None, _model("Penalty on the weights: larger is simpler.", parameter="alpha", min=0.0)
+        str | None,
+        _model(
+            "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.",
+            parameter="alpha",
+            metavar="auto|NUMBER",
+        ),
     ] = None,
     link_alpha: Annotated[
-        float | None, _option("Model", "Penalty on the link; try 0.1 for few rows. (default: as --alpha)", min=0.0)
+        str | None,
+        _model(
+            "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better. "
+            "same: as --alpha.",
+            parameter="link_alpha",
+            metavar="auto|same|NUMBER",
+        ),
+    ] = None,
+    cv: Annotated[
+        int | None,
+        _option(
+            "Model",
+            "Number of parts, each held out once, to choose penalties that are auto. (default: 5; from 5,000 rows on, one "
+            "fifth is held out once)",
+            min=2,
+            max=_MOST_UNITS,
+        ),
     ] = None,
     standardize: Annotated[
         bool | None, _model("Standardise the features.", "--standardize/--no-standardize", parameter="standardize")
@@ -106,13 +134,24 @@ def fit(
         ClassWeight | None, _training("balanced: rare classes count as much as frequent ones.")
     ] = None,
     solver: Annotated[
-        Solver | None, _training("adam: minibatches; lbfgs: all rows at once, for small data.", parameter="solver")
+        Solver | None,
+        _training(
+            "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
+            "logistic regression.",
+            parameter="solver",
+        ),
     ] = None,
     epochs: Annotated[
-        int | None, _training("Maximum number of passes over the data.", parameter="max_epochs", **_COUNT)
+        str | None,
+        _training(
+            "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
+            parameter="max_epochs",
+            metavar="auto|N",
+        ),
     ] = None,
     learning_rate: Annotated[
-        float | None, _training("Initial learning rate of adam.", parameter="learning_rate")
+        str | None,
+        _training("Initial learning rate of adam. auto: 0.03.", parameter="learning_rate", metavar="auto|NUMBER"),
     ] = None,
     batch_size: Annotated[int | None, _training("Rows per step of adam.", parameter="batch_size", **_COUNT)] = None,
     validation: Annotated[
@@ -135,8 +174,19 @@ def fit(
     checkpoint: Annotated[
         Path | None, _training("File to resume from if the fit is stopped; needs --seed. Removed at the end.")
     ] = None,
+    tuning: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf).",
+            show_default=False,
+            rich_help_panel="Output",
+        ),
+    ] = None,
 ) -> None:
     """Fit a model to a table and write it to a file.
+
+    By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
+    clearly better. The summary tells what was chosen.
 
     All columns but the target must be numbers, without missing values. The file written is safe to share: loading it runs
     no code.
@@ -155,26 +205,41 @@ def fit(
         raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
     if checkpoint is not None and seed is None:
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
-    check_outputs({"--out": out, "--checkpoint": checkpoint}, {"DATA": data})
+    if tuning is not None:
+        check_suffix(tuning, (*TABLES, *PICTURES), "--tuning")
+    check_outputs({"--out": out, "--checkpoint": checkpoint, "--tuning": tuning}, {"DATA": data})
     estimator = make_model(model, {
-        "link": link, "hidden": hidden, "depth": depth, "n_blocks": blocks, "n_nests": nests,
-        "link_params": _settings(link_param), "alpha": alpha,
-        "link_alpha": link_alpha, "standardize": standardize, "class_weight": class_weight, "solver": solver,
-        "max_epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size,
+        "link": link, "hidden": count_or_auto(hidden, "--hidden", _MOST_UNITS),
+        "depth": depth, "n_blocks": blocks, "n_nests": nests,
+        "link_params": _settings(link_param), "alpha": number_or_auto(alpha, "--alpha"),
+        "link_alpha": number_or_auto(link_alpha, "--link-alpha", same=True), "cv": cv,
+        "standardize": standardize, "class_weight": class_weight, "solver": solver,
+        "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
+        "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
         "early_stopping": None if validation is None else True, "validation_fraction": validation,
         "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
     })  # fmt: skip
-    if checkpoint is not None and estimator.solver != "adam":
-        raise typer.BadParameter(f"it needs --solver adam, not {estimator.solver}.", param_hint="'--checkpoint'")
+    if checkpoint is not None and estimator.solver == "lbfgs":
+        reason = "it needs --solver adam or auto, not lbfgs."
+        raise typer.BadParameter(reason, param_hint="'--checkpoint'")
+    for name, given in (("--cv", cv), ("--tuning", tuning)):
+        if given is not None and estimator._strengths().fixed:
+            reason = "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
+            raise typer.BadParameter(reason, param_hint=f"'{name}'")
     import_extra("safetensors", "writing a model", "cli")
+    if tuning is not None and tuning.suffix.lower() in PICTURES:
+        import_extra("matplotlib", "drawing", "plots")
     table = _read(data, target, features, drop, format_for(data, format))
     began = time.perf_counter()
     _fit(estimator, table, report)
     seconds = time.perf_counter() - began
     with naming(out):
         estimator.save(out)
-    summary = _summary(estimator, table, model, seconds, out)
-    report.result(summary, _view(summary), even_if_quiet=False)
+    if tuning is not None:
+        with saying_options():
+            write_tuning(estimator, tuning)
+    summary = {**_summary(estimator, table, model, seconds, out), "tuning": None if tuning is None else str(tuning)}
+    report.result(summary, _view(summary), f"model: {summary['choice']['text']}", even_if_quiet=False)
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
@@ -222,7 +287,9 @@ def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
             reason = _why_not_held_out(table.y, estimator.validation_fraction)
             raise typer.BadParameter(reason, param_hint="'--validation'") from error
         except KeyboardInterrupt as stopped:
-            resume = "" if estimator.checkpoint is None else "; the same command resumes from the checkpoint"
+            # while penalties are chosen there is none yet
+            started = estimator.checkpoint is not None and Path(estimator.checkpoint).exists()
+            resume = "; the same command resumes from the checkpoint" if started else ""
             raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
 
@@ -270,6 +337,7 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
         "rows": len(places),
         "features": estimator.n_features_in_,
         "classes": estimator.classes_,
+        "choice": choice_of(estimator),
         "epochs": estimator.n_iter_,
         "log_loss": float(losses.mean()),
         "accuracy": float(hits.mean()),
@@ -294,4 +362,6 @@ def _view(summary: dict[str, Any]) -> Any:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")
     table.add_row("written to", summary["out"])
+    if summary["tuning"] is not None:
+        table.add_row("penalties tried", summary["tuning"])
     return table

@@ -86,6 +86,8 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
             raise typer.BadParameter(reason, param_hint=f"'{OPTIONS[name]}'")
     with wrong_usage_of("--link-param"), saying_options():
         estimator._link_settings()
+    with wrong_usage_of("--link-alpha"), saying_options():
+        estimator._strengths()
 
 
 def load_model(path: Path) -> LinearLinkClassifier:

@@ -33,6 +33,7 @@ OPTIONS = {
     "device": "--device",
     "dtype": "--dtype",
     "checkpoint": "--checkpoint",
+    "cv": "--cv",
 }
 _ANY = "|".join(OPTIONS)
 #: Names that are not English words.
@@ -92,7 +93,7 @@ def refused_parameter(error: ValueError) -> tuple[str, str]:
     found = _REFUSED.fullmatch(str(error))
     if found is None or found[1] not in OPTIONS:
         raise error
-    wanted = found[2].replace("a float", "a number").removesuffix(" or None")
+    wanted = found[2].replace("a float", "a number").replace("a str among {'auto'}", "auto").removesuffix(" or None")
     return OPTIONS[found[1]], f"it must be {wanted}, got {found[3]}."
 
 

@@ -3,5 +3,6 @@
 from legendretron.plots.link import LinkDisplay
 from legendretron.plots.reliability import ReliabilityDisplay
 from legendretron.plots.training import TrainingDisplay
+from legendretron.plots.tuning import TuningDisplay
 
-__all__ = ["LinkDisplay", "ReliabilityDisplay", "TrainingDisplay"]
+__all__ = ["LinkDisplay", "ReliabilityDisplay", "TrainingDisplay", "TuningDisplay"]

@@ -1,0 +1,79 @@
+"""What a fit has chosen, in words, and the file of what it has tried."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from legendretron._internal.extras import import_extra
+from legendretron.cli.outputs import frame_bytes, write_output
+
+if TYPE_CHECKING:
+    from legendretron.estimators.base import LinearLinkClassifier
+
+__all__ = ["PICTURES", "TABLES", "choice_of", "draw_tuning", "write_tuning"]
+
+TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
+
+
+def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
+    """Return the strengths of a fitted estimator, how they came about, and a sentence that says so.
+
+    The log-losses are those on held-out rows, None where nothing was tried. ``logistic_log_loss`` is that of the best
+    logistic regression, if a learned link was compared with it.
+    """
+    alpha, link_alpha = estimator.alpha_, estimator.link_alpha_
+    learned = math.isfinite(link_alpha)
+    kind = "learned link" if learned else "logistic regression"
+    used = f"{kind}, alpha {alpha:.2g}" + (f", link_alpha {link_alpha:.2g}" if learned else "")
+    choice = {
+        "model": kind,
+        "alpha": alpha,
+        "link_alpha": link_alpha if learned else None,
+        "log_loss": None,
+        "logistic_log_loss": None,
+    }
+    if not hasattr(estimator, "tuning_"):
+        return {**choice, "text": f"{used}, as given"}
+    tried = estimator.tuning_
+    if not len(tried):
+        return {**choice, "text": f"{used}: there are too few rows to try others"}
+    chosen = tried[tried["chosen"]].iloc[0]
+    links, logistic = (tried[tried["model"] == name] for name in ("learned link", "logistic regression"))
+    choice["log_loss"] = float(chosen["log_loss"])
+    held_out = f"log-loss on held-out rows {chosen['log_loss']:.3f}"
+    if len(links) and len(logistic):
+        choice["logistic_log_loss"] = float(logistic["log_loss"].min())
+    if learned and len(logistic):
+        text = f"{used}; {held_out}, logistic regression {choice['logistic_log_loss']:.3f}"
+    elif learned or not len(links):
+        text = f"{used}; {held_out}"
+    elif not any(map(math.isfinite, links["log_loss"])):
+        text = f"{used}: all learned links have diverged; lower --learning-rate"
+    else:
+        text = f"{used}: a learned link was not better by more than its standard error"
+    return {**choice, "text": text}
+
+
+def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
+    """Write the candidates as a table or as a picture, by the file's extension."""
+    suffix = path.suffix.lower()
+    content = draw_tuning(estimator, suffix) if suffix in PICTURES else frame_bytes(estimator.tuning_, suffix)
+    write_output(path, content)
+
+
+def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
+    """Return the picture of the candidates in the format of a file extension."""
+    matplotlib = import_extra("matplotlib", "drawing", "plots")
+    matplotlib.use("Agg")  # a file, never a window
+    from matplotlib import pyplot
+
+    from legendretron.plots import TuningDisplay
+
+    figure = TuningDisplay.from_estimator(estimator).figure_
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=130, format=suffix.lstrip("."))
+    pyplot.close(figure)
+    return buffer.getvalue()

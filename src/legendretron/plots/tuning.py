@@ -1,0 +1,131 @@
+"""Strengths that were tried, and the ones that were chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from legendretron.plots.axes import COLOURS, MARKERS, axes_or_new
+
+__all__ = ["TuningDisplay"]
+
+_LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
+
+
+class TuningDisplay:
+    """Log-loss on held-out rows against ``alpha``, one curve for logistic regression and one for each ``link_alpha``.
+
+    Candidates that were dropped after fewer steps are faint, and the chosen one has a ring. Where logistic regression is
+    among the candidates, everything is drawn relative to it: a point is the log-loss of the best logistic regression plus
+    the difference to it, row by row, and a bar is the standard error of that difference. So candidates that were tried on
+    some of the folds are comparable with the others, and a learned link was chosen if its bar is below the dotted line.
+
+    Parameters
+    ----------
+    tuning : DataFrame
+        ``tuning_`` of a fitted estimator.
+    """
+
+    def __init__(self, tuning: Any) -> None:
+        if not len(tuning):
+            raise ValueError(
+                "tuning holds no candidate: there were too few rows to hold any out; fit to more rows, or give alpha."
+            )
+        self.tuning = tuning
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> TuningDisplay:
+        """Draw what a fitted estimator has tried.
+
+        Parameters
+        ----------
+        estimator : LegendreTronClassifier or MultinomialLogisticClassifier
+            Fitted with a strength that was ``"auto"``.
+        ax : matplotlib axes, optional
+            Where to draw.
+        """
+        return cls(estimator.tuning_).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> TuningDisplay:
+        """Draw on the axes given, or on new ones."""
+        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.8))
+        self.figure_ = ax.figure
+        table, base = _heights(self.tuning)
+        logistic = table[np.isinf(table["link_alpha"])]
+        links = table[~np.isinf(table["link_alpha"])]
+        if base is not None:
+            ax.axhline(base, color=_LOGISTIC, linewidth=0.8, linestyle=":", zorder=0)
+        if len(logistic):
+            _curve(ax, logistic, _LOGISTIC, MARKERS[0], "logistic regression")
+        most = links["steps"].max() if len(links) else 0
+        for number, (name, own) in enumerate(_by_link_alpha(links)):
+            look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
+            complete = own["steps"] == most
+            _curve(ax, own[complete], *look, name if complete.any() else None)
+            for steps in sorted(set(own["steps"][~complete])):
+                label = f"{'the same' if complete.any() else name}, {int(steps):,} of {int(most):,} steps"
+                _curve(ax, own[own["steps"] == steps], *look, label, faint=True)
+        chosen = table[table["chosen"].astype(bool)]
+        ring = {"color": "none", "markeredgecolor": "black", "markersize": 13}
+        ax.plot(chosen["alpha"], chosen["height"], "o", label="chosen", **ring)
+        alphas = table["alpha"].to_numpy()
+        positive = alphas[alphas > 0]
+        if len(positive) == len(alphas):
+            ax.set_xscale("log")
+        else:  # a strength of zero has no place on a logarithmic axis
+            ax.set_xscale("symlog", linthresh=positive.min() if len(positive) else 1.0)
+        ax.set(
+            xlabel="alpha: penalty on the weights",
+            ylabel="log-loss on held-out rows",
+            title=f"Strengths tried (bars: one standard error{'' if base is None else ' of the difference'})",
+        )
+        handles, labels = ax.get_legend_handles_labels()
+        last = labels.index("chosen") if "chosen" in labels else 0  # matplotlib puts lines before bars
+        order = [*range(last), *range(last + 1, len(labels)), last]
+        ax.legend(
+            [handles[place] for place in order],
+            [labels[place] for place in order],
+            frameon=False,
+            fontsize="small",
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.16),  # below: curves of strengths fill the axes
+        )
+        return self
+
+
+def _heights(tuning: Any) -> tuple[Any, float | None]:
+    """Candidates with heights and bars to draw, and the height of the best logistic regression if it was tried."""
+    table = tuning[np.isfinite(tuning["log_loss"])]
+    logistic = table["log_loss"][np.isinf(table["link_alpha"])]
+    if not len(logistic):
+        return table.assign(height=table["log_loss"], bar=table["standard_error"]), None
+    base = float(logistic.min())
+    return table.assign(height=base + table["difference"], bar=table["difference_error"]), base
+
+
+def _by_link_alpha(links: Any) -> list[tuple[str, Any]]:
+    if len(links) > 1 and (links["link_alpha"] == links["alpha"]).all():
+        return [("learned link, link_alpha = alpha", links)]
+    return [(f"learned link, link_alpha {value:.3g}", own) for value, own in links.groupby("link_alpha")]
+
+
+def _curve(ax: Any, rows: Any, colour: str, marker: str, label: str | None, faint: bool = False) -> None:
+    if not len(rows):
+        return
+    rows = rows.sort_values("alpha")
+    ax.errorbar(
+        rows["alpha"],
+        rows["height"],
+        yerr=rows["bar"],
+        color=colour,
+        marker=marker,
+        markersize=4 if faint else 5,
+        linewidth=1.0 if faint else 1.4,
+        linestyle="--" if faint else "-",
+        elinewidth=0.8,
+        capsize=2,
+        alpha=0.35 if faint else 1.0,
+        label=label,
+    )

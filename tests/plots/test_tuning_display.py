@@ -1,0 +1,120 @@
+"""The picture of the strengths that were tried."""
+
+import math
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.plots import TuningDisplay
+from legendretron.tuning.table import COLUMNS
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def table(*rows):
+    """Candidates: alpha, link_alpha, steps, log_loss, difference, and whether it was chosen."""
+    names = ["alpha", "link_alpha", "steps", "log_loss", "difference", "chosen"]
+    frame = pd.DataFrame(rows, columns=names).assign(standard_error=0.1, difference_error=0.02)
+    frame["model"] = np.where(np.isinf(frame["link_alpha"]), "logistic regression", "learned link")
+    return frame[list(COLUMNS)]
+
+
+SEARCH = table(
+    (0.1, 1e-4, 400.0, 0.40, -0.1, True),
+    (0.01, math.inf, math.nan, 0.50, 0.0, False),
+    (0.001, math.inf, math.nan, 0.55, 0.05, False),
+    (0.1, 1e-4, 100.0, 0.30, -0.05, False),
+    (1.0, 1e-4, 100.0, 0.35, 0.0, False),
+    (1.0, 1e-2, 100.0, math.inf, math.inf, False),
+    (0.1, 1e-2, 100.0, 0.37, 0.02, False),
+)
+
+
+def curves(display):
+    return {bars.get_label(): bars.lines[0] for bars in display.ax_.containers}
+
+
+def test_curves_are_relative_to_logistic_regression():
+    """Candidates of some folds only stand where they would on all of them; those that diverged are left out."""
+    display = TuningDisplay(SEARCH).plot()
+    drawn = {name: np.column_stack(line.get_data()).tolist() for name, line in curves(display).items()}
+    assert set(drawn) == {
+        "logistic regression",
+        "learned link, link_alpha 0.0001",
+        "the same, 100 of 400 steps",
+        "learned link, link_alpha 0.01, 100 of 400 steps",
+    }
+    assert np.allclose(drawn["logistic regression"], [[0.001, 0.55], [0.01, 0.5]])
+    assert np.allclose(drawn["learned link, link_alpha 0.0001"], [[0.1, 0.4]])
+    assert np.allclose(drawn["the same, 100 of 400 steps"], [[0.1, 0.45], [1.0, 0.5]])
+    assert np.allclose(drawn["learned link, link_alpha 0.01, 100 of 400 steps"], [[0.1, 0.52]])
+    opacity = {name: line.get_alpha() for name, line in curves(display).items()}
+    assert opacity["the same, 100 of 400 steps"] < opacity["learned link, link_alpha 0.0001"] == 1.0
+    (ring,) = (line for line in display.ax_.lines if line.get_label() == "chosen")
+    assert np.allclose(ring.get_data(), [[0.1], [0.4]])
+    assert display.ax_.get_xscale() == "log"
+    assert "difference" in display.ax_.get_title()
+    assert display.ax_.get_legend().get_texts()[-1].get_text() == "chosen"
+
+
+def test_everything_is_within_the_picture():
+    display = TuningDisplay(SEARCH).plot()
+    display.figure_.canvas.draw()
+    legend, axes = (part.get_window_extent() for part in (display.ax_.get_legend(), display.ax_))
+    whole = display.figure_.bbox
+    assert legend.y1 <= axes.y0
+    assert whole.x0 <= legend.x0 <= legend.x1 <= whole.x1
+    assert whole.y0 <= legend.y0
+
+
+def test_without_logistic_regression():
+    links = SEARCH[~np.isinf(SEARCH["link_alpha"])].assign(difference=math.nan, difference_error=math.nan)
+    display = TuningDisplay(links).plot()
+    assert np.allclose(curves(display)["learned link, link_alpha 0.0001"].get_ydata(), [0.4])
+    assert "difference" not in display.ax_.get_title()
+
+
+def test_one_curve_for_strengths_that_are_tied():
+    tied = table(*((a, a, 400.0, 0.5 + a, math.nan, a == 0.01) for a in (0.01, 0.1, 1.0)))
+    assert list(curves(TuningDisplay(tied).plot())) == ["learned link, link_alpha = alpha"]
+
+
+def test_a_strength_of_zero_has_a_place():
+    free = SEARCH.assign(alpha=0.0)
+    display = TuningDisplay(free).plot()
+    display.figure_.canvas.draw()
+    assert display.ax_.get_xscale() == "symlog"
+
+
+@pytest.mark.parametrize("estimator", [LegendreTronClassifier(max_epochs=40), MultinomialLogisticClassifier()])
+def test_of_a_fitted_estimator(estimator):
+    X, y = load_iris(return_X_y=True)
+    _, ax = plt.subplots()
+    clf = clone(estimator).set_params(random_state=0).fit(X, y)
+    display = TuningDisplay.from_estimator(clf, ax=ax)
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    (ring,) = (line for line in ax.lines if line.get_label() == "chosen")
+    assert ring.get_xdata().tolist() == [clf.alpha_]
+    assert np.allclose(ring.get_ydata(), clf.tuning_["log_loss"][0])
+
+
+def test_nothing_was_tried():
+    X, y = load_iris(return_X_y=True)
+    clf = MultinomialLogisticClassifier(alpha=0.01).fit(X, y)
+    with pytest.raises(AttributeError, match="strengths of its penalties were given"):
+        TuningDisplay.from_estimator(clf)
+    with pytest.raises(ValueError, match="too few rows to hold any out; fit to more rows, or give alpha"):
+        TuningDisplay(SEARCH[:0])
