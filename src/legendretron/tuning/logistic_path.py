@@ -1,4 +1,4 @@
-"""Logistic regression along a path of strengths, on all folds at once."""
+"""Logistic regression along a path of strengths, on several folds at once."""
 
 from __future__ import annotations
 
@@ -31,24 +31,29 @@ class PathPoint(NamedTuple):
 
 
 class LogisticPath:
-    """Fits of all folds, each strength beginning at the solution of the nearest one before.
+    """Fits of the first folds, each strength beginning at the solution of the nearest one before.
 
     Parameters
     ----------
     problem : TuningProblem
         The data.
+    n_folds : int
+        How many of the folds.
     stop_requested : callable
         Whether to end with what has been found so far.
     """
 
-    def __init__(self, problem: TuningProblem, stop_requested: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, problem: TuningProblem, n_folds: int, stop_requested: Callable[[], bool] = lambda: False
+    ) -> None:
         self.problem, self.stop_requested = problem, stop_requested
+        self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
-        dtype = _dtype_of(problem)
         weights = np.zeros((len(problem.weight), len(problem.folds)))
         for number, (train, _) in enumerate(problem.folds):
             weights[train, number] = problem.weight[train] / problem.weight[train].sum()
-        self._weights = torch.as_tensor(weights, dtype=dtype, device=problem.device)
+        self._weights = torch.as_tensor(weights, dtype=_dtype_of(problem), device=problem.device)
+        self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
 
     def at(self, exponent: float) -> PathPoint:
         """The fits at a strength of ten to this power."""
@@ -63,13 +68,17 @@ class LogisticPath:
 
     def fit(self, alpha: float, start: Logistic | None = None) -> PathPoint:
         """The fits at any strength."""
-        problem, n_folds = self.problem, len(self.problem.folds)
+        return self._fit(self._first, alpha, start)
+
+    def _fit(self, which: slice, alpha: float, start: Logistic | None) -> PathPoint:
+        problem, weights = self.problem, self._weights[:, which]
+        n_folds = weights.shape[1]
         fitted = fit_logistic(
             problem.features,
             problem.labels,
             problem.n_classes,
-            self._weights,
-            torch.full((n_folds,), alpha, dtype=self._weights.dtype, device=problem.device),
+            weights,
+            torch.full((n_folds,), alpha, dtype=weights.dtype, device=problem.device),
             None if start is None else (start.weight, start.bias),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
@@ -77,12 +86,37 @@ class LogisticPath:
             max_iter=_ITERATIONS,
             after_iteration=lambda *_: self.stop_requested(),
         )
-        losses = torch.empty_like(self._weights)
+        losses = torch.empty_like(weights)
         for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
             labels = problem.labels[part].unsqueeze(1).expand(-1, n_folds)
             losses[part] = held_out_loss(log_p, labels, problem.doubt)
         held = problem.held_out
-        return PathPoint(alpha, losses.double().cpu().numpy()[held.row, held.fold], fitted)
+        own = (held.fold >= which.start) & (held.fold < which.stop)
+        return PathPoint(alpha, losses.double().cpu().numpy()[held.row[own], held.fold[own] - which.start], fitted)
+
+    def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
+        """The best point and its neighbours on all folds, the one with the least loss first.
+
+        A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
+        the model, its strength deserves all folds.
+        """
+        near = [point for point in self.points.values() if abs(math.log10(point.alpha / best.alpha)) < 0.6]
+        complete = []
+        # from the strongest on: solutions of stronger penalties are the easier ones to begin with
+        start: Logistic | None = None
+        for point in sorted(near or [best], key=lambda point: -point.alpha):
+            if self.stop_requested():
+                break
+            if start is None:  # the fold that is done is closer to the others than zero
+                first = point.fitted
+                repeat = self._others.stop - self._others.start
+                weight, bias = (t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in (first.weight, first.bias))
+                start = first._replace(weight=weight, bias=bias)
+            others = self._fit(self._others, point.alpha, start)
+            start = others.fitted
+            both = Logistic(*(torch.cat(pair) for pair in zip(point.fitted, others.fitted, strict=True)))
+            complete.append(PathPoint(point.alpha, np.concatenate([point.losses, others.losses]), both))
+        return sorted(complete, key=lambda point: self.problem.held_out.mean(point.losses).mean)
 
     def search(self) -> PathPoint:
         """The point with the least loss."""
@@ -106,7 +140,7 @@ class LogisticPath:
 
     def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""
-        mean = self.problem.held_out.mean(point.losses).mean
+        mean = self.held_out.mean(point.losses).mean
         return mean if math.isfinite(mean) else math.inf
 
 

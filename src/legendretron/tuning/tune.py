@@ -46,7 +46,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     best: LinkScore | None = None
     if logistic:
         with stop_requests(problem.keep_interrupted) as stop_requested:
-            path = LogisticPath(problem, stop_requested)
+            path = LogisticPath(problem, problem.n_link_folds, stop_requested)
             base = path.search() if alpha is None else path.fit(alpha)
             tuning.interrupted = stop_requested()
         points = list(path.points.values()) if alpha is None else [base]
@@ -66,11 +66,19 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
-    for row in tuning.rows:
-        same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
-        row["chosen"] = same and (row["steps"] is None or row["steps"] == problem.steps)
     if base is not None and tuning.chosen.is_logistic:
+        if alpha is None and problem.n_link_folds < len(problem.folds) and not tuning.interrupted:
+            points = path.with_other_folds(base)
+            base = points[0]
+            tuning.chosen = Candidate(base.alpha, math.inf)
+            for point in points:
+                tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
         tuning.logistic = base.fitted
+    for row in reversed(tuning.rows):
+        same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
+        if same and (row["steps"] is None or row["steps"] == problem.steps):
+            row["chosen"] = True
+            break
     return tuning
 
 
