@@ -340,7 +340,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         start = model.weight, model.bias
         if guess is not None:
             start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
-        most = _CONVEX_ITERATIONS if self.max_epochs == "auto" else int(self.max_epochs)
+        # passes over the data that are enough for a link say nothing about iterations of this solver
+        passes = self.max_epochs == "auto" or self._strengths().has_link
+        most = _CONVEX_ITERATIONS if passes else int(self.max_epochs)
         progress = Progress(most, int(self.verbose))
         with (
             closing(progress),
