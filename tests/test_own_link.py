@@ -219,7 +219,8 @@ def test_command_line(tmp_path, capsys):
         "--link-param",
         "per_class=false",
     ]
-    assert main([*map(str, words), "--epochs", "5", "--seed", "0"]) == 0
+    strengths = ["--alpha", "1e-4", "--link-alpha", "1e-4"]  # a link is learned in any case
+    assert main([*map(str, words), *strengths, "--epochs", "5", "--seed", "0"]) == 0
     model = LegendreTronClassifier.load(tmp_path / "m")
     assert model.link_params == {"per_class": False}
     assert isinstance(model.link_, LeakyLink)
