@@ -108,7 +108,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             Class labels, numbers or strings; at least two classes.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
-            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
+            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly. What is ``"auto"`` depends on the number of
+            rows, and strengths on the folds: only with values that are given is nothing else different.
         groups : array of shape (n_samples,), optional
             Rows of a group, such as those of one patient, are held out together when strengths are chosen.
 
