@@ -15,6 +15,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.export import export_onnx
 from legendretron.nn import LegendreHead, LegendreLink
 from legendretron.paper.vgg.network import VGGTron
+from tests.given import GIVEN
 
 DTYPES = [torch.float32, torch.float64]
 LINKS = [{"link": "softmax"}, {"init": "paper"}, {"network": "cpflow", "init": "paper"}, {"link": "canonical"}]
@@ -86,7 +87,7 @@ def test_estimators(tmp_path, load, labels, dtype):
     y = {"numbers": y * 3 - 1, "strings": np.array(["äpfel", "b", "c"])[y], "floats": y + 0.5}[labels]
     if labels == "floats":
         y = y * 2.0  # scikit-learn takes whole numbers only
-    clf = LegendreTronClassifier(max_epochs=5, random_state=0).fit(X[::2], y[::2])
+    clf = LegendreTronClassifier(max_epochs=5, random_state=0, **GIVEN).fit(X[::2], y[::2])
     clf.to_onnx(tmp_path / "clf.onnx")
     run = session(tmp_path / "clf.onnx")
     for new in (X[1::2], X[1:2]):
@@ -97,8 +98,8 @@ def test_estimators(tmp_path, load, labels, dtype):
 
 
 @pytest.mark.parametrize("clf", [
-    LegendreTronClassifier(link="canonical", max_epochs=3),
-    pytest.param(LegendreTronClassifier(network="cpflow", max_epochs=3), marks=pytest.mark.exhaustive),
+    LegendreTronClassifier(link="canonical", max_epochs=3, **GIVEN),
+    pytest.param(LegendreTronClassifier(network="cpflow", max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive),
     MultinomialLogisticClassifier(),
 ])  # fmt: skip
 def test_other_estimators(tmp_path, clf):

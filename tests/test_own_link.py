@@ -35,6 +35,7 @@ from legendretron.links import (
     registry,
 )
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
+from tests.given import GIVEN
 from tests.leaky_link import LeakyLink
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +50,8 @@ def only_for_this_test(monkeypatch):
 
 
 def fitted(link, X=X, y=y, **parameters):
-    return LegendreTronClassifier(link, max_epochs=20, learning_rate=0.1, random_state=0, **parameters).fit(X, y)
+    settings = {**GIVEN, "max_epochs": 20, "learning_rate": 0.1, "random_state": 0, **parameters}
+    return LegendreTronClassifier(link, **settings).fit(X, y)
 
 
 def test_estimator_by_name_by_settings_and_as_an_object():
@@ -68,7 +70,7 @@ def test_estimator_by_name_by_settings_and_as_an_object():
 
 def test_many_splits_at_once():
     rows = np.stack([np.random.default_rng(seed).permutation(len(y))[:100] for seed in range(3)])
-    model = LegendreTronClassifier("leaky", max_epochs=20, learning_rate=0.1, standardize=False)
+    model = LegendreTronClassifier("leaky", max_epochs=20, learning_rate=0.1, standardize=False, **GIVEN)
     results = fit_splits(model, scale(X), y, rows, [0, 1, 2])
     assert (results.evaluate(rows)[1] > 0.8).all()
 
@@ -217,7 +219,8 @@ def test_command_line(tmp_path, capsys):
         "--link-param",
         "per_class=false",
     ]
-    assert main([*map(str, words), "--epochs", "5", "--seed", "0"]) == 0
+    strengths = ["--alpha", "1e-4", "--link-alpha", "1e-4"]  # a link is learned in any case
+    assert main([*map(str, words), *strengths, "--epochs", "5", "--seed", "0"]) == 0
     model = LegendreTronClassifier.load(tmp_path / "m")
     assert model.link_params == {"per_class": False}
     assert isinstance(model.link_, LeakyLink)
@@ -345,4 +348,7 @@ def test_defaults_of_estimators_and_heads_are_those_of_the_links():
         ours = inspect.signature(owner).parameters
         for kind in ("composite", "canonical"):
             for name in link_class(kind).setting_names():
+                if owner is LegendreTronClassifier and name == "hidden":
+                    assert ours[name].default == "auto"  # by the number of rows
+                    continue
                 assert ours[name].default == inspect.signature(link_class(kind)).parameters[name].default

@@ -7,14 +7,15 @@ from legendretron import (
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
 )
+from tests.given import GIVEN
 
 X, y = load_iris(return_X_y=True)
 X2, y2 = load_breast_cancer(return_X_y=True)
-FAST = {"max_epochs": 30, "random_state": 0}
+FAST = {**GIVEN, "max_epochs": 30, "random_state": 0}
 ESTIMATORS = [
     LegendreTronClassifier(**FAST),
     LegendreTronClassifier(link="canonical", **FAST),
-    LegendreTronClassifier(link="softmax", **FAST),
-    MultinomialLogisticClassifier(alpha=1e-2),
+    LegendreTronClassifier(link="softmax", solver="adam", **FAST),
+    MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10),
 ]
 every = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'link', '')}")

@@ -95,7 +95,7 @@ def test_cuda_where_there_is_none():
 
 def test_warnings():
     with pytest.warns(ConvergenceWarning, match=r"has not converged in 3 iterations \(max_epochs=3\)"):
-        MultinomialLogisticClassifier(max_epochs=3).fit(X, y)
+        MultinomialLogisticClassifier(alpha=1e-4, max_epochs=3).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MultinomialLogisticClassifier().fit(X, y)

@@ -107,6 +107,25 @@ FORGERIES = {
     "history column of objects": ("softmax", setting("history", "seconds", to={}), "'seconds' must be a list of numbers"),
     "history epoch of NaN": ("softmax", setting("history", "epoch", to=[float("nan")]), "'epoch' must be a list of integers"),
     "history column unknown": ("softmax", setting("history", "other", to=[0]), "columns must be epoch"),
+    # strengths and how they were chosen
+    **{
+        f"strengths {value}": ("tuned", setting("strengths", to=value), "strengths must be a list of two numbers")
+        for value in (None, 0.1, [0.1], [0.1, 0.1, 0.1], [-0.1, 0.1], [0.1, -0.1], ["inf", 0.1], [0.1, "nan"], [True, 0.1],
+                      ["0.1", 0.1], [float("nan"), 0.1], [0.1, float("inf")], [[0.1], 0.1], [{}, 0.1], [10**400, 0.1])
+    },
+    **{
+        f"tuning {value}": ("tuned", setting("tuning", to=value), "tuning must be a list of candidates, or null")
+        for value in ("none", 3, {}, [3], [{}], [None], [[]])
+    },
+    **{
+        f"{name} of a candidate {value}": ("tuned", setting("tuning", 0, name, to=value), "tuning must be a list")
+        for name, value in (
+            ("alpha", None), ("alpha", "1.0"), ("alpha", 10**400), ("link_alpha", True), ("log_loss", float("nan")),
+            ("standard_error", []), ("difference", "infinity"), ("model", "probit"), ("model", []), ("steps", 0),
+            ("steps", 2.0), ("steps", 2**63), ("steps", "many"), ("chosen", 1), ("chosen", None), ("more", 1),
+        )
+    },
+    "a candidate too short": ("tuned", lambda t, h: h["tuning"][0].pop("steps"), "tuning must be a list of candidates"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),
     "classes unsorted": ("softmax", setting("classes", "values", to=[0, 2, 1]), "values must be sorted and different"),

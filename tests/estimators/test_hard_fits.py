@@ -14,6 +14,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
 from legendretron.training.progress import Progress
 from legendretron.training.step import CompiledStep, Step
+from tests.given import GIVEN
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def interrupted_fits(monkeypatch):
 @pytest.mark.parametrize("solver", ["adam", "lbfgs"])
 def test_ctrl_c_ends_a_loop_of_fits(interrupted_fits, solver):
     X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0)
+    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0, **GIVEN)
     with pytest.raises(KeyboardInterrupt):
         cross_val_score(clf, X, y, cv=5, error_score="raise")
     assert len(interrupted_fits) == 1
@@ -48,7 +49,7 @@ def test_ctrl_c_ends_a_loop_of_fits(interrupted_fits, solver):
 @pytest.mark.parametrize("solver", ["adam", "lbfgs"])
 def test_ctrl_c_keeps_the_weights_if_asked(interrupted_fits, solver):
     X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0, keep_interrupted=True)
+    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0, keep_interrupted=True, **GIVEN)
     with pytest.warns(UserWarning, match="Training was interrupted"):
         clf.fit(X, y)
     assert clf.n_iter_ == 3
@@ -81,7 +82,9 @@ def test_ctrl_c_in_partial_fit_is_told(monkeypatch):
 def test_a_fit_that_diverged_warns():
     X, y = load_iris(return_X_y=True)
     for early_stopping in (False, True):
-        clf = LegendreTronClassifier(learning_rate=1e3, max_epochs=5, early_stopping=early_stopping, random_state=0)
+        clf = LegendreTronClassifier(
+            learning_rate=1e3, max_epochs=5, early_stopping=early_stopping, random_state=0, **GIVEN
+        )
         with pytest.warns(ConvergenceWarning, match=r"Training has diverged: .* Lower learning_rate, got 1000"):
             clf.fit(X, y)
 
@@ -91,7 +94,9 @@ def test_a_single_row_that_counts(solver):
     X, y = load_iris(return_X_y=True)
     weight = np.zeros(150)
     weight[70] = 1.0
-    clf = LegendreTronClassifier(network="cpflow", solver=solver, max_epochs=200, alpha=0.1, random_state=0)
+    clf = LegendreTronClassifier(
+        network="cpflow", solver=solver, max_epochs=200, alpha=0.1, link_alpha=None, random_state=0
+    )
     clf.fit(X, y, sample_weight=weight)
     assert clf.predict(X[70:71]) == 1
     assert np.isfinite(clf.predict_log_proba(X)).all()
@@ -99,7 +104,7 @@ def test_a_single_row_that_counts(solver):
 
 def test_rows_are_predicted_in_chunks(monkeypatch):
     X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(max_epochs=5, random_state=0).fit(X, y)
+    clf = LegendreTronClassifier(max_epochs=5, random_state=0, **GIVEN).fit(X, y)
     whole = clf.predict_log_proba(X), clf.predict(X)
     monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 3 * 7)
     assert np.allclose(clf.predict_log_proba(X), whole[0], rtol=1e-12, atol=1e-12)
@@ -110,7 +115,9 @@ def test_rows_are_predicted_in_chunks(monkeypatch):
 @pytest.mark.parametrize("link", ["composite", "canonical"])
 def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
     X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(link, solver="lbfgs", alpha=0.1, max_epochs=20, early_stopping=True, random_state=0)
+    clf = LegendreTronClassifier(
+        link, solver="lbfgs", alpha=0.1, link_alpha=None, max_epochs=20, early_stopping=True, random_state=0
+    )
     whole = clone(clf).fit(X, y)
     monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 3 * 7)
     parts = clf.fit(X, y)

@@ -12,9 +12,11 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators.persistence import _KIND
+from tests.given import GIVEN
 
 X, y = load_iris(return_X_y=True)
-FAST = {"max_epochs": 10, "random_state": 0}
+FAST = {**GIVEN, "learning_rate": 0.01, "max_epochs": 10, "random_state": 0}
 FITTED = {
     "composite": lambda: LegendreTronClassifier(**FAST).fit(X, y),
     "cpflow": lambda: LegendreTronClassifier(network="cpflow", init="paper", **FAST).fit(X, y),
@@ -24,7 +26,7 @@ FITTED = {
         X.astype(np.float32), np.array(list("abc"))[y]
     ),
     "two": lambda: LegendreTronClassifier(**FAST).fit(*load_breast_cancer(return_X_y=True)),
-    "logistic": lambda: MultinomialLogisticClassifier().fit(X, y),
+    "logistic": lambda: MultinomialLogisticClassifier(random_state=0).fit(X, y),
 }
 
 
@@ -106,7 +108,7 @@ def test_other_files_are_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="holds 'something else', but 'legendretron-estimator-2' is needed"):
+    with pytest.raises(ValueError, match=f"holds 'something else', but '{_KIND}' is needed"):
         LegendreTronClassifier.load(path)
 
 

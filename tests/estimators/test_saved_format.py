@@ -5,6 +5,8 @@ When a test here fails because what is written has changed, or what the numbers 
 files of it are in the world.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -28,6 +30,23 @@ HEADER = {
         ("epoch", "run", "train_loss", "validation_loss", "accuracy", "learning_rate", "seconds"), "list"
     ),
     "has_moments": "bool",
+}
+#: By number of the format.
+HEADERS = {
+    "legendretron-estimator-2": HEADER,
+    "legendretron-estimator-3": {**HEADER, "strengths": "list", "tuning": "list or null"},
+}
+#: A row of the table of candidates; numbers that are not finite are words.
+TUNING = {
+    "model": "logistic regression",
+    "alpha": 0.5,
+    "link_alpha": "inf",
+    "steps": None,
+    "log_loss": 0.25,
+    "standard_error": 0.125,
+    "difference": "nan",
+    "difference_error": 0,
+    "chosen": True,
 }
 SHARED_PARAMETERS = {
     *("alpha", "solver", "learning_rate", "schedule", "decay", "decay_every", "max_epochs", "batch_size", "tol"),
@@ -86,28 +105,30 @@ DEEP_BLOCKS = {
     "mixing_bias": (3,),
     "initialized": (),
 }
+_MODELS_OF_2 = {
+    "logistic": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
+    "softmax": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
+    "ficnn": ("LegendreTronClassifier", FICNN, None, linear(2) | blocks("link", **FICNN_BLOCKS)),
+    "cpflow": ("LegendreTronClassifier", CPFLOW, None, linear(2) | blocks("link", **CPFLOW_BLOCKS)),
+    "canonical": ("LegendreTronClassifier", CANONICAL, None, linear(2) | nests("link")),
+    "given softmax": ("LegendreTronClassifier", SOFTMAX, {**SOFTMAX, "dtype": "float32"}, linear(2)),
+    "given canonical": (
+        *("LegendreTronClassifier", CANONICAL, {**CANONICAL, "dtype": "float32"}),
+        linear(2) | nests("link") | nests("given_link"),
+    ),
+    "given composite": (
+        *("LegendreTronClassifier", CPFLOW_OF_TWO, {**CPFLOW_OF_TWO, "dtype": "float16"}),
+        linear(1) | blocks("link", **DEEP_BLOCKS) | blocks("given_link", **DEEP_BLOCKS),
+    ),
+    "online": (
+        *("LegendreTronClassifier", FICNN, None),
+        linear(2) | blocks("link", **FICNN_BLOCKS) | {"moments.0": (1, 52), "moments.1": (1, 52), "moments.2": ()},
+    ),
+}
 #: By number of the format and by model: the estimator, the link, the link that was handed over, and the shapes of tensors.
 FORMATS = {
-    "legendretron-estimator-2": {
-        "logistic": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
-        "softmax": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
-        "ficnn": ("LegendreTronClassifier", FICNN, None, linear(2) | blocks("link", **FICNN_BLOCKS)),
-        "cpflow": ("LegendreTronClassifier", CPFLOW, None, linear(2) | blocks("link", **CPFLOW_BLOCKS)),
-        "canonical": ("LegendreTronClassifier", CANONICAL, None, linear(2) | nests("link")),
-        "given softmax": ("LegendreTronClassifier", SOFTMAX, {**SOFTMAX, "dtype": "float32"}, linear(2)),
-        "given canonical": (
-            *("LegendreTronClassifier", CANONICAL, {**CANONICAL, "dtype": "float32"}),
-            linear(2) | nests("link") | nests("given_link"),
-        ),
-        "given composite": (
-            *("LegendreTronClassifier", CPFLOW_OF_TWO, {**CPFLOW_OF_TWO, "dtype": "float16"}),
-            linear(1) | blocks("link", **DEEP_BLOCKS) | blocks("given_link", **DEEP_BLOCKS),
-        ),
-        "online": (
-            *("LegendreTronClassifier", FICNN, None),
-            linear(2) | blocks("link", **FICNN_BLOCKS) | {"moments.0": (1, 52), "moments.1": (1, 52), "moments.2": ()},
-        ),
-    }
+    "legendretron-estimator-2": _MODELS_OF_2,
+    "legendretron-estimator-3": {**_MODELS_OF_2, "tuned": ("LegendreTronClassifier", SOFTMAX, None, linear(2))},
 }
 DESCRIBED = FORMATS[_KIND]
 
@@ -129,7 +150,7 @@ def kinds_of(header):
     kinds |= {
         name: {part: type(value).__name__ for part, value in header[name].items()} for name in ("classes", "history")
     }
-    return {**kinds, "feature_names_in": "null", "given_link": "dict or null"}
+    return {**kinds, "feature_names_in": "null", "given_link": "dict or null", "tuning": "list or null"}
 
 
 def test_all_models_are_described():
@@ -141,7 +162,9 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
     FITTED[model]().save(tmp_path / "m")
     tensors, header = contents(tmp_path / "m")
     estimator, link, given, shapes = DESCRIBED[model]
-    assert kinds_of(header) == HEADER
+    assert kinds_of(header) == HEADERS[_KIND]
+    assert header["tuning"] is None or model == "tuned"
+    assert all([*row] == [*TUNING] for row in header["tuning"] or ())
     assert (header["estimator"], header["link"], header["given_link"]) == (estimator, link, given)
     # one more has a default, so that files without it can be read; one less, or another name, needs a new number
     assert set(header["parameters"]) >= PARAMETERS[estimator]
@@ -153,7 +176,7 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
 def test_names_of_features_are_a_list(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=["one", "two"])
-    clf = LegendreTronClassifier("softmax", max_epochs=1, random_state=0).fit(frame, np.arange(12) % 3)
+    clf = LegendreTronClassifier("softmax", alpha=0.1).fit(frame, np.arange(12) % 3)
     clf.save(tmp_path / "m")
     assert contents(tmp_path / "m")[1]["feature_names_in"] == ["one", "two"]
     assert list(LegendreTronClassifier.load(tmp_path / "m").feature_names_in_) == ["one", "two"]
@@ -170,6 +193,7 @@ PROBABILITIES = {
     "given softmax": [0.136162, 0.656452, 0.207386],
     "online": [0.069601, 0.85048, 0.079919],
     "logistic": [0.136162, 0.656452, 0.207386],
+    "tuned": [0.136162, 0.656452, 0.207386],
 }
 
 
@@ -192,9 +216,17 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         "n_iter": 1,
         "history": {name: [] for name in HEADER["history"]},
         "has_moments": model == "online",
+        "strengths": [0.5, "inf"] if model == "tuned" else [1, 0.25],
+        "tuning": [TUNING] if model == "tuned" else None,
     }
     sign(tmp_path / "m", tensors, header)
-    p = load_any_estimator(tmp_path / "m").predict_proba([[0.5, -1.5]])
+    clf = load_any_estimator(tmp_path / "m")
+    assert (clf.alpha_, clf.link_alpha_) == ((0.5, math.inf) if model == "tuned" else (1.0, 0.25))
+    if model == "tuned":
+        row = clf.tuning_.iloc[0]
+        assert (row["alpha"], row["link_alpha"], row["log_loss"], row["chosen"]) == (0.5, math.inf, 0.25, True)
+        assert math.isnan(row["difference"])
+    p = clf.predict_proba([[0.5, -1.5]])
     np.testing.assert_allclose(p[0], PROBABILITIES[model], rtol=1e-4)
 
 

@@ -6,11 +6,12 @@ from sklearn.model_selection import train_test_split
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import fit_splits
+from tests.given import GIVEN
 
 ESTIMATORS = [
     LegendreTronClassifier.from_paper("libsvm", max_epochs=6),
     MultinomialLogisticClassifier.from_paper("libsvm", max_epochs=6),
-    LegendreTronClassifier(link="canonical", standardize=False, max_epochs=6),
+    LegendreTronClassifier(link="canonical", standardize=False, max_epochs=6, **GIVEN),
     MultinomialLogisticClassifier(alpha=0.1, standardize=False),
 ]
 
@@ -68,7 +69,7 @@ def test_class_weights_and_precision_are_those_of_a_fit():
     loss = fit_splits(estimator, X, y, rows, [0]).evaluate(rows)[0][0]
     p = clone(estimator).fit(X, y).predict_log_proba(X)
     assert loss == pytest.approx(-p[np.arange(150), y].mean(), rel=1e-5)
-    single = LegendreTronClassifier(standardize=False, max_epochs=2)
+    single = LegendreTronClassifier(standardize=False, max_epochs=2, **GIVEN)
     assert str(fit_splits(single, X.astype(np.float32), y, rows, [0]).model.flat.dtype) == "torch.float32"
 
 

@@ -29,7 +29,7 @@ from tests.tuning.conftest import bent_data
 QUICK = {"max_epochs": 4, "random_state": 0, "cv": 3}
 X_BENT, Y_BENT = bent_data(n=400)
 #: Enough of them that a link is learned there.
-BENT = {"max_epochs": 150, "random_state": 0, "cv": 3, "hidden": 4, "batch_size": 64}
+BENT = {"max_epochs": 60, "batch_size": 32, "learning_rate": 0.05, "hidden": 8, "random_state": 0, "cv": 3}
 
 
 @pytest.fixture
@@ -408,6 +408,14 @@ def test_too_few_rows_to_hold_any_out():
     assert list(clf.tuning_.columns) == list(COLUMNS)
     assert clf.alpha_ == 0.01
     assert clf.predict(np.eye(3)).tolist() == [0, 1, 2]
+
+
+def test_passes_of_a_link_do_not_limit_logistic_regression():
+    features = np.random.default_rng(0).normal(size=(90, 80))
+    clf = LegendreTronClassifier(standardize=False, max_epochs=2, cv=2, random_state=0)
+    clf.fit(scipy.sparse.csr_array(features), y[::2].repeat(2)[:90])  # no warning that it has not converged
+    assert clf.link_alpha_ == math.inf
+    assert clf.n_iter_ > 2
 
 
 def test_tol_and_max_epochs_of_logistic_regression():

@@ -11,11 +11,12 @@ from legendretron import (
 )
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron.estimators.persistence import _KIND
+from tests.given import GIVEN
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 y = np.arange(12) % 3
-_FAST = {"max_epochs": 1, "random_state": 0}
-_SMALL = {**_FAST, "depth": 2}
+_FAST = {**GIVEN, "max_epochs": 1, "random_state": 0}
+_SMALL = {**_FAST, "hidden": 2, "depth": 2}
 
 
 def _online():
@@ -23,7 +24,7 @@ def _online():
 
 
 FITTED = {
-    "softmax": lambda: LegendreTronClassifier("softmax", **_FAST).fit(X, y),
+    "softmax": lambda: LegendreTronClassifier("softmax", solver="adam", **_FAST).fit(X, y),
     "ficnn": lambda: LegendreTronClassifier(**_SMALL).fit(X, y),
     "cpflow": lambda: LegendreTronClassifier(network="cpflow", class_weight={0: 2.0, 1: 1, 2: 1}, **_SMALL).fit(X, y),
     "canonical": lambda: LegendreTronClassifier("canonical", n_nests=2, **_FAST).fit(
@@ -31,9 +32,10 @@ FITTED = {
     ),
     "given canonical": lambda: LegendreTronClassifier(CanonicalLink(3, n_nests=2), **_FAST).fit(X, y),
     "given composite": lambda: LegendreTronClassifier(CompositeLink(2, network="cpflow").half(), **_FAST).fit(X, y > 0),
-    "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), **_FAST).fit(X, y.astype(float)),
+    "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), solver="adam", **_FAST).fit(X, y.astype(float)),
     "online": _online,
-    "logistic": lambda: MultinomialLogisticClassifier(tol=0.1).fit(X, y),
+    "logistic": lambda: MultinomialLogisticClassifier(alpha=1e-4, tol=0.1).fit(X, y),
+    "tuned": lambda: LegendreTronClassifier(**{**_SMALL, "alpha": "auto", "link_alpha": "auto"}).fit(X, y),
 }
 
 

@@ -22,11 +22,12 @@ from legendretron.trons import (
     PiecewiseLinearLink,
     SlIsotronClassifier,
 )
+from tests.given import GIVEN
 from tests.paper.made_up_images import write_images
 
 FIGURE = EXPERIMENTS["figure_proper_losses"]
 LEARNERS = {
-    "LegendreTron": LegendreTronClassifier(max_epochs=30, random_state=0),
+    "LegendreTron": LegendreTronClassifier(max_epochs=30, random_state=0, **GIVEN),
     "ISGP-Linkgistic": ISGPLinkgisticClassifier(max_iter=5, alpha=1e-3, random_state=0),
     "BregmanTron": BregmanTronClassifier(max_iter=10),
     "BregmanTron_label": BregmanTronClassifier("label", max_iter=10),

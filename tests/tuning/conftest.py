@@ -18,10 +18,10 @@ def logistic_data(n=150, d=3, c=3, seed=0):
 
 
 def bent_data(n=600, seed=0):
-    """Two classes whose log-odds are far from linear: the probability jumps, and then stays at 0.1 or 0.9."""
+    """Two classes whose log-odds are far from linear: the probability jumps, and then stays at 0.05 or 0.95."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
-    p = np.where(x.sum(1) > 0, 0.9, 0.1)
+    p = np.where(x.sum(1) > 0, 0.95, 0.05)
     return x, (rng.random(n) < p).astype(int)
 
 

@@ -110,7 +110,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             Class labels, numbers or strings; at least two classes.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
-            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
+            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly. What is ``"auto"`` depends on the number of
+            rows, and strengths on the folds: only with values that are given is nothing else different.
         groups : array of shape (n_samples,), optional
             Rows of a group, such as those of one patient, are held out together when strengths are chosen.
 
@@ -352,7 +353,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         start = model.weight, model.bias
         if guess is not None:
             start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
-        most = _CONVEX_ITERATIONS if self.max_epochs == "auto" else int(self.max_epochs)
+        # passes over the data that are enough for a link say nothing about iterations of this solver
+        passes = self.max_epochs == "auto" or self._strengths().has_link
+        most = _CONVEX_ITERATIONS if passes else int(self.max_epochs)
         progress = Progress(most, int(self.verbose))
         with (
             closing(progress),

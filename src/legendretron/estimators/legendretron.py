@@ -14,7 +14,7 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.presets import paper_settings
 from legendretron.estimators.strengths import Strengths
-from legendretron.links import Link, SoftmaxLink, link_class, make_link
+from legendretron.links import CompositeLink, Link, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.tuning import hidden_for
 
@@ -267,7 +267,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if isinstance(self.link, Link):
             return copy.deepcopy(check_link(self.link, n_classes))
         kind = link_class(self.link)
-        if self.hidden == "auto" and "hidden" in kind.setting_names():
+        if self.hidden == "auto" and issubclass(kind, CompositeLink):  # one of your own has its own default
             settings.setdefault("hidden", hidden_for(n_rows))
         # init also concerns W, which accepts all values whatever the link
         init = settings.pop("init", self.init if self.init in kind.starts else None)

@@ -89,9 +89,14 @@ def identifying_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         return dict(settings)
     recorded = RECORDED_DEFAULTS[name_of_class]
     neutral = {**_CLASSES[name_of_class]().get_params(), **LATER_DEFAULTS}
+    given = {**recorded, **settings}
+    if name_of_class == LegendreTronClassifier.__name__:
+        # settings of other links, at defaults of today, which do nothing: records hold them at their old ones
+        own = _settings_of(given["link"])
+        given |= {name: recorded[name] for name in LINK_SETTINGS if name not in own and given[name] == neutral[name]}
     return {
         name: value
-        for name, value in {**recorded, **settings}.items()
+        for name, value in given.items()
         if name in recorded or name not in neutral or value != neutral[name]
     }
 
@@ -113,10 +118,14 @@ def estimator_of(settings: Mapping[str, Any], *, device: str = "cpu", seed: int 
 
 def _without_foreign_settings(parameters: dict[str, Any], unsaid: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters without those of other links, which records hold at their old defaults."""
-    link = parameters["link"]
-    own = link_class(link).setting_names() if isinstance(link, str) else ()
+    own = _settings_of(parameters["link"])
     return {
         name: value
         for name, value in parameters.items()
         if name not in LINK_SETTINGS or name in own or value != unsaid.get(name)
     }
+
+
+def _settings_of(link: Any) -> tuple[str, ...]:
+    """Names of a link's settings; an object has none to be given."""
+    return tuple(link_class(link).setting_names()) if isinstance(link, str) else ()
