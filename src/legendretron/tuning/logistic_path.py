@@ -37,16 +37,20 @@ class LogisticPath:
     ----------
     problem : TuningProblem
         The data.
-    n_folds : int
-        How many of the folds.
+    n_folds : int, optional
+        How many of the folds; all if not given.
     stop_requested : callable
         Whether to end with what has been found so far.
     """
 
     def __init__(
-        self, problem: TuningProblem, n_folds: int, stop_requested: Callable[[], bool] = lambda: False
+        self,
+        problem: TuningProblem,
+        n_folds: int | None = None,
+        stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.problem, self.stop_requested = problem, stop_requested
+        n_folds = len(problem.folds) if n_folds is None else n_folds
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
         weights = np.zeros((len(problem.weight), len(problem.folds)))
