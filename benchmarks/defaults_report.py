@@ -121,7 +121,9 @@ def _ablation_table(cells: Cells, datasets: Sequence[str], variants: Sequence[st
     for dataset in datasets:
         if not any((dataset, variant) in cells for variant in variants):
             continue
-        full = cells.get((dataset, OURS), {})
+        tried = [set(cells.get((dataset, variant), {})) for variant in variants]
+        # means over the same splits: variants have fewer than the default
+        full = {seed: run for seed, run in cells.get((dataset, OURS), {}).items() if any(seed in own for own in tried)}
         line = [f"{mean_of([r['log_loss'] for r in full.values()]).value:.3f}" if full else NOT_RUN]
         for variant in variants:
             own = cells.get((dataset, variant), {})

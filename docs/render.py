@@ -38,6 +38,39 @@ def sentence(name: str, start: str) -> str:
     return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
 
 
+def defaults() -> str:
+    """LegendreTronClassifier() beside LogisticRegressionCV: scores, and how much longer a fit takes."""
+    with (RESULTS / "defaults" / "defaults.csv").open() as file:
+        found = {(row["dataset"], row["model"]): row for row in csv.DictReader(file)}
+    marks = {"better": "**", "worse": "*"}
+
+    def cell(row: dict[str, str]) -> str:
+        texts = []
+        for name, digits in (("accuracy", 1), ("log_loss", 3)):
+            mark = marks.get(row[f"{name}: verdict"], "")
+            texts.append(f"{mark}{float(row[name]):.{digits}f}{mark}")
+        return " / ".join(texts)
+
+    rows = []
+    for dataset in dict.fromkeys(name for name, _ in found):
+        base, ours = (found.get((dataset, model)) for model in ("LogisticRegressionCV", "LegendreTronClassifier()"))
+        if base is None or ours is None:
+            continue
+        shape = f"{int(ours['rows']):,} x {int(ours['features']):,}, {ours['classes']}"
+        ratio = float(ours["fit_seconds"]) / float(base["fit_seconds"])
+        rows.append([ours["label"], shape, cell(base), cell(ours), f"{ratio:.1f}"])
+    return table(
+        [
+            "data set",
+            "rows x features, classes",
+            "LogisticRegressionCV",
+            "LegendreTronClassifier()",
+            "times as long to fit",
+        ],
+        rows,
+    )
+
+
 def speed() -> str:
     gpu = {(r["shape"], r["models"], r["dtype"], r["link"]): r["ms"] for r in record("training_speed_gpu")["rows"]}
     rows = [
@@ -143,7 +176,7 @@ def head() -> str:
 
 
 TABLES = {
-    "README.md": {"compare": lambda: first_table("compare_logistic")},
+    "README.md": {"defaults": defaults},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),

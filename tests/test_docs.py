@@ -15,6 +15,7 @@ from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import link_search, problem, rules
 from legendretron.tuning.candidates import link_candidates
+from tests.experiments.test_defaults import benchmark as defaults
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,7 +30,11 @@ def imported(path):
 
 render = imported(ROOT / "docs" / "render.py")
 #: the paper's experiments and those of benchmarks
-DECLARED = {**EXPERIMENTS, "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC}
+DECLARED = {
+    **EXPERIMENTS,
+    "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC,
+    "defaults": defaults.EXPERIMENT,
+}
 
 
 @pytest.mark.parametrize("document", render.TABLES)
@@ -152,3 +157,6 @@ def test_the_page_on_choosing_says_what_the_code_does():
         80 * 100,
     )
     assert f"From {rules.ONE_SPLIT_FROM:,} rows on, one split" in text
+    assert f"From {rules.ONE_FOLD_FROM:,} rows on, steps 3 and 4 use the first fold" in text
+    assert f"({link_search._MOST_SHORT:,} at most)" in text
+    assert f"beyond {rules._LARGE:,} rows" in text

@@ -18,9 +18,10 @@ from legendretron.experiments.recorded_estimators import (
 )
 from legendretron.paper import EXPERIMENTS
 from tests.experiments.test_compare_logistic import benchmark
+from tests.experiments.test_defaults import benchmark as defaults
 
 #: the paper's experiments and those of benchmarks
-DECLARED = {**EXPERIMENTS, "compare_logistic": benchmark.COMPARE_LOGISTIC}
+DECLARED = {**EXPERIMENTS, "compare_logistic": benchmark.COMPARE_LOGISTIC, "defaults": defaults.EXPERIMENT}
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: files of results, with what they hold
 RECORDED = {path: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/runs/*.json"))}
