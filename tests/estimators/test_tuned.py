@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, fit_splits
+from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.links import PiecewiseLinearLink, SoftmaxLink
 from legendretron.training.progress import Progress
 from legendretron.tuning import rules
@@ -452,15 +453,43 @@ def test_settings_that_follow_from_the_rows():
     assert clf.set_params(hidden=3).fit(X, y).link_.settings()["hidden"] == 3
 
 
-def test_splits_need_strengths():
-    rows = np.arange(150)[None]
-    for clf in (
-        MultinomialLogisticClassifier(standardize=False),
-        LegendreTronClassifier(standardize=False),
-        LegendreTronClassifier(alpha=0.1, standardize=False),
-    ):
-        with pytest.raises(ValueError, match="alpha and link_alpha must be numbers to be fitted on splits"):
-            fit_splits(clf, X, y, rows, [0])
-    loss = fit_splits(MultinomialLogisticClassifier(standardize=False), X, y, rows, [0], alphas=[0.1]).evaluate(rows)[0]
-    alone = MultinomialLogisticClassifier(alpha=0.1, standardize=False).fit(X, y)
-    assert loss[0] == pytest.approx(log_loss(y, alone.predict_proba(X)), rel=1e-5)
+def test_a_fit_that_was_stopped_after_the_choice_does_not_choose_again(tmp_path, monkeypatch, calls):
+    path = tmp_path / "checkpoint"
+    beside = tmp_path / "checkpoint.strengths"
+    given = {**QUICK, "random_state": 0}
+    whole = LegendreTronClassifier(**given).fit(X, y)
+    calls.clear()
+    stopped = LegendreTronClassifier(**given, checkpoint=path)
+    with monkeypatch.context() as patch:
+
+        def stop(*arguments, **options):
+            raise KeyboardInterrupt
+
+        for name in ("fit_logistic", "train"):
+            patch.setattr(f"legendretron.estimators.base.{name}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            stopped.fit(X, y)
+    assert beside.exists()
+    calls.clear()
+    resumed = stopped.fit(X, y)
+    assert "tune" not in calls
+    assert not beside.exists()
+    assert (resumed.alpha_, resumed.link_alpha_) == (whole.alpha_, whole.link_alpha_)
+    assert resumed.tuning_.equals(whole.tuning_)
+    np.testing.assert_allclose(resumed.coef_, whole.coef_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])
+def test_files_that_are_not_strengths(tmp_path, content):
+    (tmp_path / "checkpoint.strengths").write_text(content)
+    with pytest.raises(ValueError, match="not a file of chosen strengths"):
+        LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=tmp_path / "checkpoint").fit(X, y)
+    assert (tmp_path / "checkpoint.strengths").read_text() == content
+
+
+def test_strengths_of_other_data(tmp_path):
+    path = tmp_path / "checkpoint"
+    clf = LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=path).fit(X, y)
+    KeptChoice(path, "another fit").save(clf._tuning)
+    with pytest.raises(ValueError, match="belongs to other data"):
+        clf.fit(X, y)

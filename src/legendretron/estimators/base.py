@@ -27,6 +27,7 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.onnx import export_estimator
 from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.prediction import LinkPredictor
@@ -201,7 +202,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         groups: Any = None,
     ) -> None:
         device = check_device(self.device)
-        self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
+        path = self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
+        kept_choice = None if path is None else KeptChoice(path, _fingerprint(self, (X, y, weight, [seed])))
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -244,7 +246,12 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 fit_whole=device.type == "cuda" and self._ends_as_tried(),
                 **self._plan(len(rows)),
             )
-            tuning = self._choose(problem, strengths)
+            tuning = None if kept_choice is None else kept_choice.load()
+            if tuning is None:
+                tuning = self._choose(problem, strengths)
+                if kept_choice is not None and not tuning.interrupted:
+                    kept_choice.save(tuning)
+                    tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
             if not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
                 # as it was tried out; noise of batches is far above that of rounding
@@ -286,6 +293,8 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             result = self._fit_convex(model, sample(rows), settings, guess)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
+        if kept_choice is not None and not result.interrupted:
+            kept_choice.remove()
         self.classes_ = classes
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         w, b, trained = model.take(0)

@@ -99,7 +99,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
         With Adam and a fixed ``random_state``, a file for the state of training. An interrupted fit resumes from it, with
-        the same result as an uninterrupted one; the file is removed when the fit is done. Use one path per fit.
+        the same result as an uninterrupted one; the file is removed when the fit is done. Use one path per fit. Strengths
+        that have been chosen are kept beside it, in a file whose name ends in ``.strengths``.
     checkpoint_every : int, default=10
         Epochs between two checkpoints.
     keep_interrupted : bool, default=False

@@ -18,7 +18,7 @@ from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
-__all__ = ["SplitResults", "fit_splits"]
+__all__ = ["SeparateSplits", "SplitResults", "fit_splits"]
 
 
 class SplitResults:
@@ -30,6 +30,8 @@ class SplitResults:
         One run per split.
     training : TrainingResult
         History and counts.
+
+    Where splits had to be fitted one after the other, see :class:`SeparateSplits`.
     """
 
     def __init__(self, model: LinearModel, training: TrainingResult, features: Any, labels: torch.Tensor) -> None:
@@ -58,6 +60,33 @@ class SplitResults:
         return loss.cpu().numpy(), accuracy.cpu().numpy()
 
 
+class SeparateSplits:
+    """Estimators of all splits, where each split has its own units, validation set or strengths.
+
+    Attributes
+    ----------
+    estimators : list
+        Fitted, one per split.
+    """
+
+    def __init__(self, estimators: list[LinearLinkClassifier], X: Any, y: np.ndarray) -> None:
+        self.estimators = estimators
+        self._X, self._y = X, y
+
+    def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Log-loss and accuracy of each split's model on its own rows of the data, as in :class:`SplitResults`."""
+        losses, accuracies = [], []
+        for number, (estimator, own) in enumerate(zip(self.estimators, rows, strict=True)):
+            known = self._y[own] if labels is None else np.asarray(labels[number])
+            log_p = estimator.predict_log_proba(self._X[own])
+            # a class that no training row of the split has gets no probability
+            place = np.searchsorted(estimator.classes_, known).clip(max=len(estimator.classes_) - 1)
+            seen = estimator.classes_[place] == known
+            losses.append(-np.where(seen, log_p[np.arange(len(known)), place], -np.inf).mean())
+            accuracies.append((estimator.classes_[log_p.argmax(1)] == known).mean())
+        return np.array(losses), np.array(accuracies)
+
+
 def fit_splits(
     estimator: LinearLinkClassifier,
     X: Any,
@@ -66,7 +95,7 @@ def fit_splits(
     random_states: Sequence[int],
     train_labels: np.ndarray | None = None,
     alphas: Sequence[float] | None = None,
-) -> SplitResults:
+) -> SplitResults | SeparateSplits:
     """Fit an estimator on many subsets of the rows of ``X`` at once.
 
     Split ``r`` gives the model of ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])``, in
@@ -75,7 +104,8 @@ def fit_splits(
     Parameters
     ----------
     estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-        With ``standardize=False`` and ``early_stopping=False``: both would differ from split to split.
+        With ``standardize=False``, ``early_stopping=False`` and given strengths, all splits are trained side by side.
+        Otherwise they have nothing in common, and are fitted one after the other; the result is a :class:`SeparateSplits`.
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
     y : ndarray of shape (N,)
@@ -90,9 +120,8 @@ def fit_splits(
         Strength of the penalty for each split, in place of the estimator's ``alpha``: a grid is searched in one call.
     """
     estimator = clone(estimator)
-    for name in ("standardize", "early_stopping", "warm_start"):
-        if getattr(estimator, name):
-            raise ValueError(f"estimator must have {name}=False to be fitted on splits, got {name}=True.")
+    if estimator.warm_start:
+        raise ValueError("estimator must have warm_start=False to be fitted on splits, got warm_start=True.")
     if len(random_states) != len(train_rows):
         raise ValueError(f"random_states must hold one seed per split, {len(train_rows)}, got {len(random_states)}.")
     if alphas is not None and len(alphas) != len(train_rows):
@@ -106,6 +135,16 @@ def fit_splits(
         raise ValueError(
             f"y must hold {X.shape[0]} classes numbered from 0 without gaps; see numpy.unique(return_inverse)."
         )
+    if alphas is not None and estimator.alpha == "auto":
+        estimator.set_params(alpha=float(alphas[0]))
+    asked = estimator._strengths()
+    if estimator.standardize or estimator.early_stopping or not asked.fixed:
+        if estimator.checkpoint is not None:
+            raise ValueError(
+                "checkpoint needs splits that are trained side by side: standardize=False, early_stopping=False and numbers "
+                "for alpha and link_alpha; or leave it out."
+            )
+        return _one_by_one(estimator, X, y, train_rows, random_states, train_labels, alphas)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     device = check_device(estimator.device)
     n_classes = int(y.max()) + 1
@@ -126,11 +165,6 @@ def fit_splits(
     used = _as_labels(own, n_classes, device)
     weight = np.stack([with_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own])
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
-    if alphas is not None and estimator.alpha == "auto":
-        estimator.set_params(alpha=float(alphas[0]))
-    asked = estimator._strengths()
-    if not asked.fixed:
-        raise ValueError("alpha and link_alpha must be numbers to be fitted on splits, got 'auto'.")
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
         identity, generators[0], rows.shape[1], asked.pair(), False
@@ -155,6 +189,23 @@ def fit_splits(
     result = train(model, sample, settings)
     estimator._report(result)
     return SplitResults(model, result, features, labels)
+
+
+def _one_by_one(
+    estimator: LinearLinkClassifier,
+    X: Any,
+    y: np.ndarray,
+    train_rows: np.ndarray,
+    random_states: Sequence[int],
+    train_labels: np.ndarray | None,
+    alphas: Sequence[float] | None,
+) -> SeparateSplits:
+    fitted = []
+    for number, (rows, state) in enumerate(zip(train_rows, random_states, strict=True)):
+        own = {} if alphas is None else {"alpha": float(alphas[number])}
+        labels = y[rows] if train_labels is None else np.asarray(train_labels[number])
+        fitted.append(clone(estimator).set_params(random_state=int(state), **own).fit(X[rows], labels))
+    return SeparateSplits(fitted, X, y)
 
 
 def _as_labels(y: np.ndarray, n_classes: int, device: torch.device) -> torch.Tensor:
