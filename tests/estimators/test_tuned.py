@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base, fit_splits
+from legendretron.estimators import base
 from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.links import PiecewiseLinearLink, SoftmaxLink
 from legendretron.training.progress import Progress
