@@ -103,4 +103,4 @@ def test_warnings():
 
 def test_lbfgs_says_when_it_gave_up():
     with pytest.warns(ConvergenceWarning, match="scale the features"):
-        MultinomialLogisticClassifier(alpha=1e-4, standardize=False, max_epochs=200).fit(X * 1e9, y)
+        MultinomialLogisticClassifier(alpha=1e-4, solver="lbfgs", standardize=False, max_epochs=200).fit(X * 1e9, y)

@@ -42,6 +42,7 @@ TUNING = {
     "alpha": 0.5,
     "link_alpha": "inf",
     "steps": None,
+    "held_out_rows": 8,
     "log_loss": 0.25,
     "standard_error": 0.125,
     "difference": "nan",

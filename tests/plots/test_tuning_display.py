@@ -27,6 +27,7 @@ def table(*rows):
     """Candidates: alpha, link_alpha, steps, log_loss, difference, and whether it was chosen."""
     names = ["alpha", "link_alpha", "steps", "log_loss", "difference", "chosen"]
     frame = pd.DataFrame(rows, columns=names).assign(standard_error=0.1, difference_error=0.02)
+    frame["held_out_rows"] = np.where(frame["steps"] == 100, 40, 100)
     frame["model"] = np.where(np.isinf(frame["link_alpha"]), "logistic regression", "learned link")
     return frame[list(COLUMNS)]
 
@@ -118,3 +119,16 @@ def test_nothing_was_tried():
         TuningDisplay.from_estimator(clf)
     with pytest.raises(ValueError, match="too few rows to hold any out; fit to more rows, or give alpha"):
         TuningDisplay(SEARCH[:0])
+
+
+def test_logistic_regression_on_all_folds_stands_for_that_on_one():
+    """Where logistic regression was chosen on large data, some strengths were tried on one fold, then on all."""
+    frame = table(
+        (0.1, math.inf, math.nan, 0.50, 0.0, True),
+        (0.1, math.inf, math.nan, 0.30, 0.0, False),
+        (0.01, math.inf, math.nan, 0.40, 0.1, False),
+    )
+    frame["held_out_rows"] = [100, 20, 20]
+    curve = curves(TuningDisplay(frame).plot())["logistic regression"]
+    np.testing.assert_allclose(curve.get_xdata(), [0.01, 0.1])
+    np.testing.assert_allclose(curve.get_ydata(), [0.6, 0.5])

@@ -121,8 +121,8 @@ def fit(
         int | None,
         _option(
             "Model",
-            "Number of parts, each held out once, to choose penalties that are auto. (default: 5; from 5,000 rows on, one "
-            "fifth is held out once)",
+            "Number of parts, each held out once, to choose penalties that are auto. (default: 5; from 50,000 rows on, "
+            "one fifth is held out once)",
             min=2,
             max=_MOST_UNITS,
         ),
