@@ -130,5 +130,5 @@ def test_logistic_regression_on_all_folds_stands_for_that_on_one():
     )
     frame["held_out_rows"] = [100, 20, 20]
     curve = curves(TuningDisplay(frame).plot())["logistic regression"]
-    np.testing.assert_allclose(curve.get_xdata(), [0.01, 0.1])
-    np.testing.assert_allclose(curve.get_ydata(), [0.6, 0.5])
+    np.testing.assert_allclose(np.asarray(curve.get_xdata(), dtype=float), [0.01, 0.1])
+    np.testing.assert_allclose(np.asarray(curve.get_ydata(), dtype=float), [0.6, 0.5])
