@@ -152,7 +152,7 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert (rules.FOLDS, rules.HELD_OUT, len(link_candidates(None, None))) == (5, 0.2, 8)
     assert (link_search._SHORT, link_search._FIRST_FOLDS, link_search._FINALISTS) == (4, 2, 2)
     assert (problem._DOUBTED_ROWS, import_module("legendretron.tuning.tune")._MUST_GAIN, rules.steps_for(10_000)) == (
-        0.25,
+        0.1,
         1.0,
         80 * 100,
     )

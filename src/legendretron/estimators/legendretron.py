@@ -92,7 +92,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     device : str, default="cpu"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
     dtype : {"float32", "float64"}, default=None
-        Precision; ``None`` follows ``X``.
+        Precision; ``None`` follows ``X``, but a learned link whose strengths were chosen is trained in float32.
     random_state : int, RandomState or None, default=None
         Seed of the initialisation, the order of batches and the validation split.
     verbose : int, default=0
@@ -276,6 +276,12 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _check_resumed_link(self) -> None:
         if self.link_alpha_ == math.inf:  # logistic regression was chosen, whatever the link
+            if self.link_alpha not in ("auto", None) and not isinstance(self._any_link(), SoftmaxLink):
+                raise ValueError(
+                    "training continues with the logistic regression that was chosen in the first fit, but "
+                    f"link_alpha={self.link_alpha!r} asks for a learned link; set warm_start=False, or clone the estimator, "
+                    "to start anew."
+                )
             return
         settings = self._link_settings()
         settings.pop("init", None)

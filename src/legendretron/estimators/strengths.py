@@ -37,9 +37,17 @@ class Strengths(NamedTuple):
         """
         return self.alpha is not None and (self.tied or not self.has_link or self.link_alpha is not None)
 
-    def pair(self) -> tuple[float, float]:
-        """Both strengths, where they are fixed."""
-        assert self.alpha is not None
+    def pair(self, alpha: float = 0.0, link_alpha: float = 0.0) -> tuple[float, float]:
+        """Both strengths, with these in place of those that are not given.
+
+        Examples
+        --------
+        >>> Strengths(None, 0.5, has_link=True).pair(0.1, 0.2), Strengths(0.3, tied=True, has_link=True).pair()
+        ((0.1, 0.5), (0.3, 0.3))
+        """
+        own = alpha if self.alpha is None else self.alpha
         if not self.has_link:
-            return self.alpha, math.inf
-        return self.alpha, self.alpha if self.tied or self.link_alpha is None else self.link_alpha
+            return own, math.inf
+        if self.tied:
+            return own, own
+        return own, link_alpha if self.link_alpha is None else self.link_alpha

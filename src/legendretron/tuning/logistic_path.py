@@ -16,9 +16,11 @@ from legendretron.tuning.scores import held_out_loss
 
 __all__ = ["LogisticPath", "PathPoint"]
 
-#: The path begins with a strong penalty, where the solution is easy to find, goes on by factors of ten while that pays off,
-#: and is refined around the best. The ends are never reached on data that are worth a model.
+#: The path begins with a strong penalty, where the solution is easy to find, goes on by factors of ten until the loss is
+#: clearly above the least one, by so many standard errors of the difference, and is refined around the best. It does not end
+#: where the loss is flat: a signal in directions of small variance appears only at weak penalties.
 _FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
+_CLEARLY = 3.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
 
 
@@ -124,6 +126,7 @@ class LogisticPath:
 
     def search(self) -> PathPoint:
         """The point with the least loss."""
+        self.at(_FIRST)
         best = self._walk(_FIRST, -1.0, _WEAKEST)
         if best == _FIRST and not self.stop_requested():
             best = self._walk(_FIRST, 1.0, _STRONGEST)
@@ -133,13 +136,16 @@ class LogisticPath:
         return min(self.points.values(), key=self.loss)
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
-        """Go on while the loss falls; return where it was least."""
-        best, self_loss = exponent, self.loss(self.at(exponent))
+        """Go on until the loss is clearly above the least; return where it was least."""
+        best = exponent
         while not self.stop_requested() and (exponent := exponent + side) * side <= end * side:
-            loss = self.loss(self.at(exponent))
-            if not loss < self_loss:
+            point, least = self.at(exponent), self.at(best)
+            if self.loss(point) < self.loss(least):
+                best = exponent
+                continue
+            away = self.held_out.difference(point.losses, least.losses)
+            if not away.mean <= _CLEARLY * away.error:
                 break
-            best, self_loss = exponent, loss
         return best
 
     def loss(self, point: PathPoint) -> float:

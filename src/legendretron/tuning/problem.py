@@ -18,7 +18,7 @@ from legendretron.tuning.scores import HeldOut
 __all__ = ["TuningProblem"]
 
 #: Held-out rows whose labels are doubted, however many rows there are.
-_DOUBTED_ROWS = 0.25
+_DOUBTED_ROWS = 0.1
 
 
 @dataclass(frozen=True)
