@@ -42,13 +42,13 @@ def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
 
 def test_the_path_goes_to_both_ends(make_problem):
     x, _ = logistic_data(n=60)
-    noise = np.random.default_rng(0).integers(0, 3, 60)
-    assert LogisticPath(make_problem(x, noise)).search().alpha > 0.1
+    noise = [np.random.default_rng(seed).integers(0, 3, 60) for seed in range(5)]
+    assert np.median([LogisticPath(make_problem(x, y)).search().alpha for y in noise]) > 0.1
     sure = (x[:, 0] > 0).astype(int)
     assert LogisticPath(make_problem(x, sure)).search().alpha < 2e-3
 
 
-def test_losses_of_the_path_are_those_of_scikit_learn(make_problem, monkeypatch):
+def test_a_strength_means_the_same_for_scikit_learn_in_every_fold(make_problem, monkeypatch):
     monkeypatch.setattr(logistic_path, "_TOLERANCE", 1e-9)
     monkeypatch.setattr(logistic_path, "_ITERATIONS", 1000)
     x, y = logistic_data(n=80)
@@ -57,7 +57,7 @@ def test_losses_of_the_path_are_those_of_scikit_learn(make_problem, monkeypatch)
     point = LogisticPath(problem).fit(0.01)
     expected = []
     for train, held in problem.folds:
-        model = LogisticRegression(C=1 / (0.01 * weight[train].sum()), tol=1e-9, max_iter=10_000)
+        model = LogisticRegression(C=1 / (0.01 * weight.sum()), tol=1e-9, max_iter=10_000)
         log_p = model.fit(x[train], y[train], weight[train]).predict_log_proba(x[held])
         expected += (
             -(1 - problem.doubt) * log_p[np.arange(len(held)), y[held]] - problem.doubt * log_p.mean(1)

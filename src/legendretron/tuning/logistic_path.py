@@ -1,4 +1,9 @@
-"""Logistic regression along a path of strengths, on several folds at once."""
+"""Logistic regression along a path of strengths, on several folds at once.
+
+A strength is that of the fit to all rows in the end. What a penalty has to hold back is the noise of a mean, which is the less
+the more rows there are: the best strength falls as one over the rows. So a fold, which has fewer rows, gets a penalty that is
+stronger by the ratio, as if it were added to the sum of the losses.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ _TOLERANCE, _ITERATIONS = 1e-4, 100
 class PathPoint(NamedTuple):
     """Logistic regression of one strength."""
 
-    alpha: float
+    alpha: float  #: for a fit to all rows
     losses: np.ndarray  #: log-loss of each held-out row
     fitted: Logistic  #: one run per fold
 
@@ -56,9 +61,13 @@ class LogisticPath:
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
         weights = np.zeros((len(problem.weight), len(problem.folds)))
+        share = np.ones(len(problem.folds))
         for number, (train, _) in enumerate(problem.folds):
-            weights[train, number] = problem.weight[train] / problem.weight[train].sum()
+            total = problem.weight[train].sum()
+            weights[train, number] = problem.weight[train] / total
+            share[number] = total / problem.weight.sum()
         self._weights = torch.as_tensor(weights, dtype=_dtype_of(problem), device=problem.device)
+        self._share = torch.as_tensor(share, dtype=_dtype_of(problem), device=problem.device)
         self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
 
     def at(self, exponent: float) -> PathPoint:
@@ -84,7 +93,7 @@ class LogisticPath:
             problem.labels,
             problem.n_classes,
             weights,
-            torch.full((n_folds,), alpha, dtype=weights.dtype, device=problem.device),
+            alpha / self._share[which],
             None if start is None else (start.weight, start.bias),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
