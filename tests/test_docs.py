@@ -152,11 +152,12 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert (rules.FOLDS, rules.HELD_OUT, len(link_candidates(None, None))) == (5, 0.2, 8)
     assert (link_search._SHORT, link_search._FIRST_FOLDS, link_search._FINALISTS) == (4, 2, 2)
     assert (problem._DOUBTED_ROWS, import_module("legendretron.tuning.tune")._MUST_GAIN, rules.steps_for(10_000)) == (
-        0.1,
+        0.25,
         1.0,
         80 * 100,
     )
     assert f"From {rules.ONE_SPLIT_FROM:,} rows on, one split" in text
     assert f"From {rules.ONE_FOLD_FROM:,} rows on, steps 3 and 4 use the first fold" in text
+    assert (rules.REPEATS, f"Below {rules.REPEAT_BELOW:,} rows this is done three times" in text) == (3, True)
     assert f"({link_search._MOST_SHORT:,} at most)" in text
     assert f"beyond {rules._LARGE:,} rows" in text

@@ -23,6 +23,7 @@ def apart(folds):
 @pytest.mark.parametrize("cv", [None, 2, 5, np.int64(7)])
 def test_every_row_is_held_out_once_and_classes_in_equal_shares(cv):
     folds = make_folds(cv, X, y, ROWS, None, 0)
+    folds = folds[:5] if cv is None else folds  # below 1,000 rows, there are more repeats
     assert len(folds) == (cv or 5)
     assert held_out_once(folds, ROWS)
     assert apart(folds)
@@ -36,7 +37,7 @@ def test_every_row_is_held_out_once_and_classes_in_equal_shares(cv):
 
 @pytest.mark.parametrize("labels", [np.array(list("abc"))[y], np.array(list("abc"), dtype=object)[y], y > 0, y / 2])
 def test_labels_of_any_kind(labels):
-    assert held_out_once(make_folds(None, X, labels, ROWS, None, 0), ROWS)
+    assert held_out_once(make_folds(5, X, labels, ROWS, None, 0), ROWS)
 
 
 def test_the_seed_decides():
@@ -93,7 +94,7 @@ def test_splitters_and_pairs():
 
 @pytest.mark.parametrize(
     ("cv", "grouped"),
-    [(None, True), (None, False), (3, False), (GroupKFold(3), True), (KFold(3, shuffle=True, random_state=0), False)],
+    [(None, True), (5, False), (3, False), (GroupKFold(3), True), (KFold(3, shuffle=True, random_state=0), False)],
 )
 def test_rows_that_do_not_count_are_in_no_fold(cv, grouped):
     rows = ROWS[ROWS % 4 != 0]
@@ -105,7 +106,7 @@ def test_rows_that_do_not_count_are_in_no_fold(cv, grouped):
 
 def test_classes_of_a_single_row():
     labels = np.array([0] * 10 + [1] * 10 + [2])
-    folds = make_folds(None, X[:21], labels, np.arange(21), None, 0)
+    folds = make_folds(5, X[:21], labels, np.arange(21), None, 0)
     assert len(folds) == 5
     held = np.concatenate([held for _, held in folds])
     assert 20 not in held  # where it is held out, nothing is known of its class
@@ -120,8 +121,19 @@ def test_too_few_rows():
     assert make_folds(None, X[:1], np.zeros(1), np.arange(1), None, 0) == []
     assert make_folds(None, X[:9], np.zeros(9), np.arange(9), None, 0) == []  # one class counts
     few = make_folds(None, X[:4], np.array([0, 0, 1, 1]), np.arange(4), None, 0)
-    assert len(few) == 2
-    assert held_out_once(few, np.arange(4))
+    assert len(few) == 2 * 3
+    assert held_out_once(few[:2], np.arange(4))
+
+
+def test_small_data_are_divided_several_times(monkeypatch):
+    folds = make_folds(None, X, y, ROWS, None, 0)
+    assert len(folds) == 15
+    assert len({tuple(held) for _, held in folds}) == 15
+    assert all(held_out_once(folds[5 * k : 5 * k + 5], ROWS) for k in range(3))
+    monkeypatch.setattr(module, "REPEAT_BELOW", 100)
+    once = make_folds(None, X, y, ROWS, None, 0)
+    assert len(once) == 5
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(once, folds, strict=False))
 
 
 def test_one_split_of_large_data(monkeypatch):
@@ -130,7 +142,7 @@ def test_one_split_of_large_data(monkeypatch):
     assert len(held) == 20
     assert np.bincount(y[held]).tolist() == [12, 6, 2]
     assert not set(train) & set(held)
-    assert len(make_folds(None, X, y, ROWS[:99], None, 0)) == 5
+    assert len(make_folds(None, X, y, ROWS[:99], None, 0)) == 15
     assert len(make_folds(5, X, y, ROWS, None, 0)) == 5  # as it is asked for
     assert len(make_folds(None, X, y, ROWS, ROWS % 10, 0)) == 5
 

@@ -42,6 +42,14 @@ def test_weights():
     assert error == pytest.approx(np.sqrt(share @ (LOSS - mean) ** 2 / (count - 1)))
 
 
+def test_a_row_that_is_held_out_again_is_no_further_row():
+    once, twice = HeldOut.of(FOLDS, np.ones(7), False), HeldOut.of(FOLDS * 2, np.ones(7), False)
+    assert once.n_rows == twice.n_rows == 7
+    assert twice.mean(np.tile(LOSS, 2)) == pytest.approx(once.mean(LOSS))
+    both = np.concatenate([LOSS, OTHER])
+    assert twice.mean(both) == pytest.approx(once.mean((LOSS + OTHER) / 2))
+
+
 def test_errors_between_folds():
     """Folds that differ as a whole, as groups do, tell more about the error than rows."""
     loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
@@ -91,7 +99,7 @@ def test_loss_with_doubt():
 
 def test_doubt_is_a_quarter_of_a_row(make_problem):
     problem = make_problem(RNG.normal(size=(40, 2)), np.arange(40) % 2)
-    assert problem.doubt == pytest.approx(0.1 / 40)
+    assert problem.doubt == pytest.approx(0.25 / 40)
 
 
 def test_candidates():

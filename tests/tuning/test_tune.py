@@ -23,6 +23,8 @@ from tests.tuning.conftest import bent_data, logistic_data
 
 LINKS = link_candidates(None, None)
 
+MODEL_NAMES = ("logistic regression", "learned link")
+
 
 def chosen_rows(tuning):
     return [row for row in tuning.rows if row["chosen"]]
@@ -33,7 +35,7 @@ def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
     x, y = logistic_data(**shape)
     path = LogisticPath(make_problem(x, y))
     best = path.search()
-    assert len(path.points) <= 12
+    assert len(path.points) <= 14
     grid = {e: path.loss(path.fit(10.0**e)) for e in np.arange(-8, 2.01, 0.25)}
     least = min(grid, key=grid.get)
     assert abs(math.log10(best.alpha) - least) <= 0.5 + 1e-9
@@ -63,6 +65,20 @@ def test_a_strength_means_the_same_for_scikit_learn_in_every_fold(make_problem, 
             -(1 - problem.doubt) * log_p[np.arange(len(held)), y[held]] - problem.doubt * log_p.mean(1)
         ).tolist()
     assert point.losses == pytest.approx(expected, abs=1e-4)
+
+
+def test_links_are_tried_on_the_first_repeat_and_compared_on_it(make_problem):
+    x, y = bent_data()
+    problem = make_problem(x, y, cv=None, link_folds=5, steps=1000, learning_rate=0.03)
+    tuning = tune(problem, LINKS[:1], logistic=True)
+    logistic, link = (next(row for row in tuning.rows if row["model"] == name) for name in MODEL_NAMES)
+    assert (logistic["held_out_rows"], link["held_out_rows"]) == (600, 600)
+    path = LogisticPath(problem)
+    best = path.search()
+    assert len(best.losses) == 3 * 600
+    first = problem.held_out.first(5).mean(best.losses[:600]).mean
+    assert link["log_loss"] - link["difference"] == pytest.approx(first)
+    assert path.loss(best) != pytest.approx(first, rel=1e-6)
 
 
 def test_sparse_data_and_single_precision(make_problem):

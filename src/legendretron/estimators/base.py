@@ -45,7 +45,7 @@ from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, t
 from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.rules import LEARNING_RATE, ONE_FOLD_FROM
+from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
@@ -248,7 +248,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                 penalize_intercept=bool(self.penalize_intercept),
                 symmetric_logistic=self._symmetric_logistic(tuned=True),
                 centred=self._settings()["centred"],
-                first_fold_for_links=self.cv is None and groups is None and len(rows) >= ONE_FOLD_FROM,
+                link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
                 fit_whole=device.type == "cuda" and self._ends_as_tried(),
                 **self._plan(len(rows)),
             )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
 
-from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM
+from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM, REPEAT_BELOW, REPEATS
 
 __all__ = ["Fold", "make_folds"]
 
@@ -20,7 +20,7 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
     Parameters
     ----------
     cv : None, int, splitter or iterable
-        As in scikit-learn; ``None`` for five folds, or one split of large data.
+        As in scikit-learn; ``None`` for five folds, several times over for small data, or one split of large data.
     X, y : array-like of n rows
         Features and labels, for a splitter.
     rows : ndarray
@@ -55,7 +55,8 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
         n_folds = min(n_folds, int(counts.max()))
         if n_folds < 2:  # every class has a single row
             return []
-        splits = _stratified(own, n_folds, seed)
+        repeats = REPEATS if cv is None and len(rows) < REPEAT_BELOW else 1
+        splits = _stratified(own, n_folds, seed, repeats)
         return _checked(((rows[a], rows[b]) for a, b in splits), y)
     splitter = check_cv(cv, y, classifier=True)
     keep = np.zeros(len(y), dtype=bool)
@@ -64,14 +65,17 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
     return _checked(((_indices(a, keep), _indices(b, keep)) for a, b in found), y)
 
 
-def _stratified(labels: np.ndarray, n_folds: int, seed: int) -> list[Fold]:
+def _stratified(labels: np.ndarray, n_folds: int, seed: int, repeats: int) -> list[Fold]:
     """Folds with all classes in equal shares; rows of classes with too few of them are dealt out as well."""
     folds = np.empty(len(labels), dtype=np.int64)
     random = np.random.RandomState(seed)
-    # one fold after the other, through all classes: sizes of folds differ by one at most
-    order = np.lexsort((random.permutation(len(labels)), labels))
-    folds[order] = np.arange(len(labels)) % n_folds
-    return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
+    splits = []
+    for _ in range(repeats):
+        # one fold after the other, through all classes: sizes of folds differ by one at most
+        order = np.lexsort((random.permutation(len(labels)), labels))
+        folds[order] = np.arange(len(labels)) % n_folds
+        splits += [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
+    return splits
 
 
 def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Logistic regression along a path of strengths, on several folds at once.
 
-A strength is that of the fit to all rows in the end. What a penalty has to hold back is the noise of a mean, which is the less
-the more rows there are: the best strength falls as one over the rows. So a fold, which has fewer rows, gets a penalty that is
-stronger by the ratio, as if it were added to the sum of the losses.
+A strength is that of the fit to all rows in the end. The more rows there are, the less noise of their mean a penalty has to
+hold back: the best strength falls as one over the rows. So a fold, which has fewer rows, gets a penalty that is stronger by
+that ratio, as if it were added to the sum of the losses.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from legendretron.tuning.scores import held_out_loss
 
 __all__ = ["LogisticPath", "PathPoint"]
 
-#: The path begins with a strong penalty, where the solution is easy to find, goes on by factors of ten until the loss is
-#: clearly above the least one, by so many standard errors of the difference, and is refined around the best. It does not end
-#: where the loss is flat: a signal in directions of small variance appears only at weak penalties.
+#: The path begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten until the loss is
+#: clearly above the least one: by so many standard errors of the difference, and by such a share. Then it is refined around
+#: the best. It does not end where the loss is flat: a signal in directions of small variance appears only at weak penalties.
 _FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
-_CLEARLY = 3.0
+_CLEARLY, _SHARE = 3.0, 0.05
 _TOLERANCE, _ITERATIONS = 1e-4, 100
 
 
@@ -139,10 +139,13 @@ class LogisticPath:
         best = self._walk(_FIRST, -1.0, _WEAKEST)
         if best == _FIRST and not self.stop_requested():
             best = self._walk(_FIRST, 1.0, _STRONGEST)
-        for side in (0.5, -0.5):
-            if not self.stop_requested():
-                self.at(best + side)
-        return min(self.points.values(), key=self.loss)
+        # a fit to large data takes long, and there the loss is flat around the least
+        for step in (0.5, 0.25) if len(self.problem.folds) == self._first.stop else (0.5,):
+            for side in (step, -step):
+                if not self.stop_requested():
+                    self.at(best + side)
+            best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
+        return self.points[best]
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
         """Go on until the loss is clearly above the least; return where it was least."""
@@ -153,7 +156,7 @@ class LogisticPath:
                 best = exponent
                 continue
             away = self.held_out.difference(point.losses, least.losses)
-            if not away.mean <= _CLEARLY * away.error:
+            if not away.mean <= max(_CLEARLY * away.error, _SHARE * self.loss(least)):
                 break
         return best
 

@@ -18,7 +18,7 @@ from legendretron.tuning.scores import HeldOut
 __all__ = ["TuningProblem"]
 
 #: Held-out rows whose labels are doubted, however many rows there are.
-_DOUBTED_ROWS = 0.1
+_DOUBTED_ROWS = 0.25
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class TuningProblem:
         Initial rate.
     seed : int
         Of starts and batches.
-    first_fold_for_links : bool
-        Whether learned links are tried on the first fold only.
+    link_folds : int, optional
+        On how many of the folds, the first ones, learned links are tried; all if not given.
     fit_whole : bool
         Whether finalists are trained on all rows at the same time: on a GPU that is free, and saves training at the end.
     verbose : int
@@ -77,7 +77,7 @@ class TuningProblem:
     penalize_intercept: bool = False
     symmetric_logistic: bool = True
     centred: bool = True
-    first_fold_for_links: bool = False
+    link_folds: int | None = None
     fit_whole: bool = False
     verbose: int = 0
     keep_interrupted: bool = False
@@ -90,12 +90,17 @@ class TuningProblem:
     @property
     def n_link_folds(self) -> int:
         """How many of the folds learned links are tried on."""
-        return 1 if self.first_fold_for_links else len(self.folds)
+        return len(self.folds) if self.link_folds is None else min(self.link_folds, len(self.folds))
+
+    @property
+    def n_path_folds(self) -> int:
+        """How many of the folds a path of logistic regression is fitted to; where links have one, so has the path."""
+        return 1 if self.link_folds == 1 else len(self.folds)
 
     @cached_property
     def doubt(self) -> float:
         """Share of the held-out labels that are doubted, see :func:`~legendretron.tuning.scores.held_out_loss`."""
-        return _DOUBTED_ROWS / sum(len(held) for _, held in self.folds)
+        return _DOUBTED_ROWS / self.held_out.n_rows
 
     @property
     def device(self) -> torch.device:

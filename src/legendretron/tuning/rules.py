@@ -8,8 +8,9 @@ They were chosen on a dozen data sets of 120 to 12,000 rows, together, and are d
 - **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
 - **Width** of the networks: 4 units in a layer below 300 rows, else 8.
 - **Rate**: 0.03 at first, falling to 0 along half a cosine.
-- **Folds**: five. From 5,000 rows on, learned links are tried on the first of them only, and from 50,000 rows on there is no
-  other: a single split, with a fifth of the rows held out.
+- **Folds**: five. Below 1,000 rows, logistic regression has them three times, dealt out anew each time: its fits are cheap
+  there, and which rows happen to be held out together matters. From 5,000 rows on, learned links are tried on the first of
+  them only, and from 50,000 rows on there is no other: a single split, with a fifth of the rows held out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ __all__ = [
     "LEARNING_RATE",
     "ONE_FOLD_FROM",
     "ONE_SPLIT_FROM",
+    "REPEATS",
+    "REPEAT_BELOW",
     "batch_size_for",
     "hidden_for",
+    "link_folds_for",
     "steps_for",
 ]
 
@@ -31,6 +35,8 @@ LEARNING_RATE = 0.03
 #: Rows from which steps grow more slowly.
 _LARGE = 10_000
 FOLDS = 5
+#: How often logistic regression is cross-validated below so many rows.
+REPEATS, REPEAT_BELOW = 3, 1000
 #: Rows from which learned links are tried on one fold only; those from which there is one split only, and the share of the
 #: rows it holds out.
 ONE_FOLD_FROM, ONE_SPLIT_FROM, HELD_OUT = 5000, 50_000, 0.2
@@ -46,6 +52,17 @@ def steps_for(n_rows: int) -> int:
     """
     small = min(n_rows, _LARGE)
     return max(200, int(80.0 * math.sqrt(small) * (n_rows / small) ** 0.25))
+
+
+def link_folds_for(n_rows: int) -> int:
+    """On how many of the folds learned links are tried.
+
+    Examples
+    --------
+    >>> link_folds_for(4999), link_folds_for(5000)
+    (5, 1)
+    """
+    return FOLDS if n_rows < ONE_FOLD_FROM else 1
 
 
 def batch_size_for(n_rows: int) -> int:

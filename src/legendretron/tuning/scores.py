@@ -58,6 +58,11 @@ class HeldOut:
         own = weight[row]
         return cls(fold, row, own / own.sum(), between_folds and len(folds) > 1)
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows are held out at least once."""
+        return len(np.unique(self.row))
+
     def first(self, n_folds: int) -> HeldOut:
         """The held-out rows of the first folds."""
         own = self.fold < n_folds
@@ -74,7 +79,11 @@ class HeldOut:
         if not np.isfinite(away).all():
             return Difference(float("inf"), float("inf"))
         mean = float(self.weight @ away)
-        error = self._error(away - mean, self.weight)
+        # a row that is held out several times is still one row
+        of_row = np.bincount(self.row, self.weight)
+        own = of_row > 0
+        deviation = np.bincount(self.row, self.weight * (away - mean))[own] / of_row[own]
+        error = self._error(deviation, of_row[own])
         if self.between_folds:
             share = np.bincount(self.fold, self.weight)
             of_fold = np.bincount(self.fold, self.weight * away) / share

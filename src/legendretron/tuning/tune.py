@@ -46,7 +46,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     best: LinkScore | None = None
     if logistic:
         with stop_requests(problem.keep_interrupted) as stop_requested:
-            path = LogisticPath(problem, problem.n_link_folds, stop_requested)
+            path = LogisticPath(problem, problem.n_path_folds, stop_requested)
             base = path.search() if alpha is None else path.fit(alpha)
             tuning.interrupted = stop_requested()
         points = list(path.points.values()) if alpha is None else [base]
@@ -67,7 +67,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
     if base is not None and tuning.chosen.is_logistic:
-        if alpha is None and problem.n_link_folds < len(problem.folds) and not tuning.interrupted:
+        if alpha is None and problem.n_path_folds < len(problem.folds) and not tuning.interrupted:
             points = path.with_other_folds(base)
             base = points[0]
             tuning.chosen = Candidate(base.alpha, math.inf)
@@ -95,7 +95,7 @@ def _row(
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
         "steps": steps,
-        "held_out_rows": len(losses),
+        "held_out_rows": held_out.n_rows,
         "log_loss": mean.mean,
         "standard_error": mean.error,
         "difference": math.nan if away is None else away.mean,
