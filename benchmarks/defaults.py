@@ -46,7 +46,7 @@ from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, Store, render, sweep
 from legendretron.experiments.experiment import OnDownload
-from legendretron.experiments.recorded_estimators import estimator_settings, identifying_settings
+from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
 from legendretron.paper.data import find_data, load_prepared
 
 SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}
@@ -250,7 +250,7 @@ def measured(model: str, X: Any, y: np.ndarray, seed: int) -> dict[str, Any]:
         "fit_cpu_seconds": fitted_cpu - began_cpu,  # less, where the process had to wait for a core
         "predict_seconds": predicted - fitted,
         "converged": not unconverged,
-        **(chosen(estimator) if isinstance(estimator, LegendreTronClassifier) else {}),
+        **(chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}),
     }
 
 
@@ -268,16 +268,6 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
         "brier": float(((p - outcomes) ** 2).sum(1).mean()),
         "calibration_error": expected_calibration_error(y, p),
     }
-
-
-def chosen(estimator: LegendreTronClassifier) -> dict[str, Any]:
-    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name."""
-    found: dict[str, Any] = {"link": type(estimator.link_).__name__}
-    for name in ("alpha", "link_alpha"):
-        value = getattr(estimator, f"{name}_", None)
-        number = None if value is None else float(value)
-        found[name] = "inf" if number == float("inf") else number
-    return found
 
 
 def cost(run: Run) -> float:

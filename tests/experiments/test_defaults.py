@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Resources, read_records, render, sweep
 from legendretron.experiments.grouping import by_seed
+from legendretron.experiments.recorded_estimators import chosen_strengths
 from legendretron.links import CompositeLink, SoftmaxLink
 
 ROOT = Path(__file__).parents[2]
@@ -130,9 +131,9 @@ def test_scores_are_those_of_scikit_learn():
 
 def test_infinite_strengths_are_recorded_by_name():
     fitted = SimpleNamespace(link_=CompositeLink(3), alpha_=np.float64(0.1), link_alpha_=np.inf)
-    found = benchmark.chosen(fitted)
+    found = chosen_strengths(fitted)
     assert found == {"link": "CompositeLink", "alpha": 0.1, "link_alpha": "inf"}
-    assert benchmark.chosen(SimpleNamespace(link_=SoftmaxLink(3)))["alpha"] is None
+    assert chosen_strengths(SimpleNamespace(link_=SoftmaxLink(3)))["alpha"] is None
     assert numbers.is_logistic(found)
     assert not numbers.is_logistic({**found, "link_alpha": 1.0})
 

@@ -17,6 +17,7 @@ from legendretron.experiments.recorded_estimators import (
     recorded_settings,
 )
 from legendretron.paper import EXPERIMENTS
+from legendretron.paper.libsvm.report import DEFAULT
 from tests.experiments.test_compare_logistic import benchmark
 from tests.experiments.test_defaults import benchmark as defaults
 
@@ -40,11 +41,14 @@ def recorded_keys():
 
 
 def asked_keys():
-    """Keys of a run of every model on every data set, as the experiments would do it now."""
+    """Keys of a run of every model on every data set, as the experiments would do it now.
+
+    Our default is left out: its runs are of today, whatever the defaults are.
+    """
     keys = []
     for experiment in EXPERIMENTS.values():
         for dataset in experiment.datasets:
-            for model in experiment.models:
+            for model in (model for model in experiment.models if model != DEFAULT):
                 run = Run(dataset, model, experiment.noise[0], experiment.sizes[0], 0)
                 settings = experiment.settings(model, dataset)
                 keys += Batch(experiment.name, dataset, model, settings, "complete", (run,)).run_keys()

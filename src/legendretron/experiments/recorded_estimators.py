@@ -29,7 +29,7 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 
-__all__ = ["estimator_of", "estimator_settings", "identifying_settings", "recorded_settings"]
+__all__ = ["chosen_strengths", "estimator_of", "estimator_settings", "identifying_settings", "recorded_settings"]
 
 _CLASSES: dict[str, type[BaseEstimator]] = {
     kind.__name__: kind
@@ -58,6 +58,16 @@ def estimator_settings(estimator: BaseEstimator) -> dict[str, Any]:
     """
     parameters = {name: value for name, value in estimator.get_params().items() if name not in _ELSEWHERE}
     return {"estimator": type(estimator).__name__, **parameters}
+
+
+def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
+    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name."""
+    found: dict[str, Any] = {"link": type(estimator.link_).__name__}
+    for name in ("alpha", "link_alpha"):
+        value = getattr(estimator, f"{name}_", None)
+        number = None if value is None else float(value)
+        found[name] = "inf" if number == float("inf") else number
+    return found
 
 
 def recorded_settings(kind: type[BaseEstimator], **parameters: Any) -> dict[str, Any]:
