@@ -13,7 +13,6 @@ import argparse
 import functools
 import gc
 import importlib
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -44,8 +43,9 @@ from defaults_report import Plan, write_report
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, Store, render, sweep
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, render, sweep
 from legendretron.experiments.experiment import OnDownload
+from legendretron.experiments.packing import pack
 from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
 from legendretron.paper.data import find_data, load_prepared
 
@@ -300,43 +300,6 @@ EXPERIMENT = Interleaved(
     cost=cost,
     find_data=find,
 )
-
-
-def pack(folder: Path) -> int:
-    """Put the runs of a data set and model into one file, where they share all but the seed; the number of files left.
-
-    A sweep writes a file for each run, because each is done on its own; for version control, these are many.
-    """
-    groups: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for path in sorted((folder / "runs").glob("*.json")):
-        content = json.loads(path.read_bytes())
-        shared = {name: value for name, value in content.items() if name not in ("runs", "seconds")}
-        groups.setdefault(json.dumps(shared, sort_keys=True), []).append((path, content))
-    for files in groups.values():
-        if len(files) > 1:
-            _packed(folder, [content for _, content in files])
-            for path, _ in files:
-                path.unlink()
-    return len(groups)
-
-
-def _packed(folder: Path, contents: list[dict[str, Any]]) -> None:
-    first = contents[0]
-    measured = {run["key"]: run for content in contents for run in content["runs"]}
-    in_order = sorted(measured.values(), key=lambda run: run["seed"])
-    runs = tuple(Run(first["dataset"], first["model"], run["noise"], run["size"], run["seed"]) for run in in_order)
-    data = dict(first["data"])
-    source = data.pop("source")
-    batch = Batch(
-        first["experiment"], first["dataset"], first["model"], first["settings"], source, runs, first["trial"]
-    )
-    if batch.run_keys() != [run["key"] for run in in_order]:
-        raise ValueError(f"keys of {first['dataset']}, {first['model']} do not follow from the settings in the files.")
-    identity = ("key", "seed", "noise", "size")
-    values = [{name: value for name, value in run.items() if name not in identity} for run in in_order]
-    environment = {name: first[name] for name in ("commit", "device", "threads", "versions")}
-    seconds = sum(content["seconds"] for content in contents)
-    Store(folder).add(batch, Outcome(data, values), seconds, environment, first["command"])
 
 
 def _models(asked: list[str] | None) -> list[str] | None:

@@ -58,6 +58,9 @@ def reproduce(
         int | None, _how("Most runs to train side by side; all that fit if not given.", min=1, show_default=False)
     ] = None,
     render_only: Annotated[bool, _how("Run nothing; only render existing results.", "--render-only")] = False,
+    pack_results: Annotated[
+        bool, _how("Then put runs that share data set, model and settings into one file.", "--pack")
+    ] = False,
     out: Annotated[Path, _how("Folder for results. Existing results are not run again.", "--out", "-o")] = Path(
         "results"
     ),
@@ -71,6 +74,7 @@ def reproduce(
     from legendretron._internal.validation import check_device
     from legendretron.cli.sweep_progress import SweepProgress
     from legendretron.experiments import Resources, render, sweep
+    from legendretron.experiments.packing import pack
     from legendretron.experiments.runner import code_of
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
@@ -110,6 +114,8 @@ def reproduce(
                 on_progress=progress,
                 on_download=progress.download,
             )
+        if pack_results:
+            pack(folder)
         files = render(experiment, state, folder)
         if others := {code: n for code, n in state.commits.items() if code != this and not render_only}:
             report.warning(
