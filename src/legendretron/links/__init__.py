@@ -3,6 +3,8 @@
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
+from legendretron.links.noisy import NoisyLink
 from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
@@ -12,10 +14,14 @@ from legendretron.links.trigonometric import TrigonometricLink
 __all__ = [
     "CanonicalLink",
     "CompositeLink",
+    "LabelNoise",
     "Link",
+    "NoisyLink",
     "NotCanonicalError",
     "PiecewiseLinearLink",
     "SoftmaxLink",
+    "SymmetricNoise",
+    "TransitionNoise",
     "TrigonometricLink",
     "link_class",
     "link_config",

@@ -1,0 +1,339 @@
+r"""Models of wrong labels: how the probabilities of observed labels follow from those of the true ones.
+
+An observed label is drawn from the row of a **transition matrix** :math:`T` that belongs to the true class:
+:math:`T_{ij} = P(\text{observed } j \mid \text{true } i)`. So the observed probabilities are :math:`q = T^\top p`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from legendretron._internal.validation import check_float_tensor, check_integer, check_run_shape, has_values
+
+__all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
+
+#: Up to so many classes, products with a matrix are sums of logarithms: exact, but C times the memory.
+_FEW_CLASSES = 100
+
+
+class LabelNoise(nn.Module, ABC):
+    """How true labels become observed ones, whatever the features.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    learned : bool
+        Whether the noise is a parameter, to be learned from data, or a buffer that is known.
+    run_shape : tuple of int
+        Run axes, see :class:`~legendretron.links.Link`.
+    """
+
+    #: Name in saved settings.
+    kind: str = ""
+
+    def __init__(self, n_classes: int, learned: bool, run_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.n_classes = check_integer("n_classes", n_classes, 2)
+        self.learned = bool(learned)
+        self.run_shape = check_run_shape(run_shape)
+
+    def _keep(self, name: str, value: Tensor) -> None:
+        if self.learned:
+            start = torch.broadcast_to(value, (*self.run_shape, *value.shape)).clone()
+            self.register_parameter(name, nn.Parameter(start))
+        else:
+            self.register_buffer(name, value.clone())
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """The transition matrix, ``(*run_shape, C, C)`` if it is learned, else ``(C, C)``."""
+
+    @abstractmethod
+    def log_observed(self, log_p: Tensor) -> Tensor:
+        """Logarithms of observed probabilities from those of the true ones, ``(*run_shape, n, C)``."""
+
+    @abstractmethod
+    def log_clean(self, log_q: Tensor) -> Tensor:
+        """The inverse of :meth:`log_observed`; a ``ValueError`` where there are no such true probabilities."""
+
+    @property
+    @abstractmethod
+    def keeps_canonical(self) -> bool:
+        """Whether the observed side of every canonical link is canonical as well."""
+
+    def log_posterior(self, log_p: Tensor, labels: Tensor) -> Tensor:
+        r"""Logarithms of the probabilities of the true classes, once the observed label is known too.
+
+        .. math:: P(\text{true } i \mid \text{observed } y) = p_i T_{iy} / \sum_k p_k T_{ky}
+
+        Parameters
+        ----------
+        log_p : Tensor of shape (*run_shape, n, C)
+            What is known without the label.
+        labels : Tensor of shape (*run_shape, n)
+            Observed labels.
+        """
+        log_matrix = torch.log(self.matrix())
+        columns = log_matrix.transpose(-1, -2).expand(*labels.shape[:-1], -1, -1)  # (..., observed, true)
+        index = labels.unsqueeze(-1).expand(*labels.shape, self.n_classes)
+        joint = log_p + torch.gather(columns, -2, index)
+        return joint - torch.logsumexp(joint, -1, keepdim=True)
+
+    def _outside(self, low: Tensor) -> ValueError:
+        return ValueError(
+            f"p holds observed probabilities that no true ones can give: with this noise, "
+            f"{self._bounds()}, got a class {float(low):.3g} beyond. Give probabilities inside these bounds, or use the "
+            "link of the clean labels."
+        )
+
+    @abstractmethod
+    def _bounds(self) -> str:
+        """What observed probabilities are possible, for an error."""
+
+    def extra_repr(self) -> str:
+        """Classes, and whether the noise is learned."""
+        return f"n_classes={self.n_classes}, learned={self.learned}"
+
+
+class SymmetricNoise(LabelNoise):
+    r"""A share :math:`\epsilon` of the labels is replaced at random, by any class alike.
+
+    .. math:: q = (1 - \epsilon)\, p + \epsilon / C
+
+    The simplex is shrunk towards its middle: no observed probability is below :math:`\epsilon / C`, and no log-loss above
+    :math:`\log(C / \epsilon)`. Since a label can be replaced by itself, the share of wrong labels is
+    :math:`\epsilon (C - 1) / C`.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    rate : float
+        :math:`\epsilon`, at least 0 and below 1; where to start if it is learned, and then above 0.
+    learned : bool
+        Whether to learn it.
+    run_shape : tuple of int
+        Run axes.
+    device, dtype : optional
+        Device and dtype of the tensor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> noise = SymmetricNoise(4, rate=0.2, learned=False)
+    >>> noise.log_observed(torch.tensor([[1.0, 0.0, 0.0, 0.0]]).log()).exp()
+    tensor([[0.8500, 0.0500, 0.0500, 0.0500]])
+    """
+
+    kind = "symmetric"
+
+    def __init__(
+        self,
+        n_classes: int,
+        rate: float = 0.1,
+        *,
+        learned: bool = True,
+        run_shape: tuple[int, ...] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(n_classes, learned, run_shape)
+        rate = _check_rate(rate, learned)
+        logit = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
+        self._keep("raw_rate", torch.tensor(logit, device=device, dtype=dtype or torch.get_default_dtype()))
+
+    def rate(self) -> Tensor:
+        r""":math:`\epsilon`, of shape ``run_shape`` if it is learned."""
+        return torch.sigmoid(self._raw)
+
+    @property
+    def _raw(self) -> Tensor:
+        raw: Any = self.raw_rate
+        return raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+
+    def matrix(self) -> Tensor:
+        """See :meth:`LabelNoise.matrix`."""
+        rate = self.rate()[..., None, None]
+        eye = torch.eye(self.n_classes, dtype=rate.dtype, device=rate.device)
+        return (1.0 - rate) * eye + rate / self.n_classes
+
+    def _log_parts(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """``log(1 - eps)`` and ``log(eps / C)``, to go with rows of probabilities."""
+        raw = self._raw[..., None, None].to(like.device)
+        return logsigmoid(-raw), logsigmoid(raw) - math.log(self.n_classes)
+
+    def log_observed(self, log_p: Tensor) -> Tensor:
+        """See :meth:`LabelNoise.log_observed`."""
+        kept, floor = self._log_parts(log_p)
+        return torch.logaddexp(log_p + kept, floor.expand_as(log_p))
+
+    def log_clean(self, log_q: Tensor) -> Tensor:
+        """See :meth:`LabelNoise.log_clean`."""
+        kept, floor = self._log_parts(log_q)
+        share = torch.exp(floor - log_q)  # of an observed probability that is the floor
+        if has_values(share) and bool((share.detach() >= 1.0).any()):
+            raise self._outside((torch.exp(floor) - torch.exp(log_q)).detach().max())
+        return log_q + torch.log1p(-share) - kept
+
+    def _bounds(self) -> str:
+        return f"every class has at least {float(self.rate().detach().max()) / self.n_classes:.3g}"
+
+    @property
+    def keeps_canonical(self) -> bool:
+        """Always."""
+        return True
+
+    def extra_repr(self) -> str:
+        """Rate, and whether it is learned."""
+        rate = f"{float(self.rate().detach()):.3g}" if self._raw.dim() == 0 and has_values(self._raw) else "..."
+        return f"n_classes={self.n_classes}, rate={rate}, learned={self.learned}"
+
+
+class TransitionNoise(LabelNoise):
+    r"""Labels that become others with probabilities of their own, by a transition matrix :math:`T`.
+
+    .. math:: q = T^\top p
+
+    The log-loss of ``q`` is strictly proper for ``p`` if :math:`T` is invertible. The observed side of every canonical link
+    is canonical if and only if :math:`T = (1 - \epsilon) I + \epsilon 1 \pi^\top`, that is, if labels are replaced at random
+    by draws from one distribution :math:`\pi`, whatever they were. (The Jacobian :math:`J` of the first ``C - 1``
+    probabilities is multiplied by :math:`A_{ji} = T_{ij} - T_{Cj}`. If :math:`A J` is symmetric for every symmetric
+    :math:`J`, then :math:`A` is a multiple of the identity.)
+
+    Parameters
+    ----------
+    matrix : array-like of shape (C, C)
+        Rows are true classes and sum to 1; where to start if it is learned, and then without zeros.
+    learned : bool
+        Whether to learn it.
+    run_shape : tuple of int
+        Run axes.
+    device, dtype : optional
+        Device and dtype of the tensor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> noise = TransitionNoise([[0.9, 0.1], [0.3, 0.7]])
+    >>> noise.log_observed(torch.tensor([[1.0, 0.0], [0.0, 1.0]]).log()).exp()
+    tensor([[0.9000, 0.1000],
+            [0.3000, 0.7000]])
+    """
+
+    kind = "class-conditional"
+
+    def __init__(
+        self,
+        matrix: Any,
+        *,
+        learned: bool = False,
+        run_shape: tuple[int, ...] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        given = torch.as_tensor(matrix, device=device)
+        given = given.to(dtype or torch.get_default_dtype()) if not given.is_floating_point() or dtype else given
+        if given.dim() != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
+            raise ValueError(f"matrix must be of shape (C, C) with C >= 2, got {tuple(given.shape)}.")
+        super().__init__(len(given), learned, run_shape)
+        if has_values(given):
+            _check_matrix(given, learned)
+        self._keep("log_matrix", torch.log(given))
+
+    def _log_matrix(self) -> Tensor:
+        raw: Any = self.log_matrix
+        raw = raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+        # rows that are learned need not sum to 1 before
+        return torch.log_softmax(raw, dim=-1) if self.learned else raw
+
+    def matrix(self) -> Tensor:
+        """See :meth:`LabelNoise.matrix`."""
+        return torch.exp(self._log_matrix())
+
+    def log_observed(self, log_p: Tensor) -> Tensor:
+        """See :meth:`LabelNoise.log_observed`."""
+        log_matrix = self._log_matrix()
+        if self.n_classes <= _FEW_CLASSES:
+            return torch.logsumexp(log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3), dim=-2)
+        q = torch.exp(log_p) @ torch.exp(log_matrix)
+        return torch.log(q.clamp(min=torch.finfo(q.dtype).tiny))
+
+    def log_clean(self, log_q: Tensor) -> Tensor:
+        """See :meth:`LabelNoise.log_clean`."""
+        p = torch.linalg.solve(self.matrix(), torch.exp(log_q), left=False)
+        low = p.detach().min() if p.numel() and has_values(p) else None
+        if low is not None and not bool(low > 0.0):
+            raise self._outside(-low)
+        return torch.log(p)
+
+    def _bounds(self) -> str:
+        return "they are mixtures of the rows of its matrix"
+
+    @property
+    def keeps_canonical(self) -> bool:
+        """For two classes, if true labels are the likelier ones; not in general for more."""
+        if self.n_classes > 2:
+            return False
+        matrix = self.matrix().detach()
+        return not has_values(matrix) or bool((torch.linalg.det(matrix) > 0.0).all())
+
+
+def make_noise(
+    kind: str,
+    n_classes: int,
+    *,
+    learned: bool,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> LabelNoise:
+    """A model of wrong labels by its name, to be filled with values: ``"symmetric"`` or ``"class-conditional"``.
+
+    Examples
+    --------
+    >>> make_noise("symmetric", 3, learned=True).matrix().shape
+    torch.Size([3, 3])
+    """
+    if kind == SymmetricNoise.kind:
+        return SymmetricNoise(n_classes, learned=learned, device=device, dtype=dtype)
+    if kind == TransitionNoise.kind:
+        start = SymmetricNoise(n_classes, learned=False, device=device, dtype=dtype).matrix()
+        return TransitionNoise(start, learned=learned, device=device, dtype=dtype)
+    raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+
+
+def _check_rate(rate: float, learned: bool) -> float:
+    number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if not number or not 0.0 <= rate < 1.0:
+        raise ValueError(
+            f"rate must be a number from 0 to below 1, the share of labels that is replaced, got {rate!r}."
+        )
+    if learned and rate == 0.0:
+        raise ValueError("rate must be above 0 to be learned, since nothing leads away from 0; try 0.1.")
+    return float(rate)
+
+
+def _check_matrix(matrix: Tensor, learned: bool) -> None:
+    check_float_tensor("matrix", matrix)
+    values = matrix.double()
+    if not bool(torch.isfinite(values).all()) or bool((values < 0.0).any()):
+        raise ValueError("matrix must hold probabilities: finite, and none below 0.")
+    sums = values.sum(1)
+    if bool((sums - 1.0).abs().max() > 1e-4):
+        worst = int((sums - 1.0).abs().argmax())
+        raise ValueError(
+            f"matrix must have rows that sum to 1, one for each true class, but row {worst} sums to {float(sums[worst]):.6g}."
+        )
+    if learned and bool((values == 0.0).any()):
+        raise ValueError("matrix must be above 0 everywhere to be learned, since nothing leads away from 0.")
+    if not learned and float(torch.linalg.cond(values)) > 1e8:
+        raise ValueError(
+            "matrix must be invertible: otherwise different true probabilities give the same observed ones, and labels "
+            "cannot tell between them."
+        )

@@ -1,0 +1,155 @@
+r"""A link for labels of which some are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from legendretron.links.base import Link
+from legendretron.links.label_noise import LabelNoise, make_noise
+from legendretron.links.registry import link_class, link_config, register_link
+from legendretron.simplex import append_reference, log_softmax_plus
+
+__all__ = ["NoisyLink"]
+
+
+@register_link("noisy")
+class NoisyLink(Link):
+    r"""The link of observed labels: a link of the true ones, and then noise.
+
+    Calling it gives log-probabilities of the **observed** labels, to train on them; :attr:`clean` is the link of the true
+    ones, to predict with. With :math:`q = T^\top p(z)`:
+
+    - The log-loss of ``q`` is strictly proper for the observed labels, and so, if :math:`T` is invertible, for the true ones.
+    - With :class:`~legendretron.links.SymmetricNoise` it is bounded by :math:`\log(C / \epsilon)`, and a canonical link stays
+      canonical: its potential is :math:`(1 - \epsilon) F(z) + (\epsilon / C) \sum_k z_k`, and its canonical loss
+      :math:`\ell_y - \epsilon \bar\ell`, where :math:`\bar\ell` is the mean of the true link's losses over all classes.
+    - Observed labels alone do not determine the rate. A smaller one fits them as well, with true probabilities that are
+      less certain; a larger one as long as :math:`\epsilon / C` is below every observed probability. What is learned is the
+      largest rate only if some rows are certain, and the form of the model lets them be.
+
+    Parameters
+    ----------
+    clean : Link
+        Of the true labels.
+    noise : LabelNoise
+        With the same classes and run axes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from legendretron.links import SoftmaxLink, SymmetricNoise
+    >>> link = NoisyLink(SoftmaxLink(3), SymmetricNoise(3, rate=0.3, learned=False))
+    >>> z = torch.tensor([200.0, 0.0])
+    >>> link.inverse(z), link.clean.inverse(z)
+    (tensor([0.8000, 0.1000, 0.1000]), tensor([1., 0., 0.]))
+    """
+
+    def __init__(self, clean: Link, noise: LabelNoise) -> None:
+        if not isinstance(clean, Link) or isinstance(clean, NoisyLink):
+            raise ValueError(f"clean must be a link without noise, got {type(clean).__name__}.")
+        if not isinstance(noise, LabelNoise):
+            raise ValueError(f"noise must be a SymmetricNoise or a TransitionNoise, got {type(noise).__name__}.")
+        if noise.n_classes != clean.n_classes or (noise.learned and noise.run_shape != clean.run_shape):
+            raise ValueError(
+                f"noise must have the classes and run axes of the link, n_classes={clean.n_classes} and "
+                f"run_shape={clean.run_shape}, got n_classes={noise.n_classes} and run_shape={noise.run_shape}."
+            )
+        super().__init__(clean.n_classes, clean.run_shape)
+        self.clean = clean
+        self.noise = noise
+
+    # --- description ---
+
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """``link``, the settings of the true link; ``noise``, the name of its kind; ``learned``."""
+        return ("link", "noise", "learned")
+
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`setting_names`."""
+        own = {name: value for name, value in link_config(self.clean).items() if name != "n_classes"}
+        return {"link": own, "noise": self.noise.kind, "learned": self.noise.learned}
+
+    @classmethod
+    def from_settings(
+        cls,
+        n_classes: int,
+        settings: Mapping[str, Any],
+        *,
+        init: str | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """See :meth:`Link.from_settings`; a rate starts at 0.1."""
+        own = settings["link"]
+        if not isinstance(own, Mapping) or not isinstance(own.get("kind"), str) or own["kind"] == "noisy":
+            raise ValueError(f"link must be a dict with the kind and the settings of the true link, got {own!r}.")
+        if not isinstance(settings["learned"], bool):
+            raise ValueError(f"learned must be True or False, got {settings['learned']!r}.")
+        kind = link_class(own["kind"])
+        rest = {name: value for name, value in own.items() if name != "kind"}
+        if set(rest) != set(kind.setting_names()):
+            raise ValueError(f"link must have the settings {', '.join(kind.setting_names())}, got {', '.join(rest)}.")
+        made = kind.from_settings(n_classes, rest, init=init, generator=generator, device=device, dtype=dtype)
+        return cls(
+            made, make_noise(settings["noise"], n_classes, learned=settings["learned"], device=device, dtype=dtype)
+        )
+
+    def penalty_centre(self) -> dict[str, float]:
+        """That of the true link."""
+        return {f"clean.{name}": value for name, value in self.clean.penalty_centre().items()}
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the true link is, and the noise keeps it so."""
+        return self.clean.is_canonical and self.noise.keeps_canonical
+
+    def _why_no_potential(self) -> str:
+        return self.clean._why_no_potential() if not self.clean.is_canonical else ", because of the noise"
+
+    # --- on rows ---
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return self.noise.log_observed(self.clean._log_proba(z))
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        log_p = self.noise.log_clean(log_softmax_plus(log_odds))
+        return self.clean._from_log_odds(log_p[..., :-1] - log_p[..., -1:])
+
+    def _jacobian(self, z: Tensor) -> Tensor:
+        inner, matrix = self.clean._jacobian(z), self.noise.matrix()
+        reduced = (matrix[..., :-1, :-1] - matrix[..., -1:, :-1]).transpose(-1, -2)
+        return reduced.unsqueeze(-3).to(inner) @ inner
+
+    def _canonical_losses(self, z: Tensor) -> Tensor:
+        if not self.is_canonical:
+            self._refuse_potential()
+        losses, matrix = self.clean._canonical_losses(z), self.noise.matrix()
+        # the potential's gradient is A p + c, with A = (1 - eps) and c the row of the reference class
+        kept = (matrix[..., 0, 0] - matrix[..., -1, 0])[..., None, None].to(losses)
+        fixed = matrix[..., -1, :-1].unsqueeze(-2).to(losses)
+        return kept * losses + (fixed * z).sum(-1, keepdim=True) - (1.0 - kept) * append_reference(z)
+
+    def _potential(self, z: Tensor) -> Tensor:
+        return self._canonical_losses(z)[..., -1]
+
+    # --- initialisation is that of the true link ---
+
+    @property
+    def needs_batch(self) -> bool:
+        """Whether the true link does."""
+        return self.clean.needs_batch
+
+    @torch.no_grad()
+    def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
+        """See :meth:`Link.initialize`."""
+        self.clean.initialize(z, weight, across_ranks=across_ranks)
+
+    def keep_start(self) -> None:
+        """See :meth:`Link.keep_start`."""
+        self.clean.keep_start()

@@ -1,0 +1,379 @@
+"""Links of labels of which some are wrong: what holds for them, and what does not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    NoisyLink,
+    NotCanonicalError,
+    SoftmaxLink,
+    SymmetricNoise,
+    TransitionNoise,
+    link_config,
+    make_link,
+    stack_runs,
+    take_run,
+)
+from legendretron.links.registry import state_layout
+from tests.catalogue import LINKS_OF_MANY, normal, proba
+from tests.catalogue import make_link as a_link
+
+CLASSES = (2, 3, 10)
+canonical_links = pytest.mark.parametrize("name", ["softmax", "canonical"])
+every_link = pytest.mark.parametrize("name", LINKS_OF_MANY)
+
+
+def random_matrix(c, seed=0, diagonal=1.0):
+    """Rows that sum to 1, with more on the diagonal."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.dirichlet(np.ones(c), size=c) + diagonal * np.eye(c)
+    return torch.tensor(matrix / matrix.sum(1, keepdims=True))
+
+
+def symmetric(c, rate=0.3, learned=False, **kw):
+    return SymmetricNoise(c, rate, learned=learned, dtype=torch.float64, **kw)
+
+
+def noises(c):
+    return [
+        symmetric(c),
+        symmetric(c, learned=True),
+        TransitionNoise(random_matrix(c)),
+        TransitionNoise(random_matrix(c), learned=True),
+    ]
+
+
+@every_link
+@pytest.mark.parametrize("c", CLASSES)
+def test_observed_probabilities_are_those_of_the_matrix(name, c):
+    clean = a_link(name, c)
+    z = normal(20, c - 1, key="z", scale=3.0)
+    for noise in noises(c):
+        link = NoisyLink(clean, noise)
+        matrix = noise.matrix().detach()
+        assert torch.allclose(matrix.sum(1), torch.ones(c, dtype=torch.float64))
+        expected = clean.inverse(z) @ matrix
+        assert torch.allclose(link.inverse(z), expected, rtol=1e-12)
+        assert torch.allclose(link(z).exp(), expected, rtol=1e-12)
+        assert torch.allclose(noise.log_clean(link(z)), clean(z), atol=1e-6)
+        assert torch.allclose(link.link(expected), z, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("c", CLASSES)
+def test_jacobian_against_autograd(c):
+    for noise in noises(c):
+        link = NoisyLink(a_link("composite_ficnn", c), noise)
+        z, v = normal(5, c - 1, key="z").requires_grad_(), normal(5, c - 1, key="v")
+        (pulled,) = torch.autograd.grad(link.inverse(z)[..., :-1], z, v)
+        assert torch.allclose((link.jacobian(z).mT @ v.unsqueeze(-1)).squeeze(-1), pulled, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_gradcheck(c):
+    for noise in noises(c):
+        link = NoisyLink(CompositeLink(c, hidden=2, depth=2, init="paper", dtype=torch.float64), noise)
+        parameters = dict(link.named_parameters())
+        z = normal(3, c - 1, key="z").requires_grad_()
+
+        def f(z, *values, link=link, names=tuple(parameters)):
+            return torch.func.functional_call(link, dict(zip(names, values, strict=True)), (z,))
+
+        assert torch.autograd.gradcheck(f, (z, *parameters.values()))
+
+
+@canonical_links
+@pytest.mark.parametrize("c", CLASSES)
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.5, 0.99])
+def test_symmetric_noise_keeps_a_canonical_link_canonical(name, c, rate):
+    clean, noise = a_link(name, c), symmetric(c, rate)
+    link = NoisyLink(clean, noise)
+    assert link.is_canonical
+    z = normal(30, c - 1, key="z", scale=3.0).requires_grad_()
+    potential = link.potential(z)
+    expected = (1 - rate) * clean.potential(z) + rate / c * z.sum(-1)
+    assert torch.allclose(potential, expected, rtol=1e-11, atol=1e-11)
+    (gradient,) = torch.autograd.grad(potential.sum(), z, create_graph=True)
+    assert torch.allclose(gradient, link.inverse(z)[..., :-1], rtol=1e-9, atol=1e-12)
+    jacobian = link.jacobian(z.detach())
+    assert torch.allclose(jacobian, jacobian.mT, atol=1e-14)
+    assert (torch.linalg.eigvalsh(jacobian) >= -1e-14).all()
+    # convex along segments
+    a, b = normal(200, c - 1, key="a", scale=5.0), normal(200, c - 1, key="b", scale=5.0)
+    middle = link.potential(0.5 * (a + b))
+    assert (middle <= 0.5 * (link.potential(a) + link.potential(b)) + 1e-12).all()
+    # the canonical loss is l_y - eps * mean(l)
+    losses = clean._losses_at(z)
+    assert torch.allclose(link._losses_at(z), losses - rate * losses.mean(-1, keepdim=True), rtol=1e-10, atol=1e-11)
+
+
+@canonical_links
+@pytest.mark.parametrize("c", [3, 5])
+def test_conjugate_and_fenchel_young(name, c):
+    link = NoisyLink(a_link(name, c), symmetric(c, 0.4))
+    at = normal(10, c - 1, key="at", scale=2.0)
+    p = link.inverse(at)
+    conjugate = link.conjugate(p)
+    assert torch.allclose(conjugate, (at * p[..., :-1]).sum(-1) - link.potential(at), rtol=1e-9, atol=1e-9)
+    other = normal(50, c - 1, key="other", scale=3.0)
+    assert (conjugate.unsqueeze(-1) + link.potential(other) - p[..., :-1] @ other.T >= -1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_other_matrices_do_not(seed):
+    """With three classes or more, the Jacobian of a canonical link is symmetric no longer, unless labels are replaced."""
+    c = 4
+    clean = a_link("canonical", c)
+    z = normal(10, c - 1, key=("z", seed))
+    link = NoisyLink(clean, TransitionNoise(random_matrix(c, seed)))
+    assert not link.is_canonical
+    jacobian = link.jacobian(z)
+    assert (jacobian - jacobian.mT).abs().max() > 1e-3
+    with pytest.raises(NotCanonicalError, match="because of the noise"):
+        link.potential(z)
+    pi = torch.tensor(np.random.default_rng(seed).dirichlet(np.ones(c)))
+    replaced = 0.7 * torch.eye(c, dtype=torch.float64) + 0.3 * pi
+    jacobian = NoisyLink(clean, TransitionNoise(replaced)).jacobian(z)
+    assert torch.allclose(jacobian, 0.7 * clean.jacobian(z), atol=1e-14)
+
+
+def test_two_classes_stay_canonical_unless_labels_are_turned_around():
+    clean = a_link("composite_ficnn", 2)
+    z = normal(20, 1, key="z", scale=2.0).requires_grad_()
+    link = NoisyLink(clean, TransitionNoise([[0.9, 0.1], [0.3, 0.7]], dtype=torch.float64))
+    assert link.is_canonical
+    (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)
+    assert torch.allclose(gradient, link.inverse(z)[..., :-1], rtol=1e-8)
+    turned = NoisyLink(clean, TransitionNoise([[0.1, 0.9], [0.7, 0.3]], dtype=torch.float64))
+    assert not turned.is_canonical
+    with pytest.raises(NotCanonicalError):
+        turned.potential(z)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("c", CLASSES)
+def test_the_log_loss_is_bounded(dtype, c):
+    link = NoisyLink(SoftmaxLink(c), SymmetricNoise(c, 0.05, learned=False, dtype=dtype))
+    z = torch.tensor([-1e30, -1e4, 0.0, 1e4, 1e30], dtype=dtype)[:, None].expand(-1, c - 1).clone().requires_grad_()
+    log_q = link(z)
+    assert torch.isfinite(log_q).all()
+    assert (-log_q <= math.log(c / 0.05) * (1 + 1e-6)).all()
+    assert torch.isclose((-log_q).max(), torch.tensor(math.log(c / 0.05), dtype=dtype))
+    log_q.sum().backward()
+    assert torch.isfinite(z.grad).all()
+
+
+@pytest.mark.parametrize("c", [2, 3, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_log_loss_is_strictly_proper_for_the_true_labels(c, seed):
+    """With labels drawn from T^T p, the expected log-loss of T^T r is least at r = p, and nowhere else."""
+    noise = TransitionNoise(random_matrix(c, seed, diagonal=0.1))
+    p = proba(1, c, key=("p", seed))
+    q = noise.log_observed(p.log()).exp()
+
+    def risk(r):
+        return -(q * noise.log_observed(r.log())).sum(-1)
+
+    r = proba(500, c, key=("r", seed), spread=3.0)
+    near = 0.999 * p + 0.001 * r
+    assert (risk(r) > risk(p)).all()
+    assert (risk(near) > risk(p)).all()
+
+
+def test_a_matrix_that_mixes_two_classes_is_not():
+    with pytest.raises(ValueError, match="matrix must be invertible"):
+        TransitionNoise([[0.8, 0.1, 0.1], [0.1, 0.45, 0.45], [0.1, 0.45, 0.45]])
+
+
+def test_the_gradient_is_that_of_the_true_link_times_the_probability_that_the_label_is_right():
+    c, rate = 5, 0.2
+    z = normal(50, c - 1, key="z", scale=2.0).requires_grad_()
+    labels = torch.arange(50) % c
+    clean, noise = SoftmaxLink(c), symmetric(c, rate)
+    noisy, plain = (
+        torch.nn.functional.nll_loss(f(z), labels, reduction="sum") for f in (NoisyLink(clean, noise), clean)
+    )
+    (of_noisy,), (of_plain,) = (torch.autograd.grad(loss, z) for loss in (noisy, plain))
+    p = torch.gather(clean.inverse(z), 1, labels[:, None])
+    kept = (1 - rate) * p / ((1 - rate) * p + rate / c)
+    assert torch.allclose(of_noisy, kept * of_plain, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("c", [2, 6])
+def test_posterior_of_the_true_class(c):
+    p = proba(40, c, key="p")
+    labels = torch.arange(40) % c
+    for noise in noises(c):
+        matrix = noise.matrix().detach()
+        joint = p * matrix.T[labels]
+        posterior = noise.log_posterior(p.log(), labels).exp().detach()
+        assert torch.allclose(posterior, joint / joint.sum(1, keepdim=True), rtol=1e-10)
+    sure = symmetric(c, 0.0).log_posterior(p.log(), labels).exp()
+    assert torch.equal(sure, torch.nn.functional.one_hot(labels, c).double())
+
+
+def test_run_axes():
+    c, runs = 4, 3
+    singles = [NoisyLink(a_link("composite_ficnn", c), symmetric(c, 0.1 * (k + 1), learned=True)) for k in range(runs)]
+    stacked = stack_runs(singles)
+    z = normal(runs, 7, c - 1, key="z")
+    assert stacked.noise.rate().shape == (runs,)
+    for k, single in enumerate(singles):
+        assert torch.allclose(stacked(z)[k], single(z[k]), rtol=1e-13)
+        assert torch.allclose(stacked.jacobian(z)[k], single.jacobian(z[k]), rtol=1e-12)
+        assert torch.allclose(stacked.link_from_log(stacked(z))[k], z[k], atol=1e-7)
+        assert torch.equal(take_run(stacked, k)(z[k]), single(z[k]))
+    matrices = NoisyLink(
+        SoftmaxLink(c, run_shape=(runs,)), TransitionNoise(random_matrix(c), learned=True, run_shape=(runs,))
+    )
+    assert matrices(z).shape == (runs, 7, c)
+    known = NoisyLink(SoftmaxLink(c, run_shape=(runs,)), TransitionNoise(random_matrix(c)))
+    assert torch.allclose(known(z), matrices(z))
+
+
+def test_inverse_outside_the_shrunk_simplex():
+    link = NoisyLink(SoftmaxLink(3), symmetric(3, 0.3))
+    with pytest.raises(ValueError, match=r"every class has at least 0\.1, got a class 0\.05 beyond"):
+        link.link(torch.tensor([0.05, 0.05, 0.9], dtype=torch.float64))
+    link.link(torch.tensor([0.11, 0.11, 0.78], dtype=torch.float64))
+    matrix = NoisyLink(SoftmaxLink(3), TransitionNoise(random_matrix(3)))
+    with pytest.raises(ValueError, match="mixtures of the rows of its matrix"):
+        matrix.link(torch.tensor([1e-6, 1e-6, 1 - 2e-6], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("c", [3, 101, 150])
+def test_many_classes_and_both_ways_to_multiply(c):
+    noise = TransitionNoise(random_matrix(c, diagonal=5.0))
+    log_p = proba(10, c, key="p", spread=5.0).log()
+    assert torch.allclose(noise.log_observed(log_p).exp(), log_p.exp() @ noise.matrix(), rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_low_precision(dtype):
+    link = NoisyLink(CanonicalLink(5), SymmetricNoise(5, 0.2)).to(dtype)
+    z = normal(20, 4, key="z", scale=5.0).to(dtype)
+    q = link(z)
+    assert q.dtype == torch.float32
+    assert torch.isfinite(q).all()
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
+def test_saved_and_built_again(kind, learned, tmp_path):
+    c = 4
+    noise = symmetric(c, 0.35, learned) if kind == "symmetric" else TransitionNoise(random_matrix(c), learned=learned)
+    link = NoisyLink(a_link("composite_ficnn", c), noise)
+    config = link_config(link)
+    assert config["noise"] == kind
+    assert config["link"]["kind"] == "composite"
+    save_file(link.state_dict(), tmp_path / "link.safetensors")
+    layout = {spec.name: spec for spec in state_layout(config, torch.float64)}
+    saved = load_file(tmp_path / "link.safetensors")
+    assert {name: tuple(tensor.shape) for name, tensor in saved.items()} == {n: s.shape for n, s in layout.items()}
+    settings = {name: value for name, value in config.items() if name not in ("kind", "n_classes")}
+    again = make_link("noisy", c, dtype=torch.float64, **settings)
+    again.load_state_dict(saved)
+    z = normal(9, c - 1, key="z")
+    assert torch.equal(again(z), link(z))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"link": "softmax", "noise": "symmetric", "learned": True}, "link must be a dict"),
+        ({"link": {"kind": "noisy"}, "noise": "symmetric", "learned": True}, "link must be a dict"),
+        ({"link": {"kind": "softmax"}, "noise": "some", "learned": True}, "noise must be 'symmetric' or"),
+        ({"link": {"kind": "softmax"}, "noise": "symmetric", "learned": 1}, "learned must be True or False"),
+        ({"link": {"kind": "canonical"}, "noise": "symmetric", "learned": True}, "must have the settings n_nests"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_link("noisy", 3, **settings)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 2, math.nan, "much", True, None])
+def test_bad_rates(rate):
+    with pytest.raises(ValueError, match="rate must be a number from 0 to below 1"):
+        SymmetricNoise(3, rate)
+
+
+def test_bad_noise():
+    with pytest.raises(ValueError, match="rate must be above 0 to be learned"):
+        SymmetricNoise(3, 0.0)
+    for matrix, message in (
+        ([[1.0, 0.0]], r"shape \(C, C\)"),
+        ([[0.5, 0.6], [0.5, 0.5]], "row 0 sums to 1.1"),
+        ([[1.5, -0.5], [0.5, 0.5]], "none below 0"),
+        ([[math.nan, 1.0], [0.5, 0.5]], "finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TransitionNoise(matrix)
+    with pytest.raises(ValueError, match="above 0 everywhere to be learned"):
+        TransitionNoise(torch.eye(3), learned=True)
+    with pytest.raises(ValueError, match="classes and run axes of the link"):
+        NoisyLink(SoftmaxLink(3), SymmetricNoise(4))
+    with pytest.raises(ValueError, match="classes and run axes of the link"):
+        NoisyLink(SoftmaxLink(3, run_shape=(2,)), SymmetricNoise(3))
+    with pytest.raises(ValueError, match="clean must be a link without noise"):
+        NoisyLink(NoisyLink(SoftmaxLink(3), SymmetricNoise(3)), SymmetricNoise(3))
+    with pytest.raises(ValueError, match="noise must be a SymmetricNoise"):
+        NoisyLink(SoftmaxLink(3), 0.1)
+
+
+def fitted_rate(n, c, rate, seed, noise=None):
+    """The rate that goes best with data of a known linear model, learned together with it by L-BFGS."""
+    rng = np.random.default_rng(seed)
+    weight = rng.normal(size=(4, c)) * 4.0
+    x = rng.normal(size=(n, 4))
+    y = (x @ weight + rng.gumbel(size=(n, c))).argmax(1)
+    y = np.where(rng.random(n) < rate, rng.integers(0, c, n), y)
+    x, y = torch.tensor(x), torch.tensor(y)
+    link = NoisyLink(SoftmaxLink(c), noise or symmetric(c, 0.1, learned=True))
+    linear = torch.nn.Linear(4, c - 1, dtype=torch.float64)
+    torch.nn.init.zeros_(linear.weight)
+    torch.nn.init.zeros_(linear.bias)
+    parameters = [*linear.parameters(), *link.parameters()]
+    optimiser = torch.optim.LBFGS(parameters, max_iter=300, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimiser.zero_grad()
+        loss = torch.nn.functional.nll_loss(link(linear(x)), y) + 1e-6 * (linear.weight**2).sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    return link
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_the_rate_is_recovered_as_rows_grow(rate):
+    def error(n):
+        return np.mean([abs(float(fitted_rate(n, 3, rate, s).noise.rate().detach()) - rate) for s in range(4)])
+
+    few, many = error(200), error(5000)
+    assert many < 0.02
+    assert many < few
+
+
+def test_a_matrix_is_recovered():
+    c = 3
+    start = TransitionNoise(symmetric(c, 0.2).matrix(), learned=True)
+    matrix = fitted_rate(8000, c, 0.3, 0, start).noise.matrix().detach()
+    assert (matrix - symmetric(c, 0.3).matrix()).abs().max() < 0.05
+
+
+def test_the_rate_is_not_determined_where_no_row_is_certain():
+    """Another rate gives the same observed probabilities, with other true ones: no number of labels can tell."""
+    p = 0.4 * proba(200, 4, key="p") + 0.15  # nowhere below 0.15
+    q = symmetric(4, 0.2).log_observed(p.log())
+    for rate in (0.0, 0.1, 0.4):
+        other = symmetric(4, rate)
+        assert torch.allclose(other.log_observed(other.log_clean(q)), q, atol=1e-12)
+    with pytest.raises(ValueError, match="no true ones can give"):
+        symmetric(4, 0.9).log_clean(q)
