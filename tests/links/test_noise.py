@@ -358,7 +358,7 @@ def test_the_rate_is_recovered_as_rows_grow(rate):
 
     few, many = error(200), error(5000)
     assert many < 0.02
-    assert many < few
+    assert many < few or rate == 0.0  # without noise, few rows say so too
 
 
 def test_a_matrix_is_recovered():

@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 
 from legendretron._numba import support as support_module
-from legendretron.links import CompositeLink, SoftmaxLink
+from legendretron.links import CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import state as state_module
 from legendretron.training import step as step_module
@@ -37,6 +37,7 @@ class Pair:
         symmetric=False,
         centred=False,
         intercept=True,
+        noise=None,
     ):
         generator = torch.Generator().manual_seed(runs + 10 * c)
         self.runs, self.rows, self.c, self.dtype = runs, rows, c, dtype
@@ -51,6 +52,8 @@ class Pair:
             links.append(
                 SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)
             )
+        if noise is not None:
+            links = [NoisyLink(one, SymmetricNoise(c, noise[0], learned=noise[1])) for one in links]
         alpha = torch.linspace(0.1, 0.3, runs, dtype=dtype)
         self.steps = []
         for _ in range(2):
@@ -323,3 +326,53 @@ def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
     monkeypatch.setattr(kernels, "njit", no_place)
     assert kernels._cached(lambda x: x + 1)(1) == 2
     assert [options.get("cache", False) for options in asked] == [True, False]
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("rate", [0.01, 0.4])
+@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3]])
+@pytest.mark.parametrize("c", [2, 5])
+def test_labels_of_which_some_are_wrong(link, c, rate, learned):
+    pair = Pair(link=link, c=c, runs=3, centred=True, noise=(rate, learned))
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    pair.compare()
+    _take(pair, 5)
+    pair.compare(1e-8)
+    if learned:
+        assert not torch.allclose(
+            pair.plain.model.link.noise.rate(), torch.tensor(rate, dtype=torch.float64), atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_noise_with_extreme_features(dtype):
+    pair = Pair(c=4, scale=1e4, dtype=dtype, noise=(0.2, True))
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    rtol = 1e-9 if dtype == torch.float64 else 1e-3
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
+    assert float(pair.plain.totals[0]) < 24 * np.log(4 / 0.2) + 1
+    one, other = (step.optimiser.first for step in pair.steps)
+    torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
+
+
+def test_a_rate_is_not_penalised():
+    pair = Pair(link=LINKS[2], c=3, noise=(0.2, True), centred=True)
+    plain = pair.plain
+    for penalty in (step.penalty for step in pair.steps):
+        assert penalty.n_free == 1
+    gradient = torch.zeros_like(plain.model.flat)
+    plain.penalty.add_gradient(gradient)
+    assert float(gradient[0, -1]) == 0.0
+    assert float(gradient[0, -2]) != 0.0
+    before = plain.penalty.value()
+    plain.model.flat[:, -1] += 3.0
+    assert torch.equal(plain.penalty.value(), before)
+    spared = torch.zeros_like(gradient)
+    plain.penalty.spare_free(spared)
+    expected = -plain.penalty.strengths[:, 2] * plain.model.flat[:, -1]
+    assert torch.equal(spared[:, -1], expected)
+    assert float(spared[:, :-1].abs().max()) == 0.0

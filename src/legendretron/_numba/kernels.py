@@ -124,8 +124,12 @@ def _chain_backward(
 
 
 @_compiled
-def _log_loss(y, py, n_out, labels, weights, first, n, top, total, best, dy, width):
-    """Weighted sums of log-losses and of hits, and the gradient in the log-odds, as ``softmax_nll``."""
+def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, dy, width):
+    """Weighted sums of log-losses and of hits, and the gradients in the log-odds and in the logit of the rate of noise.
+
+    With symmetric noise, ``q = (1 - rate) p + rate / C``: a row's gradient in the log-odds is that without noise, times the
+    probability that its label has not been replaced.
+    """
     zero = y.dtype.type(0)
     n_classes = n_out + 1  # the last has zeros for log-odds
     fill(best, 0, width, zero)
@@ -136,22 +140,31 @@ def _log_loss(y, py, n_out, labels, weights, first, n, top, total, best, dy, wid
         highest(y, py + k * width, y.dtype.type(k), top, best, width)
     for k in range(n_classes):
         exp_differences(y, py + k * width, top, dy, k * width, total, width)
-    loss = hits = 0.0
+    loss = hits = of_rate = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
-        loss += weight * (at(top, j) - at(y, py + label * width + j) + math.log(at(total, j)))
+        kept = weight
+        nll = at(top, j) - at(y, py + label * width + j) + math.log(at(total, j))
+        if rate > 0.0:
+            p = math.exp(-nll)
+            q = (1.0 - rate) * p + rate / n_classes
+            nll = -math.log(q)
+            of_rate += weight * (p - 1.0 / n_classes) / q
+            kept = y.dtype.type(weight * ((1.0 - rate) * p / q))
+        loss += weight * nll
         # among equals the first class counts, and the last of two
         tie = n_classes == 2 and at(y, py + j) == zero
         if (label == 1) if tie else (label == at(best, j)):
             hits += weight
-        put(total, j, weight / at(total, j))
+        put(total, j, kept / at(total, j))
+        put(top, j, kept)
     fill(total, n, width - n, zero)  # what fills up the width does not count
     for k in range(n_out):
         multiply(total, 0, dy, k * width, dy, k * width, width)
     for j in range(n):
-        p = at(labels, first + j) * width + j
-        put(dy, p, at(dy, p) - at(weights, first + j))
-    return loss, hits
+        place = at(labels, first + j) * width + j
+        put(dy, place, at(dy, place) - at(top, j))
+    return loss, hits, of_rate * rate * (1.0 - rate)
 
 
 @_compiled
@@ -227,7 +240,7 @@ def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, 
 
 
 @_cached
-def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, n_blocks, buffers, width):
+def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, noise, n_blocks, buffers, width):
     """Take all steps of all runs; see :class:`legendretron._numba.training.CompiledTraining`."""
     sparse, x, starts, columns, values = features
     rows, labels, weights, rates = batches
@@ -235,6 +248,7 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     strengths, shared, centre = penalty
     beta1, beta2, eps = numbers
     n_out, hidden, depth = sizes
+    learned_rate, rate = noise
     batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z, dy, dx = buffers[:12]
     top, total, best, ones, raw, raw_slope, grad = buffers[12:]
     n_steps, n_runs, n_rows = rows.shape
@@ -243,7 +257,7 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     rank = hidden * depth + 1
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     n_block = rank * (n_out + 1) + n_raw
-    start = n_parameters - n_blocks * n_block
+    start = n_parameters - n_blocks * n_block - int(learned_rate)
     n_features = start // n_out - 1
     for r in range(n_runs):
         theta = flat[r]
@@ -252,7 +266,9 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
             for b in range(n_blocks):
                 activate(theta, start + (b + 1) * n_block - n_raw, raw, raw_slope, b * n_raw, n_raw)
                 multiply_by(raw, b * n_raw, n_raw - 2, kind(1) / kind(hidden))
-            loss = hits = 0.0
+            loss = hits = of_rate = 0.0
+            if learned_rate:
+                rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
             for begin in range(0, n_rows, width):
                 n = min(width, n_rows - begin)
                 place = (s * n_runs + r) * n_rows + begin
@@ -261,9 +277,10 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 )
                 _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width)
                 py = n_blocks * n_out * width
-                more = _log_loss(points, py, n_out, labels, weights, place, n, top, total, best, dy, width)
+                more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, dy, width)
                 loss += more[0]
                 hits += more[1]
+                of_rate += more[2]
                 _chain_backward(
                     theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones,
                     grad, width,
@@ -274,6 +291,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
             _finish_gradient(
                 theta, start, sizes, n_blocks, raw, raw_slope, n_features, strengths[r], shared[r], centre, grad
             )
+            if learned_rate:
+                grad[n_parameters - 1] = kind(of_rate)
             # p -= rate / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps), with the corrections moved onto numbers
             t = count[0] + s + 1
             correction = math.sqrt(1.0 - beta2**t)

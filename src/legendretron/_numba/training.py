@@ -33,7 +33,7 @@ class CompiledTraining:
         The feature matrix.
     flat, first, second : array of shape (R, P)
         Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
-        weights, ``alpha`` and ``gamma``.
+        weights, ``alpha`` and ``gamma``; with ``learned_rate`` also the logit of the rate of noise.
     count : array of shape (1,)
         Steps so far, float64, changed in place.
     totals : array of shape (2, R)
@@ -43,7 +43,9 @@ class CompiledTraining:
     shared : array of shape (R,)
         What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
     centre : array of shape (P - (d + 1) K,)
-        Where the penalty on the link vanishes.
+        Where the penalty on the link vanishes; without the rate, which has none.
+    learned_rate, known_rate : bool, float
+        Whether the rate of symmetric noise is learned; if not, what it is.
     n_outputs, n_blocks, hidden, depth : int
         ``K``, ``B``, ``H`` and ``M``.
     n_rows : int
@@ -69,6 +71,8 @@ class CompiledTraining:
         n_blocks: int,
         hidden: int,
         depth: int,
+        learned_rate: bool,
+        known_rate: float,
         n_rows: int,
         betas: tuple[float, float],
         eps: float,
@@ -84,6 +88,7 @@ class CompiledTraining:
         self._penalty = (strengths, shared, centre)
         self._numbers = (*betas, eps)
         self._sizes = (n_outputs, hidden, depth)
+        self._noise = (learned_rate, known_rate)
         self._n_blocks = n_blocks
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
@@ -119,6 +124,7 @@ class CompiledTraining:
             self._penalty,
             self._numbers,
             self._sizes,
+            self._noise,
             self._n_blocks,
             self._buffers,
             self._width,

@@ -44,11 +44,13 @@ class TensorSpec(NamedTuple):
 
 
 class RidgeChain(NamedTuple):
-    """Sizes of a link that is a chain of input-convex networks before softmax+, all of one shape."""
+    """Sizes of a link that is a chain of input-convex networks of one shape before softmax+, maybe with symmetric noise."""
 
     n_blocks: int
     hidden: int
     depth: int
+    learned_rate: bool = False  #: whether the last parameter is the logit of a rate of noise
+    known_rate: float = 0.0  #: rate of noise that is not learned
 
 
 class NotCanonicalError(ValueError):
@@ -143,6 +145,10 @@ class Link(nn.Module, ABC):
         There the link should be its simplest, for most links softmax+.
         """
         return {}
+
+    def unpenalized(self) -> tuple[str, ...]:
+        """Names of parameters that no penalty pulls anywhere; they must be the last ones."""
+        return ()
 
     def class_axes(self) -> dict[str, int] | None:
         """Axis of each parameter or buffer that runs over the ``C - 1`` predictors; those that have none are not listed.
@@ -260,7 +266,7 @@ class Link(nn.Module, ABC):
     def _ridge_chain(self) -> RidgeChain | None:
         """Sizes of the chain that compiled training steps may compute in place of ``_nll_step``; None if there is none.
 
-        Each block must be a :class:`~legendretron.potentials.FICNN`, and they have all of the link's parameters.
+        Each block must be a :class:`~legendretron.potentials.FICNN`, and they have all of the link's parameters but a rate.
         """
         return None
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from legendretron.links.base import Link
-from legendretron.links.label_noise import LabelNoise, make_noise
+from legendretron.links.base import Link, RidgeChain
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
@@ -101,8 +101,12 @@ class NoisyLink(Link):
         )
 
     def penalty_centre(self) -> dict[str, float]:
-        """That of the true link."""
+        """That of the true link; noise is not penalised."""
         return {f"clean.{name}": value for name, value in self.clean.penalty_centre().items()}
+
+    def unpenalized(self) -> tuple[str, ...]:
+        """What is learned of the noise."""
+        return tuple(f"noise.{name}" for name, _ in self.noise.named_parameters())
 
     @property
     def is_canonical(self) -> bool:
@@ -137,6 +141,14 @@ class NoisyLink(Link):
 
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]
+
+    def _ridge_chain(self) -> RidgeChain | None:
+        chain, noise = self.clean._ridge_chain(), self.noise
+        if chain is None or type(noise) is not SymmetricNoise:
+            return None
+        if noise.learned:
+            return chain._replace(learned_rate=True)
+        return chain._replace(known_rate=float(noise.rate()))
 
     # --- initialisation is that of the true link ---
 

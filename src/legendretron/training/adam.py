@@ -85,6 +85,7 @@ class Adam:
         of_penalty: dict[str, Any] = {}
         if penalty is not None and penalty.active:
             penalty.add_centre(gradient)
+            penalty.spare_free(gradient)
             of_penalty = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
         adam_step(
             self.parameters,

@@ -51,7 +51,9 @@ class Penalty:
         of_bias = alpha if intercept else torch.zeros_like(alpha)
         self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
         self.bounds = model.n_weights, model.n_linear
-        self._in_use = self.strengths if sum(model.sizes) > model.n_linear else self.strengths[:, :2]
+        #: How many of the last parameters are not penalised.
+        self.n_free = _n_free(model)
+        self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
         self._centre = _centre_of(model) if centred else None
 
@@ -59,12 +61,13 @@ class Penalty:
     def strength(self) -> Tensor | float:
         """What each parameter is multiplied by; made when asked for, as it is as large as all parameters."""
         # one number if all parameters of all runs are treated alike, which saves a pass over memory in every step
-        if bool((self._in_use == self._in_use[0, 0]).all()):
+        if self.n_free == 0 and bool((self._in_use == self._in_use[0, 0]).all()):
             return float(self._in_use[0, 0])
         n_weights, n_linear = self.bounds
         strength = torch.empty_like(self.model.flat)
         for column, part in enumerate(strength.tensor_split([n_weights, n_linear], dim=1)):
             part.copy_(self.strengths[:, column : column + 1])
+        strength[:, strength.shape[1] - self.n_free :] = 0.0
         return strength
 
     def shared(self) -> Tensor | None:
@@ -78,11 +81,11 @@ class Penalty:
         return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
 
     def centre_of_link(self) -> Tensor:
-        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``."""
+        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``, without the free ones."""
         centre = torch.zeros_like(self.model.flat[0])
         if self._centre is not None:
             centre[self._centre[0]] = self._centre[1]
-        return centre[self.model.n_linear :]
+        return centre[self.model.n_linear : len(centre) - self.n_free]
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""
@@ -103,6 +106,12 @@ class Penalty:
             columns, centre = self._centre
             gradient.index_add_(1, columns, self.strengths[:, 2:] * centre, alpha=-1.0)
 
+    def spare_free(self, gradient: Tensor) -> None:
+        """Subtract what code that penalises all parameters alike will add to the gradients of the free ones."""
+        if self.n_free:
+            free = slice(gradient.shape[1] - self.n_free, None)
+            gradient[:, free] -= self.strengths[:, 2:] * self.model.flat[:, free]
+
     def value(self) -> Tensor:
         """The penalty of each run, shape (R,)."""
         value = 0.5 * (self.strength * self.model.flat.square()).sum(1)
@@ -114,6 +123,13 @@ class Penalty:
             shared = self.model.weight.sum(-1).square().sum(-1) / (self.model.n_outputs + 1)
             value = value - 0.5 * self.alpha * shared
         return value
+
+
+def _n_free(model: LinearModel) -> int:
+    names, free = [name for name, _ in model.link.named_parameters()], model.link.unpenalized()
+    if tuple(names[len(names) - len(free) :]) != tuple(free):
+        raise ValueError(f"unpenalized() of {type(model.link).__name__} must name its last parameters, got {free}.")
+    return sum(model.sizes[2 + len(names) - len(free) :])
 
 
 def _centre_of(model: LinearModel) -> tuple[Tensor, Tensor] | None:

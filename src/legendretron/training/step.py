@@ -162,6 +162,8 @@ class CompiledStep:
             n_blocks=chain.n_blocks,
             hidden=chain.hidden,
             depth=chain.depth,
+            learned_rate=chain.learned_rate,
+            known_rate=chain.known_rate,
             n_rows=step.n_rows,
             betas=optimiser.betas,
             eps=optimiser.eps,
