@@ -269,3 +269,62 @@ def test_steps_without_positive_curvature_are_not_remembered():
     before = curvature.direction(gradient)
     curvature.update(step, -step)
     torch.testing.assert_close(curvature.direction(gradient), before)
+
+
+def noisy_data(n=300, d=4, c=3, rate=0.3, seed=0):
+    """Labels of a linear model, of which a share is replaced at random."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    y = (4.0 * x @ rng.normal(size=(d, c)) + rng.gumbel(size=(n, c))).argmax(1)
+    return x, np.where(rng.random(n) < rate, rng.integers(0, c, n), y)
+
+
+@pytest.mark.parametrize("c", [2, 4])
+@pytest.mark.parametrize("learn", [True, False])
+def test_gradient_with_noise_against_autograd(c, learn):
+    x, y = noisy_data(n=40, c=c)
+    features, labels = as_features(x, torch.float64, CPU), torch.as_tensor(y)
+    weights, alpha = shares(np.random.default_rng(0).random((40, 2))), torch.tensor([0.1, 0.2], dtype=torch.float64)
+    known = torch.tensor([0.1, 0.4], dtype=torch.float64)
+    objective = _Objective(features, labels, c, weights, alpha, True, True, known, learn)
+    size = 5 * (c - 1)
+    flat = torch.randn(2, size + learn, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    value, gradient = objective(flat)
+    leaf = flat.clone().requires_grad_()
+    weight, bias = leaf[:, : 4 * (c - 1)].view(2, 4, c - 1), leaf[:, 4 * (c - 1) : size]
+    z = torch.einsum("nd,rdk->nrk", torch.as_tensor(x), weight) + bias
+    p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], -1), -1)
+    rate = torch.sigmoid(leaf[:, -1]) if learn else known
+    q = (1 - rate)[:, None] * p + rate[:, None] / c
+    own = q[torch.arange(40), :, labels]
+    total = weight.sum(-1)
+    of_classes = weight.square().sum((1, 2)) - (total.square().sum(1) / c if c > 2 else 0.0)
+    expected = -(own.log() * weights).sum(0) + 0.5 * alpha * (of_classes + bias.square().sum(1))
+    assert torch.allclose(value, expected, rtol=1e-12)
+    (of_flat,) = torch.autograd.grad(expected.sum(), leaf)
+    assert torch.allclose(gradient, of_flat, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_both_ways_learn_the_same_rate(way, c):
+    x, y = noisy_data(n=3000, c=c)
+    fitted = fit(x, y, 1e-4, rate=torch.tensor([0.1]).double(), learn_rate=True, tol=1e-7, max_iter=500)
+    assert fitted.converged.all()
+    assert abs(float(fitted.rate) - 0.3) < 0.05
+    plain = fit(x, y, 1e-4)
+    assert float(plain.rate) == 0.0
+    assert (fitted.weight.abs().sum() > 1.5 * plain.weight.abs().sum()).item()
+
+
+def test_a_known_rate_is_kept_and_zero_is_none(way):
+    x, y = noisy_data()
+    known = fit(x, y, 1e-2, rate=torch.tensor([0.2]).double(), tol=1e-7)
+    assert float(known.rate) == pytest.approx(0.2)
+    none = fit(x, y, 1e-2, rate=torch.tensor([0.0]).double())
+    assert torch.allclose(none.weight, fit(x, y, 1e-2).weight, atol=1e-6)
+
+
+def test_no_noise_is_found_where_there_is_none(way):
+    x, y = noisy_data(n=3000, rate=0.0)
+    fitted = fit(x, y, 1e-4, rate=torch.tensor([0.1]).double(), learn_rate=True, tol=1e-7, max_iter=500)
+    assert float(fitted.rate) < 0.01

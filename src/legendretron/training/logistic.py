@@ -3,6 +3,11 @@ r"""Multinomial logistic regression, many at once, to the minimum.
 Runs share the rows of the features and differ by the weights of the rows, by the penalty and by the start: folds of a
 cross-validation are weights of zero and one. So all of them need only two products with the features in an iteration, of the
 width of all runs together, and no copy of a row is made.
+
+With symmetric noise, :math:`q = (1 - \epsilon) p + \epsilon / C`, the loss is :math:`-\log q_y`. Its gradient is that without
+noise, row by row times the probability :math:`(1 - \epsilon) p_y / q_y` that the label has not been replaced. With these
+weights, the Hessian of logistic regression is positive and above the true one: Newton's method with it is a step of
+expectation-maximisation.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ class Logistic(NamedTuple):
     n_iter: Tensor  #: iterations of each run, shape (R,)
     converged: Tensor  #: whether the gradient is near the tolerance, shape (R,)
     largest_gradient: Tensor  #: largest entry of each run's gradient, shape (R,)
+    rate: Tensor  #: rate of symmetric noise, shape (R,); 0 if there is none
 
 
 class _Products:
@@ -106,8 +112,18 @@ def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return top.add_(total.log_()).sub_(picked), z
 
 
+def _with_noise(nll: Tensor, rate: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
+    kept = (1.0 - rate) * torch.exp(-nll)
+    q = kept + rate / n_classes
+    return -torch.log(q), kept / q
+
+
 class _Objective:
-    """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K)."""
+    """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
+
+    With ``learn_rate`` there is one more, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
+    """
 
     def __init__(
         self,
@@ -118,7 +134,10 @@ class _Objective:
         alpha: Tensor,
         symmetric: bool,
         penalize_intercept: bool,
+        rate: Tensor | None = None,
+        learn_rate: bool = False,
     ) -> None:
+        self.known_rate, self.learn_rate = rate, learn_rate
         self.products, self.labels, self.weights, self.alpha = _Products(features), labels, weights, alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
         self.symmetric = symmetric and self.k > 1
@@ -126,8 +145,12 @@ class _Objective:
         self.parts = self.products.parts(self.runs * n_classes)
 
     def split(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        weight, bias = flat.split([self.d * self.k, self.k], dim=1)
+        weight, bias = flat[:, : self.d * self.k], flat[:, self.d * self.k : (self.d + 1) * self.k]
         return weight.view(self.runs, self.d, self.k), bias
+
+    def rate(self, flat: Tensor) -> Tensor | None:
+        """Of noise, for each run; None if there is none."""
+        return torch.sigmoid(flat[:, -1]) if self.learn_rate else self.known_rate
 
     def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
         """Shape (n, R, K)."""
@@ -139,9 +162,15 @@ class _Objective:
         value = torch.zeros_like(self.alpha)
         gradient = torch.zeros_like(flat)
         of_weight, of_bias = self.split(gradient)
+        rate = self.rate(flat)
         for part in self.parts:
             nll, residual = _chunk_loss(self.log_odds(part, weight, bias), self.labels[part])
             share = self.weights[part]
+            if rate is not None:
+                nll, kept = _with_noise(nll, rate, self.k + 1)
+                residual.mul_(kept.unsqueeze(-1))
+                if self.learn_rate:
+                    gradient[:, -1] += ((rate - 1.0 + kept) * share).sum(0)
             value += (nll * share).sum(0)
             residual.mul_(share.unsqueeze(-1))
             of_bias += residual.sum(0)
@@ -176,6 +205,7 @@ class _Newton:
             classes = classes - 1.0 / (k + 1)
         of_bias = float(objective.penalize_intercept) * torch.eye(k).to(x)
         self.penalty = torch.block_diag(torch.kron(torch.eye(d).to(x), classes), of_bias)
+        self.labels = objective.labels.view(1, -1, 1).expand(objective.runs, -1, 1)
 
     def update(self, step: Tensor, change: Tensor) -> None:
         self.x = self.x + step
@@ -185,8 +215,20 @@ class _Newton:
         objective, rows = self.objective, self.rows
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         z = objective.log_odds(slice(0, n), *objective.split(self.x))
-        p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)[..., :k].transpose(0, 1)
+        p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1).transpose(0, 1)
         share = objective.weights.mT.unsqueeze(-1)  # (R, n, 1)
+        rate = objective.rate(self.x)
+        if rate is not None:
+            own = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
+            kept = own / (own + rate[:, None, None] / (k + 1))
+            if objective.learn_rate:
+                # the curvature of the logit; where the labels say little, a part of what they would say at most
+                most = rate * (1.0 - rate)
+                curvature = torch.maximum(most - (share * kept * (1.0 - kept)).sum((1, 2)), 0.25 * most)
+                of_rate = (gradient[:, -1] / curvature).clamp(-2.0, 2.0)
+                gradient = gradient[:, :-1]
+            share = share * kept
+        p = p[..., :k]
         # entries in the order of the parameters: by feature, then by class
         outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
         hessian = self.objective.alpha[:, None, None] * self.penalty - outer.mT @ outer
@@ -197,7 +239,8 @@ class _Newton:
         factor, failed = torch.linalg.cholesky_ex(hessian)
         found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
         good = (failed == 0) & found.isfinite().all(1)
-        return -torch.where(good[:, None], found, gradient)
+        found = torch.where(good[:, None], found, gradient)
+        return -(torch.cat([found, of_rate[:, None]], dim=1) if objective.learn_rate else found)
 
 
 @torch.no_grad()
@@ -211,6 +254,8 @@ def fit_logistic(
     *,
     symmetric: bool = True,
     penalize_intercept: bool = False,
+    rate: Tensor | None = None,
+    learn_rate: bool = False,
     tol: float = 1e-4,
     max_iter: int = 100,
     after_iteration: Callable[[int, Tensor], bool] | None = None,
@@ -235,6 +280,10 @@ def fit_logistic(
         Weight ``(R, d, K)`` and bias ``(R, K)`` to begin with; zeros if not given.
     symmetric, penalize_intercept : bool
         See :class:`~legendretron.training.penalty.Penalty`.
+    rate : Tensor of shape (R,), optional
+        Rate of symmetric noise in the labels; where to begin, if it is learned.
+    learn_rate : bool
+        Whether it is; then the objective is not convex.
     tol : float
         Largest entry of the gradient that counts as zero.
     max_iter : int
@@ -255,6 +304,8 @@ def fit_logistic(
                 None if start is None else (start[0][first : first + at_once], start[1][first : first + at_once]),
                 symmetric=symmetric,
                 penalize_intercept=penalize_intercept,
+                rate=None if rate is None else rate[first : first + at_once],
+                learn_rate=learn_rate,
                 tol=tol,
                 max_iter=max_iter,
                 after_iteration=after_iteration,
@@ -262,11 +313,15 @@ def fit_logistic(
             for first in range(0, runs, at_once)
         ]
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
-    objective = _Objective(features, labels, n_classes, weights, alpha, symmetric, penalize_intercept)
-    x = torch.zeros(runs, d * k + k, dtype=weights.dtype, device=weights.device)
+    learn_rate = learn_rate and rate is not None
+    objective = _Objective(features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate)
+    x = torch.zeros(runs, d * k + k + int(learn_rate), dtype=weights.dtype, device=weights.device)
     if start is not None:
         for mine, given in zip(objective.split(x), start, strict=True):
             mine.copy_(given)
+    if learn_rate:
+        assert rate is not None
+        x[:, -1] = torch.logit(rate, eps=1e-6)
     value, gradient = objective(x)
     size = x.shape[1]
     small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
@@ -310,7 +365,9 @@ def fit_logistic(
             break
     weight, bias = objective.split(x)
     largest = gradient.abs().amax(1).cpu()
-    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), largest <= 10 * tol, largest)
+    found = objective.rate(x)
+    of_noise = torch.zeros_like(alpha) if found is None else found.clone()
+    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), largest <= 10 * tol, largest, of_noise)
 
 
 @torch.no_grad()
