@@ -59,7 +59,7 @@ ABLATION: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     "alpha = 0.1": ({"alpha": 0.1}, {}),
     "link_alpha = 1e-4, always a link": ({"link_alpha": 1e-4}, {}),
     "link if better at all": ({}, {"legendretron.tuning.tune._MUST_GAIN": 0.0}),
-    "no doubt in held-out labels": ({}, {"legendretron.tuning.problem._DOUBTED_ROWS": 0.0}),
+    "no doubt in held-out labels": ({}, {"legendretron.tuning.scores.DOUBTED_ROWS": 0.0}),
     "hidden = 2": ({"hidden": 2}, {}),
     "hidden = 16": ({"hidden": 16}, {}),
 }

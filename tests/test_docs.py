@@ -13,7 +13,7 @@ import pytest
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
-from legendretron.tuning import link_search, problem, rules
+from legendretron.tuning import link_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
 
@@ -151,13 +151,13 @@ def test_the_page_on_choosing_says_what_the_code_does():
     text = " ".join((ROOT / "docs/choosing.md").read_text().split())
     assert (rules.FOLDS, rules.HELD_OUT, len(link_candidates(None, None))) == (5, 0.2, 8)
     assert (link_search._SHORT, link_search._FIRST_FOLDS, link_search._FINALISTS) == (4, 2, 2)
-    assert (problem._DOUBTED_ROWS, import_module("legendretron.tuning.tune")._MUST_GAIN, rules.steps_for(10_000)) == (
+    assert (scores.DOUBTED_ROWS, import_module("legendretron.tuning.tune")._MUST_GAIN, rules.steps_for(10_000)) == (
         0.25,
         1.0,
         80 * 100,
     )
     assert f"From {rules.ONE_SPLIT_FROM:,} rows on, one split" in text
     assert f"From {rules.ONE_FOLD_FROM:,} rows on, steps 3 and 4 use the first fold" in text
-    assert (rules.REPEATS, f"Below {rules.REPEAT_BELOW:,} rows this is done three times" in text) == (3, True)
+    assert (rules.REPEATS, rules.REPEAT_PARAMETERS, f"Below {rules.REPEAT_BELOW:,} rows" in text) == (3, 256, True)
     assert f"({link_search._MOST_SHORT:,} at most)" in text
     assert f"beyond {rules._LARGE:,} rows" in text

@@ -8,7 +8,7 @@ import torch
 
 from legendretron.tuning.candidates import ALPHAS, LINK_ALPHAS, Candidate, link_candidates
 from legendretron.tuning.link_search import _padded
-from legendretron.tuning.scores import HeldOut, held_out_loss
+from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
 
 FOLDS = [
     (np.array([5, 6]), np.array([0, 1, 2])),
@@ -119,3 +119,18 @@ def test_folds_of_different_sizes_as_one_table():
     rows, weights = _padded([np.array([4, 5, 6]), np.array([7])], np.arange(8.0))
     assert rows.tolist() == [[4, 5, 6], [7, 7, 7]]
     assert weights.tolist() == [[4.0, 5.0, 6.0], [7.0, 0.0, 0.0]]
+
+
+def test_doubt_follows_the_margins():
+    """Wide margins that vary little leave none; margins that come near 0, as many as allowed."""
+    rng = np.random.default_rng(0)
+
+    def losses(middle, spread, n=150):
+        return np.logaddexp(0.0, -(middle + spread * rng.normal(size=n)))
+
+    assert doubted_rows(losses(6.0, 1.0)) < 1e-3
+    assert doubted_rows(losses(6.0, 4.0)) == 0.25
+    assert doubted_rows(losses(-1.0, 1.0)) == 0.25
+    assert 0.0 < doubted_rows(losses(3.6, 1.0)) < 0.25
+    assert doubted_rows(np.full(9, 0.3)) == 0.25  # all alike: nothing is known of how they vary
+    assert 0.0 <= doubted_rows(np.array([0.0, 1e-300, 800.0, np.inf])) <= 0.25

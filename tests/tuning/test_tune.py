@@ -128,7 +128,9 @@ def test_a_learned_link_is_chosen_where_it_helps(make_problem):
     assert row["log_loss"] < min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
     assert tuning.logistic is None
     # the same from all folds at once, for the candidate that was left in the end
-    (score,) = link_search._train(problem, [tuning.chosen], slice(None), 1600)
+    path = LogisticPath(problem)
+    path.search()
+    (score,) = link_search._train(problem, [tuning.chosen], slice(None), 1600, path.doubt)
     assert row["log_loss"] == pytest.approx(problem.held_out.mean(score.losses).mean, rel=1e-4)
 
 

@@ -94,7 +94,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     dtype : {"float32", "float64"}, default=None
         Precision; ``None`` follows ``X``, but a learned link whose strengths were chosen is trained in float32.
     random_state : int, RandomState or None, default=None
-        Seed of the initialisation, the order of batches and the validation split.
+        Seed of the folds, the initialisation, the order of batches and the validation split.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
@@ -110,8 +110,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Settings of a link, such as your own, that are not among the parameters above.
     cv : int, cross-validation generator or iterable, default=None
         How rows are held out to choose ``alpha`` and ``link_alpha``: a number of folds, a splitter of scikit-learn, or pairs
-        of training and held-out rows. ``None``: five folds; from 5,000 rows on, learned links are tried on the first of
-        them only, and from 50,000 rows on a fifth of the rows is held out once.
+        of training and held-out rows. ``None``: five folds, for logistic regression on less than 1,000 rows three times
+        over; from 5,000 rows on, learned links are tried on the first of them only, and from 50,000 rows on a fifth of the
+        rows is held out once.
 
     Attributes
     ----------
@@ -128,7 +129,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         The strengths that were used; ``link_alpha_`` is infinite where the model is logistic regression.
     tuning_ : DataFrame
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
-        held-out rows, and of the difference to logistic regression row by row. See
+        held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
         :class:`~legendretron.plots.TuningDisplay`.
     loss_ : CanonicalLoss
         The learned loss, where the link is canonical; its classes are in the order of ``link_classes_``.

@@ -24,13 +24,14 @@ def pack(folder: Path) -> int:
         groups.setdefault(json.dumps(shared, sort_keys=True), []).append((path, content))
     for files in groups.values():
         if len(files) > 1:
-            _packed(folder, [content for _, content in files])
+            packed = _packed(folder, [content for _, content in files])
             for path, _ in files:
-                path.unlink()
+                if path != packed:  # one of them may hold all runs already
+                    path.unlink()
     return len(groups)
 
 
-def _packed(folder: Path, contents: list[dict[str, Any]]) -> None:
+def _packed(folder: Path, contents: list[dict[str, Any]]) -> Path:
     first = contents[0]
     measured = {run["key"]: run for content in contents for run in content["runs"]}
     in_order = sorted(measured.values(), key=lambda run: (run["noise"], run["size"] or 0, run["seed"]))
@@ -38,7 +39,13 @@ def _packed(folder: Path, contents: list[dict[str, Any]]) -> None:
     data = dict(first["data"])
     source = data.pop("source")
     batch = Batch(
-        first["experiment"], first["dataset"], first["model"], first["settings"], source, runs, first["trial"]
+        first["experiment"],
+        first["dataset"],
+        first["model"],
+        first["settings"],
+        source,
+        runs,
+        first.get("trial", False),
     )
     if batch.run_keys() != [run["key"] for run in in_order]:
         raise ValueError(f"keys of {first['dataset']}, {first['model']} do not follow from the settings in the files.")
@@ -46,4 +53,4 @@ def _packed(folder: Path, contents: list[dict[str, Any]]) -> None:
     values = [{name: value for name, value in run.items() if name not in identity} for run in in_order]
     environment = {name: first[name] for name in ("commit", "device", "threads", "versions")}
     seconds = sum(content["seconds"] for content in contents)
-    Store(folder).add(batch, Outcome(data, values), seconds, environment, first["command"])
+    return Store(folder).add(batch, Outcome(data, values), seconds, environment, first["command"])

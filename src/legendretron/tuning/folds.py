@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
 
-from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM, REPEAT_BELOW, REPEATS
+from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
 
 __all__ = ["Fold", "make_folds"]
 
@@ -55,7 +55,8 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
         n_folds = min(n_folds, int(counts.max()))
         if n_folds < 2:  # every class has a single row
             return []
-        repeats = REPEATS if cv is None and len(rows) < REPEAT_BELOW else 1
+        cheap = len(rows) < REPEAT_BELOW and (X.shape[1] + 1) * (len(counts) - 1) <= REPEAT_PARAMETERS
+        repeats = REPEATS if cv is None and cheap else 1
         splits = _stratified(own, n_folds, seed, repeats)
         return _checked(((rows[a], rows[b]) for a, b in splits), y)
     splitter = check_cv(cv, y, classifier=True)

@@ -47,7 +47,7 @@ class LinkScore(NamedTuple):
 
 
 def search_links(
-    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None
+    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0
 ) -> Iterator[list[LinkScore]]:
     """Yield the scores of each stage; if a candidate is left at the end, it is alone in the last one, and final.
 
@@ -59,6 +59,8 @@ def search_links(
         Strengths to try.
     base : ndarray, optional
         Losses of logistic regression on all held-out rows. A candidate that is no better on the first folds is given up.
+    doubt : float
+        Share of the held-out labels that is doubted, in these losses too.
     """
     n_first = min(_FIRST_FOLDS, problem.n_link_folds)
     first, others = slice(0, n_first), slice(n_first, problem.n_link_folds)
@@ -68,7 +70,7 @@ def search_links(
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
         if steps < problem.steps and (len(remaining) <= keep or steps == 0):
             continue  # nothing to choose between, or by
-        scores = _train(problem, remaining, first, steps, whole=problem.fit_whole and steps == problem.steps)
+        scores = _train(problem, remaining, first, steps, doubt, whole=problem.fit_whole and steps == problem.steps)
         if scores is None:
             raise InterruptedSearchError
         ranked = sorted(scores, key=lambda score: held_out.mean(score.losses).mean)
@@ -83,7 +85,7 @@ def search_links(
         yield [best]
         return
     if not complete:
-        scores = _train(problem, remaining, others, problem.steps)
+        scores = _train(problem, remaining, others, problem.steps, doubt)
         if scores is None:
             raise InterruptedSearchError
         best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]))
@@ -91,7 +93,7 @@ def search_links(
 
 
 def _train(
-    problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int, *, whole: bool = False
+    problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int, doubt: float, *, whole: bool = False
 ) -> list[LinkScore] | None:
     """Scores on some of the folds; None if Ctrl-C was pressed and is to be kept.
 
@@ -136,7 +138,7 @@ def _train(
         return None
     scores = []
     for number, (candidate, own) in enumerate(
-        zip(candidates, _held_out_losses(problem, folds, model, len(parts)), strict=True)
+        zip(candidates, _held_out_losses(problem, folds, model, len(parts), doubt), strict=True)
     ):
         last = (number + 1) * len(parts) - 1
         fitted = FittedLink(*model.take(last), result.history.of_run(last)) if whole else None
@@ -154,7 +156,9 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor
     return torch.as_tensor(rows), torch.as_tensor(own)
 
 
-def _held_out_losses(problem: TuningProblem, folds: list[Fold], model: LinearModel, runs_each: int) -> list[np.ndarray]:
+def _held_out_losses(
+    problem: TuningProblem, folds: list[Fold], model: LinearModel, runs_each: int, doubt: float
+) -> list[np.ndarray]:
     """Log-loss of each held-out row, for each candidate; the first runs of a candidate are those of the folds."""
     parts = [held for _, held in folds]
     rows, _ = _padded([*parts, *parts[:1] * (runs_each - len(parts))], problem.weight)
@@ -164,6 +168,6 @@ def _held_out_losses(problem: TuningProblem, folds: list[Fold], model: LinearMod
     for part in model.row_chunks(rows.shape[1]):
         log_p = model.log_proba(problem.single_precision, everywhere[:, part])
         labels = problem.labels[everywhere[:, part]]
-        found.append(held_out_loss(log_p, labels, problem.doubt))
+        found.append(held_out_loss(log_p, labels, doubt))
     losses = torch.cat(found, dim=1).double().cpu().numpy().reshape(n_candidates, runs_each, -1)
     return [np.concatenate([own[k, : len(part)] for k, part in enumerate(parts)]) for own in losses]

@@ -17,24 +17,35 @@ from torch import Tensor
 
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.scores import held_out_loss
+from legendretron.tuning.scores import doubted_rows, held_out_loss
 
-__all__ = ["LogisticPath", "PathPoint"]
+__all__ = ["RATE", "LogisticPath", "PathPoint"]
 
 #: The path begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten until the loss is
 #: clearly above the least one: by so many standard errors of the difference, and by such a share. Then it is refined around
 #: the best. It does not end where the loss is flat: a signal in directions of small variance appears only at weak penalties.
 _FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
 _CLEARLY, _SHARE = 3.0, 0.05
+#: Where it is looked how surely held-out rows are predicted: a penalty that is neither strong nor weak.
+_MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
+#: Where a rate of wrong labels begins to be learned, and the least to go on from: nothing leads away from 0.
+RATE, _LEAST_RATE = 0.1, 0.01
 
 
 class PathPoint(NamedTuple):
     """Logistic regression of one strength."""
 
     alpha: float  #: for a fit to all rows
-    losses: np.ndarray  #: log-loss of each held-out row
+    log_losses: np.ndarray  #: of each held-out row
+    of_any_class: np.ndarray  #: mean over the classes of the log-losses that each row would have as a row of that class
     fitted: Logistic  #: one run per fold
+    doubt: float  #: share of the labels that is doubted
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Log-losses with a little doubt, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
 
 class LogisticPath:
@@ -48,6 +59,8 @@ class LogisticPath:
         How many of the folds; all if not given.
     stop_requested : callable
         Whether to end with what has been found so far.
+    noise : bool
+        Whether to learn a rate of wrong labels as well; losses are then of observed labels.
     """
 
     def __init__(
@@ -55,11 +68,15 @@ class LogisticPath:
         problem: TuningProblem,
         n_folds: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
+        *,
+        noise: bool = False,
     ) -> None:
-        self.problem, self.stop_requested = problem, stop_requested
+        self.problem, self.stop_requested, self.noise = problem, stop_requested, noise
         n_folds = len(problem.folds) if n_folds is None else n_folds
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
+        #: share of the labels that is doubted; less, once it is known how surely held-out rows are predicted
+        self.doubt = problem.doubt
         weights = np.zeros((len(problem.weight), len(problem.folds)))
         share = np.ones(len(problem.folds))
         for number, (train, _) in enumerate(problem.folds):
@@ -97,17 +114,30 @@ class LogisticPath:
             None if start is None else (start.weight, start.bias),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
+            rate=self._first_rate(n_folds, start),
+            learn_rate=self.noise,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
             after_iteration=lambda *_: self.stop_requested(),
         )
-        losses = torch.empty_like(weights)
+        parts = torch.empty(2, *weights.shape, dtype=weights.dtype, device=weights.device)
         for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
             labels = problem.labels[part].unsqueeze(1).expand(-1, n_folds)
-            losses[part] = held_out_loss(log_p, labels, problem.doubt)
+            if self.noise:
+                log_p = _observed(log_p, fitted.rate)
+            parts[0, part] = held_out_loss(log_p, labels, 0.0)
+            parts[1, part] = held_out_loss(log_p, labels, 1.0)
         held = problem.held_out
         own = (held.fold >= which.start) & (held.fold < which.stop)
-        return PathPoint(alpha, losses.double().cpu().numpy()[held.row[own], held.fold[own] - which.start], fitted)
+        of_rows = parts.double().cpu().numpy()[:, held.row[own], held.fold[own] - which.start]
+        return PathPoint(alpha, of_rows[0], of_rows[1], fitted, self.doubt)
+
+    def _first_rate(self, n_folds: int, start: Logistic | None) -> Tensor | None:
+        if not self.noise:
+            return None
+        if start is None:
+            return torch.full_like(self._share[:n_folds], RATE)
+        return start.rate.clamp(min=_LEAST_RATE)
 
     def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
         """The best point and its neighbours on all folds, the one with the least loss first.
@@ -126,16 +156,20 @@ class LogisticPath:
                 first = point.fitted
                 repeat = self._others.stop - self._others.start
                 weight, bias = (t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in (first.weight, first.bias))
-                start = first._replace(weight=weight, bias=bias)
+                start = first._replace(weight=weight, bias=bias, rate=first.rate[:1].repeat(repeat))
             others = self._fit(self._others, point.alpha, start)
             start = others.fitted
             both = Logistic(*(torch.cat(pair) for pair in zip(point.fitted, others.fitted, strict=True)))
-            complete.append(PathPoint(point.alpha, np.concatenate([point.losses, others.losses]), both))
+            log_losses = np.concatenate([point.log_losses, others.log_losses])
+            of_any_class = np.concatenate([point.of_any_class, others.of_any_class])
+            complete.append(PathPoint(point.alpha, log_losses, of_any_class, both, self.doubt))
         return sorted(complete, key=lambda point: self.problem.held_out.mean(point.losses).mean)
 
     def search(self) -> PathPoint:
         """The point with the least loss."""
-        self.at(_FIRST)
+        for exponent in (_FIRST, -1.0, _MARGINS_AT):
+            if not self.stop_requested():
+                self.doubt_as_at(self.at(exponent))
         best = self._walk(_FIRST, -1.0, _WEAKEST)
         if best == _FIRST and not self.stop_requested():
             best = self._walk(_FIRST, 1.0, _STRONGEST)
@@ -146,6 +180,11 @@ class LogisticPath:
                     self.at(best + side)
             best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
         return self.points[best]
+
+    def doubt_as_at(self, point: PathPoint) -> None:
+        """Doubt as many held-out rows as one of the fits gives reason to."""
+        self.doubt = doubted_rows(point.log_losses) / self.held_out.n_rows
+        self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
         """Go on until the loss is clearly above the least; return where it was least."""
@@ -164,6 +203,12 @@ class LogisticPath:
         """Mean log-loss on held-out rows."""
         mean = self.held_out.mean(point.losses).mean
         return mean if math.isfinite(mean) else math.inf
+
+
+def _observed(log_p: Tensor, rate: Tensor) -> Tensor:
+    """Log-probabilities ``(n, R, C)`` of observed labels, with a rate of noise for each run."""
+    kept, floor = torch.log1p(-rate)[:, None], torch.log(rate / log_p.shape[-1])[:, None]
+    return torch.logaddexp(log_p + kept, floor.expand_as(log_p))
 
 
 def _dtype_of(problem: TuningProblem) -> torch.dtype:

@@ -13,12 +13,9 @@ from torch import Tensor
 from legendretron.links import Link
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.scores import HeldOut
+from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
 __all__ = ["TuningProblem"]
-
-#: Held-out rows whose labels are doubted, however many rows there are.
-_DOUBTED_ROWS = 0.25
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,8 @@ class TuningProblem:
 
     @cached_property
     def doubt(self) -> float:
-        """Share of the held-out labels that are doubted, see :func:`~legendretron.tuning.scores.held_out_loss`."""
-        return _DOUBTED_ROWS / self.held_out.n_rows
+        """Share of the held-out labels that are doubted at most, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        return DOUBTED_ROWS / self.held_out.n_rows
 
     @property
     def device(self) -> torch.device:

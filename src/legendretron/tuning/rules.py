@@ -8,9 +8,10 @@ They were chosen on a dozen data sets of 120 to 12,000 rows, together, and are d
 - **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
 - **Width** of the networks: 4 units in a layer below 300 rows, else 8.
 - **Rate**: 0.03 at first, falling to 0 along half a cosine.
-- **Folds**: five. Below 1,000 rows, logistic regression has them three times, dealt out anew each time: its fits are cheap
-  there, and which rows happen to be held out together matters. From 5,000 rows on, learned links are tried on the first of
-  them only, and from 50,000 rows on there is no other: a single split, with a fifth of the rows held out.
+- **Folds**: five. Below 1,000 rows, logistic regression of up to 256 parameters has them three times, dealt out anew each
+  time: its fits are cheap there, and which rows happen to be held out together matters. From 5,000 rows on, learned links are
+  tried on the first of them only, and from 50,000 rows on there is no other: a single split, with a fifth of the rows held
+  out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "ONE_SPLIT_FROM",
     "REPEATS",
     "REPEAT_BELOW",
+    "REPEAT_PARAMETERS",
     "batch_size_for",
     "hidden_for",
     "link_folds_for",
@@ -35,8 +37,8 @@ LEARNING_RATE = 0.03
 #: Rows from which steps grow more slowly.
 _LARGE = 10_000
 FOLDS = 5
-#: How often logistic regression is cross-validated below so many rows.
-REPEATS, REPEAT_BELOW = 3, 1000
+#: How often logistic regression is cross-validated below so many rows, and up to so many parameters.
+REPEATS, REPEAT_BELOW, REPEAT_PARAMETERS = 3, 1000, 256
 #: Rows from which learned links are tried on one fold only; those from which there is one split only, and the share of the
 #: rows it holds out.
 ONE_FOLD_FROM, ONE_SPLIT_FROM, HELD_OUT = 5000, 50_000, 0.2

@@ -7,9 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
-__all__ = ["Difference", "HeldOut", "held_out_loss"]
+__all__ = ["DOUBTED_ROWS", "Difference", "HeldOut", "doubted_rows", "held_out_loss"]
+
+#: Held-out rows whose labels are doubted at most, however many rows there are.
+DOUBTED_ROWS = 0.25
 
 
 def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
@@ -22,6 +26,22 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
     """
     own = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
     return -((1.0 - doubt) * own + doubt * log_p.mean(-1))
+
+
+def doubted_rows(losses: np.ndarray) -> float:
+    r"""How many of ``n`` held-out rows with these log-losses to doubt: as many as would fail by chance, at most a quarter.
+
+    The margin of a row is the log-odds of its label. If margins vary little around a large one, then nothing speaks for a row
+    that fails; if some come near 0, then there will be one, even if it has not been held out yet. Margins below their median
+    are taken to be normal.
+    """
+    with np.errstate(over="ignore"):
+        margin = -np.log(np.expm1(np.clip(losses, 1e-12, 700.0)))
+    middle = np.median(margin)
+    below = middle - margin[margin < middle]
+    if not len(below) or not middle > 0.0:
+        return DOUBTED_ROWS
+    return float(min(DOUBTED_ROWS, len(losses) * norm.cdf(-middle / np.sqrt(np.mean(below**2)))))
 
 
 class Difference(NamedTuple):

@@ -44,10 +44,17 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         return tuning
     base: PathPoint | None = None
     best: LinkScore | None = None
+    doubt = problem.doubt
     if logistic:
         with stop_requests(problem.keep_interrupted) as stop_requested:
             path = LogisticPath(problem, problem.n_path_folds, stop_requested)
-            base = path.search() if alpha is None else path.fit(alpha)
+            if alpha is None:
+                base = path.search()
+            else:
+                base = path.fit(alpha)
+                path.doubt_as_at(base)
+                base = base._replace(doubt=path.doubt)
+            doubt = path.doubt
             tuning.interrupted = stop_requested()
         points = list(path.points.values()) if alpha is None else [base]
         tuning.chosen = Candidate(base.alpha, math.inf)
@@ -55,7 +62,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
     try:
         left = [] if tuning.interrupted else links
-        for stage in search_links(problem, left, None if base is None else base.losses) if left else ():
+        for stage in search_links(problem, left, None if base is None else base.losses, doubt) if left else ():
             for score in stage:
                 tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
                 best = score if score.final else None
