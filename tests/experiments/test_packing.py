@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
     settings=lambda model, dataset: {"strength": len(model)},
     execute=execute,
     report=lambda records, folder: [],
-    seeds=12,
+    seeds=3,
     noise=(0.0, 0.2),
     find_data=lambda dataset, resources, on_download: "complete",
 )
@@ -35,7 +35,7 @@ def test_packed_runs_are_the_same_runs(tmp_path):
     sweep(EXPERIMENT, tmp_path, Resources(), command="a")
     runs = tmp_path / "runs"
     before = by_key(runs)
-    assert len(before) == len(list(runs.glob("*.json"))) == 2 * 2 * 2 * 12
+    assert len(before) == len(list(runs.glob("*.json"))) == 2 * 2 * 2 * 3
     assert pack(tmp_path) == len(list(runs.glob("*.json"))) == 4
     assert by_key(runs) == before
     assert pack(tmp_path) == 4  # again changes nothing
