@@ -128,9 +128,12 @@ def test_doubt_follows_the_margins():
     def losses(middle, spread, n=150):
         return np.logaddexp(0.0, -(middle + spread * rng.normal(size=n)))
 
-    assert doubted_rows(losses(6.0, 1.0)) < 1e-3
-    assert doubted_rows(losses(6.0, 4.0)) == 0.25
-    assert doubted_rows(losses(-1.0, 1.0)) == 0.25
-    assert 0.0 < doubted_rows(losses(3.6, 1.0)) < 0.25
-    assert doubted_rows(np.full(9, 0.3)) == 0.25  # all alike: nothing is known of how they vary
-    assert 0.0 <= doubted_rows(np.array([0.0, 1e-300, 800.0, np.inf])) <= 0.25
+    assert doubted_rows(losses(6.0, 1.0), 150) < 1e-3
+    assert doubted_rows(losses(6.0, 4.0), 150) == 0.25
+    assert doubted_rows(losses(-1.0, 1.0), 150) == 0.25
+    some = losses(3.6, 1.0)
+    assert 0.0 < doubted_rows(some, 150) < 0.25
+    # a row that is held out again is no further row that can fail
+    assert doubted_rows(np.tile(some, 3), 150) == pytest.approx(doubted_rows(some, 150))
+    assert doubted_rows(np.full(9, 0.3), 9) == 0.25  # all alike: nothing is known of how they vary
+    assert 0.0 <= doubted_rows(np.array([0.0, 1e-300, 800.0, np.inf]), 4) <= 0.25

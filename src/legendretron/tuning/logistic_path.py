@@ -19,7 +19,7 @@ from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import doubted_rows, held_out_loss
 
-__all__ = ["RATE", "LogisticPath", "PathPoint"]
+__all__ = ["LogisticPath", "PathPoint"]
 
 #: The path begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten until the loss is
 #: clearly above the least one: by so many standard errors of the difference, and by such a share. Then it is refined around
@@ -29,8 +29,6 @@ _CLEARLY, _SHARE = 3.0, 0.05
 #: Where it is looked how surely held-out rows are predicted: a penalty that is neither strong nor weak.
 _MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
-#: Where a rate of wrong labels begins to be learned, and the least to go on from: nothing leads away from 0.
-RATE, _LEAST_RATE = 0.1, 0.01
 
 
 class PathPoint(NamedTuple):
@@ -59,8 +57,6 @@ class LogisticPath:
         How many of the folds; all if not given.
     stop_requested : callable
         Whether to end with what has been found so far.
-    noise : bool
-        Whether to learn a rate of wrong labels as well; losses are then of observed labels.
     """
 
     def __init__(
@@ -68,10 +64,8 @@ class LogisticPath:
         problem: TuningProblem,
         n_folds: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
-        *,
-        noise: bool = False,
     ) -> None:
-        self.problem, self.stop_requested, self.noise = problem, stop_requested, noise
+        self.problem, self.stop_requested = problem, stop_requested
         n_folds = len(problem.folds) if n_folds is None else n_folds
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
@@ -114,8 +108,6 @@ class LogisticPath:
             None if start is None else (start.weight, start.bias),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
-            rate=self._first_rate(n_folds, start),
-            learn_rate=self.noise,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
             after_iteration=lambda *_: self.stop_requested(),
@@ -123,21 +115,12 @@ class LogisticPath:
         parts = torch.empty(2, *weights.shape, dtype=weights.dtype, device=weights.device)
         for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
             labels = problem.labels[part].unsqueeze(1).expand(-1, n_folds)
-            if self.noise:
-                log_p = _observed(log_p, fitted.rate)
             parts[0, part] = held_out_loss(log_p, labels, 0.0)
             parts[1, part] = held_out_loss(log_p, labels, 1.0)
         held = problem.held_out
         own = (held.fold >= which.start) & (held.fold < which.stop)
         of_rows = parts.double().cpu().numpy()[:, held.row[own], held.fold[own] - which.start]
         return PathPoint(alpha, of_rows[0], of_rows[1], fitted, self.doubt)
-
-    def _first_rate(self, n_folds: int, start: Logistic | None) -> Tensor | None:
-        if not self.noise:
-            return None
-        if start is None:
-            return torch.full_like(self._share[:n_folds], RATE)
-        return start.rate.clamp(min=_LEAST_RATE)
 
     def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
         """The best point and its neighbours on all folds, the one with the least loss first.
@@ -156,7 +139,7 @@ class LogisticPath:
                 first = point.fitted
                 repeat = self._others.stop - self._others.start
                 weight, bias = (t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in (first.weight, first.bias))
-                start = first._replace(weight=weight, bias=bias, rate=first.rate[:1].repeat(repeat))
+                start = first._replace(weight=weight, bias=bias)
             others = self._fit(self._others, point.alpha, start)
             start = others.fitted
             both = Logistic(*(torch.cat(pair) for pair in zip(point.fitted, others.fitted, strict=True)))
@@ -183,7 +166,7 @@ class LogisticPath:
 
     def doubt_as_at(self, point: PathPoint) -> None:
         """Doubt as many held-out rows as one of the fits gives reason to."""
-        self.doubt = doubted_rows(point.log_losses) / self.held_out.n_rows
+        self.doubt = doubted_rows(point.log_losses, self.held_out.n_rows) / self.held_out.n_rows
         self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
@@ -203,12 +186,6 @@ class LogisticPath:
         """Mean log-loss on held-out rows."""
         mean = self.held_out.mean(point.losses).mean
         return mean if math.isfinite(mean) else math.inf
-
-
-def _observed(log_p: Tensor, rate: Tensor) -> Tensor:
-    """Log-probabilities ``(n, R, C)`` of observed labels, with a rate of noise for each run."""
-    kept, floor = torch.log1p(-rate)[:, None], torch.log(rate / log_p.shape[-1])[:, None]
-    return torch.logaddexp(log_p + kept, floor.expand_as(log_p))
 
 
 def _dtype_of(problem: TuningProblem) -> torch.dtype:

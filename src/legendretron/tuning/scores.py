@@ -28,8 +28,10 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
     return -((1.0 - doubt) * own + doubt * log_p.mean(-1))
 
 
-def doubted_rows(losses: np.ndarray) -> float:
-    r"""How many of ``n`` held-out rows with these log-losses to doubt: as many as would fail by chance, at most a quarter.
+def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
+    r"""How many of ``n_rows`` held-out rows to doubt: as many as would fail by chance, and at most a quarter of one.
+
+    ``losses`` are their log-losses; there are more of them if rows are held out several times.
 
     The margin of a row is the log-odds of its label. If margins vary little around a large one, then nothing speaks for a row
     that fails; if some come near 0, then there will be one, even if it has not been held out yet. Margins below their median
@@ -41,7 +43,7 @@ def doubted_rows(losses: np.ndarray) -> float:
     below = middle - margin[margin < middle]
     if not len(below) or not middle > 0.0:
         return DOUBTED_ROWS
-    return float(min(DOUBTED_ROWS, len(losses) * norm.cdf(-middle / np.sqrt(np.mean(below**2)))))
+    return float(min(DOUBTED_ROWS, n_rows * norm.cdf(-middle / np.sqrt(np.mean(below**2)))))
 
 
 class Difference(NamedTuple):
