@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from legendretron.datasets import flip_labels, symmetric_noise, symmetric_transition
+from legendretron.datasets import flip_labels, pair_transition, symmetric_noise, symmetric_transition
 
 
 @given(st.integers(2, 30), st.floats(0, 1))
@@ -13,6 +13,25 @@ def test_symmetric_transition(n_classes, eta):
     np.testing.assert_allclose(transition.sum(axis=1), 1)
     np.testing.assert_allclose(np.diag(transition), 1 - eta)
     np.testing.assert_allclose(transition[~np.eye(n_classes, dtype=bool)], eta / (n_classes - 1))
+
+
+@given(st.integers(2, 30), st.floats(0, 1))
+def test_pair_transition(n_classes, eta):
+    transition = pair_transition(n_classes, eta)
+    np.testing.assert_allclose(transition.sum(axis=1), 1)
+    for label in range(n_classes):
+        np.testing.assert_allclose(transition[label, [label, (label + 1) % n_classes]], [1 - eta, eta])
+    assert np.count_nonzero(transition) <= 2 * n_classes
+    if n_classes == 2:
+        np.testing.assert_array_equal(transition, symmetric_transition(2, eta))
+
+
+def test_pair_flips_go_to_the_next_class():
+    y = np.arange(9000) % 3
+    noisy = flip_labels(y, pair_transition(3, 0.3), 0)
+    wrong = noisy != y
+    np.testing.assert_array_equal(noisy[wrong], (y[wrong] + 1) % 3)
+    assert 0.28 < wrong.mean() < 0.32
 
 
 @pytest.mark.parametrize("seed", [0, np.random.default_rng(0), np.random.RandomState(0)], ids=["int", "new", "old"])
@@ -117,6 +136,7 @@ def test_wrong_matrices(transition, message):
     (1, 0.1, "n_classes"), (2.5, 0.1, "n_classes"), (3, -0.1, "eta"), (3, 1.1, "eta"), (3, float("nan"), "eta"),
     (3, True, "eta"), (3, "a", "eta"),
 ])  # fmt: skip
-def test_wrong_settings(n_classes, eta, message):
+@pytest.mark.parametrize("make", [symmetric_transition, pair_transition])
+def test_wrong_settings(make, n_classes, eta, message):
     with pytest.raises(ValueError, match=message):
-        symmetric_transition(n_classes, eta)
+        make(n_classes, eta)

@@ -6,7 +6,7 @@ from legendretron.datasets.idx import ImageSet, load_image_set, read_idx
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.loading import load_dataset, load_images
 from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
-from legendretron.datasets.noise import flip_labels, symmetric_noise, symmetric_transition
+from legendretron.datasets.noise import flip_labels, pair_transition, symmetric_noise, symmetric_transition
 from legendretron.datasets.openml import load_openml
 from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
 from legendretron.datasets.remote_files import RemoteFile
@@ -31,6 +31,7 @@ __all__ = [
     "load_image_set",
     "load_images",
     "load_openml",
+    "pair_transition",
     "read_idx",
     "read_libsvm",
     "read_table",

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from legendretron._internal.validation import check_integer
 
-__all__ = ["flip_labels", "symmetric_noise", "symmetric_transition"]
+__all__ = ["flip_labels", "pair_transition", "symmetric_noise", "symmetric_transition"]
 
 #: How far a row may be from summing to one; single-precision matrices may come as doubles.
 _SUM_SLACK = 1e-5
@@ -38,12 +38,40 @@ def symmetric_transition(n_classes: int, eta: float) -> np.ndarray:
            [0.1, 0.8, 0.1],
            [0.1, 0.1, 0.8]])
     """
-    n_classes = check_integer("n_classes", n_classes, 2)
-    if isinstance(eta, bool) or not isinstance(eta, Real) or not 0.0 <= float(eta) <= 1.0:
-        raise ValueError(f"eta must be a number from 0 to 1, the share of wrong labels, got {eta!r}.")
-    transition = np.full((n_classes, n_classes), float(eta) / (n_classes - 1))
-    np.fill_diagonal(transition, 1.0 - float(eta))
+    n_classes, eta = check_integer("n_classes", n_classes, 2), _check_share(eta)
+    transition = np.full((n_classes, n_classes), eta / (n_classes - 1))
+    np.fill_diagonal(transition, 1.0 - eta)
     return transition
+
+
+def pair_transition(n_classes: int, eta: float) -> np.ndarray:
+    """The transition matrix of pair flips: class ``c`` becomes ``(c + 1) % C`` with probability ``eta``, and no other.
+
+    All wrong labels of a class are the same, so they are harder to tell from right ones than those of
+    :func:`symmetric_transition`. For two classes both matrices are the same.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``, at least 2.
+    eta : float
+        From 0 to 1; from 0.5 on, a wrong label is as likely as the right one.
+
+    Returns
+    -------
+    ndarray of shape (C, C)
+        Row ``i`` has the probabilities of the noisy label given the true label ``i``.
+
+    Examples
+    --------
+    >>> pair_transition(3, 0.25)
+    array([[0.75, 0.25, 0.  ],
+           [0.  , 0.75, 0.25],
+           [0.25, 0.  , 0.75]])
+    """
+    n_classes, eta = check_integer("n_classes", n_classes, 2), _check_share(eta)
+    same = np.eye(n_classes)
+    return (1.0 - eta) * same + eta * np.roll(same, 1, axis=1)
 
 
 def flip_labels(y: Any, transition: Any, random_state: Any = None) -> np.ndarray:
@@ -106,6 +134,12 @@ def symmetric_noise(y: Any, eta: float, n_classes: int, random_state: Any = None
     if eta == 0:
         return _check_labels(y, n_classes)
     return flip_labels(y, transition, random_state)
+
+
+def _check_share(eta: Any) -> float:
+    if isinstance(eta, bool) or not isinstance(eta, Real) or not 0.0 <= float(eta) <= 1.0:
+        raise ValueError(f"eta must be a number from 0 to 1, the share of wrong labels, got {eta!r}.")
+    return float(eta)
 
 
 def _check_labels(y: Any, n_classes: int) -> np.ndarray:
