@@ -67,11 +67,13 @@ class Compared:
 def compared(cells: Cells, dataset: str, model: str, other: str, name: str) -> Compared | None:
     """Compare two models on a data set; None if there is no split that both have."""
     a, b = paired_values(dict(cells.get((dataset, model), {})), dict(cells.get((dataset, other), {})), name)
-    if not a:
-        return None
+    return compared_pairs(a, b, MEASURES[name].sign) if a else None
+
+
+def compared_pairs(a: Sequence[float], b: Sequence[float], sign: int) -> Compared:
+    """Compare paired measurements, at least one; ``sign`` is 1 where more is better."""
     gap, p = mean_difference(a, b), paired_test(a, b)
-    word = verdict(MEASURES[name].sign * gap.value, p, level=LEVEL)
-    return Compared(mean_of(a).value, mean_of(b).value, gap.error, p, word)
+    return Compared(mean_of(a).value, mean_of(b).value, gap.error, p, verdict(sign * gap.value, p, level=LEVEL))
 
 
 def time_ratio(cells: Cells, dataset: str, name: str = "fit_seconds") -> float | None:

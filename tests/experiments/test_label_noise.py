@@ -1,0 +1,248 @@
+"""The benchmark of wrong labels: its runs, its models, and its report."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from legendretron import LegendreTronClassifier
+from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
+from legendretron.experiments import Batch, Resources, read_records, render, sweep
+from legendretron.experiments.statistics import Mean
+from tests.experiments.test_defaults import needs_new_sklearn
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
+import generalised_cross_entropy as gce  # noqa: E402
+import label_noise as benchmark  # noqa: E402
+import label_noise_numbers as numbers  # noqa: E402
+import label_noise_report  # noqa: E402
+from defaults_numbers import BASELINE, OURS  # noqa: E402
+
+# to be dropped when the estimators have the parameter
+needs_label_noise = pytest.mark.skipif(
+    "label_noise" not in LegendreTronClassifier().get_params(), reason="estimators do not know label_noise yet"
+)
+
+
+def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
+    part = benchmark.EXPERIMENT.narrowed(datasets=[dataset], models=models, noise=noises, seeds=splits)
+    state = sweep(part, folder, Resources())
+    assert (state.now, state.failed) == (len(models) * len(noises) * splits, [])
+    return part, state, read_records(folder / "runs")
+
+
+@needs_new_sklearn
+def test_a_part_is_run_and_reported(tmp_path):
+    models = [BASELINE, numbers.GENERALISED]
+    part, state, records = run_part(tmp_path, models, [numbers.PAIRS])
+    assert all(record["threads"] == 1 and record["fit_seconds"] > 0 for record in records)
+    assert all(record["accuracy"] > 80 and 0.23 < record["wrong_share"] < 0.37 for record in records)
+    shares = {(record["noise"], record["seed"]): set() for record in records}
+    for record in records:
+        shares[record["noise"], record["seed"]].add(record["wrong_share"])
+    assert all(len(found) == 1 for found in shares.values()), "the same wrong labels for all models"
+    text, table, picture = render(part, state, tmp_path)
+    written = text.read_text()
+    assert f"| data set | {BASELINE} | {numbers.GENERALISED} |" in written
+    assert "## Wrong labels: 30 % pairs" in written
+    assert "seeds 0 to 1" in written
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+    assert benchmark.pack(tmp_path) == 2, "a file for each model"
+    again = sweep(part, tmp_path, Resources(), render_only=True)
+    assert (again.before, again.total) == (4, 4)
+    render(part, again, tmp_path)
+    assert text.read_text() == written
+    assert "accuracy: verdict" in table.read_text().splitlines()[0]
+
+
+def test_cleanlab_is_run(tmp_path):
+    pytest.importorskip("cleanlab")
+    _, _, records = run_part(tmp_path, [numbers.CLEANLAB], [0.2], splits=1)
+    (record,) = records
+    assert record["cleanlab"]
+    assert record["average_precision"] > 0.6
+    assert 0 < record["called_precision"] <= 1
+    assert len(record["precisions"]) == len(numbers.RECALLS)
+
+
+@needs_label_noise
+@pytest.mark.parametrize("model", [numbers.FLOOR, numbers.FORWARD])
+def test_our_logistic_regressions_are_run(tmp_path, model):
+    _, _, records = run_part(tmp_path, [model], [0.2], splits=1)
+    (record,) = records
+    assert record["accuracy"] > 90
+    assert record["average_precision"] > 0.6
+    if model == numbers.FLOOR:
+        assert record["rate_low"] <= record["rate"] <= record["rate_high"]
+
+
+@needs_label_noise
+def test_ours_has_no_argument_but_the_seed():
+    made = benchmark.MODELS[OURS].make(7, False, np.eye(2))
+    assert made.get_params() == LegendreTronClassifier(random_state=7).get_params()
+    assert benchmark.MODELS[numbers.WITHOUT].make(7, False, np.eye(2)).label_noise is None
+
+
+def test_runs_on_a_split_follow_each_other():
+    runs = benchmark.EXPERIMENT.runs()
+    n = len(benchmark.MODELS)
+    assert len(runs) == n * benchmark.PLAN.runs_of_model
+    assert [run.model for run in runs[:n]] == list(benchmark.MODELS)
+    assert {(run.dataset, run.noise, run.seed) for run in runs[:n]} == {(runs[0].dataset, 0.0, 0)}
+    assert not any(run.dataset == "breast cancer" and run.noise == 0.5 for run in runs), "half of two classes"
+    assert {run.noise for run in runs} == {0.0, 0.2, 0.4, 0.5, numbers.PAIRS}
+
+
+def test_other_settings_are_refused():
+    run = benchmark.EXPERIMENT.runs()[0]
+    other = Batch("label_noise", "digits", BASELINE, {"Cs": 1}, "complete", (run,))
+    with pytest.raises(ValueError, match="with its own settings only"):
+        benchmark.execute(other, Resources())
+
+
+def test_noise_and_split_are_those_of_the_seed():
+    y = np.arange(3000) % 3
+    train, labels, test = benchmark.noisy_split(y, 0.4, 5)
+    assert len(test) == 600
+    assert not set(train) & set(test)
+    np.testing.assert_array_equal(labels, symmetric_noise(y[train], 0.4, 3, np.random.default_rng(5)))
+    np.testing.assert_array_equal(benchmark.transition(0.4, 3), symmetric_transition(3, 0.4))
+    np.testing.assert_array_equal(benchmark.transition(numbers.PAIRS, 3), pair_transition(3, 0.3))
+    train, labels, _ = benchmark.noisy_split(y, numbers.PAIRS, 5)
+    assert set((labels - y[train]) % 3) == {0, 1}
+
+
+@pytest.mark.parametrize("q", [0.0, 0.7])
+def test_the_gradient_of_the_generalised_cross_entropy(q, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y, W = rng.normal(size=(20, 3)), rng.integers(0, 4, 20), rng.normal(size=(4, 4))
+    seen = {}
+
+    def minimize(loss, first, **_):
+        seen["loss"] = loss
+        return SimpleNamespace(x=first)
+
+    monkeypatch.setattr(gce, "minimize", minimize)
+    gce.minimised(X, y, 4, 0.1, q, W)
+    value, gradient = seen["loss"](W.ravel())
+    z = np.exp(X @ W[:-1] + W[-1])
+    p = (z / z.sum(1, keepdims=True))[np.arange(20), y]
+    expected = ((1 - p**q) / q if q else -np.log(p)).mean() + 0.05 * (W[:-1] ** 2).sum()
+    assert value == pytest.approx(expected)
+    steps = 1e-6 * np.eye(16)
+    slopes = [(seen["loss"](W.ravel() + s)[0] - seen["loss"](W.ravel() - s)[0]) / 2e-6 for s in steps]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-7)
+
+
+def test_generalised_cross_entropy_bears_wrong_labels():
+    X, y = load_iris(return_X_y=True)
+    labels = symmetric_noise(y, 0.3, 3, 0)
+    fitted = gce.GeneralisedCrossEntropy().fit(X, labels)
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (p.argmax(1) == y).mean() > 0.9
+
+
+def test_rates_are_those_of_the_estimator():
+    assert benchmark.estimated_rate(SimpleNamespace()) == {}
+    told = SimpleNamespace(noise_rate_=0.2, noise_rate_interval_=None)
+    assert benchmark.estimated_rate(told) == {}
+    found = SimpleNamespace(noise_rate_=0.2, noise_rate_interval_=(0.1, 0.3))
+    assert benchmark.estimated_rate(found) == {"rate": 0.2, "rate_low": 0.1, "rate_high": 0.3}
+
+
+def test_doubts_are_judged_by_what_was_flipped():
+    quality = np.array([0.9, 0.1, 0.4, 0.8])
+    wrong = np.array([False, True, False, True])
+
+    class Fitted:
+        def label_quality(self, X, y, cv):
+            assert cv == benchmark.FOLDS
+            return quality
+
+    found = benchmark.doubted(OURS, Fitted(), np.zeros((4, 1)), np.zeros(4, int), wrong)
+    assert found["average_precision"] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert (found["called"], found["called_precision"], found["called_recall"]) == (2, 0.5, 0.5)
+    assert found["precisions"][0] == 1.0
+    assert found["precisions"][-1] == pytest.approx(2 / 3)
+    assert benchmark.doubted(OURS, Fitted(), None, wrong, np.zeros(4, bool)) == {}
+    assert benchmark.doubted(BASELINE, Fitted(), None, wrong, wrong) == {}
+
+
+def made_up(dataset, noise, model, accuracies, **further):
+    """Records of a model in a cell, with an accuracy for each split."""
+    shared = {
+        "dataset": dataset,
+        "noise": noise,
+        "model": model,
+        "data": {"rows": 100, "features": 3, "classes": 4, "label": dataset, "source": "complete"},
+        "brier": 0.2,
+        "fit_seconds": 1.0,
+        "fit_cpu_seconds": 1.0,
+        "converged": True,
+        "wrong_share": noise,
+        "trial": False,
+        "command": "x",
+        "device": "cpu",
+        "threads": 1,
+        "commit": "abc",
+        "versions": {},
+        "seconds": 1.0,
+        "batch_runs": 1,
+    }
+    return [
+        {**shared, "seed": seed, "accuracy": float(a), "log_loss": 1.0 - float(a) / 100, **further}
+        for seed, a in enumerate(accuracies)
+    ]
+
+
+BASE = 60 + 5 * np.sin(np.arange(10))
+RATE = {"rate": 0.25, "rate_low": 0.15, "rate_high": 0.35}
+DOUBTS = {"average_precision": 0.8, "precisions": [0.9] * 20, "called_precision": 0.7, "called_recall": 0.6}
+
+
+def all_parts():
+    wobble = 0.1 * np.cos(np.arange(10))
+    records = made_up("vowel", 0.2, BASELINE, BASE) + made_up("wine", 0.2, BASELINE, BASE)
+    records += made_up("vowel", 0.2, OURS, BASE + 10 + wobble, **RATE, **DOUBTS)
+    records += made_up("wine", 0.2, OURS, BASE - 3 + wobble, **{**RATE, "rate_low": 0.22}, **DOUBTS)
+    better = {**DOUBTS, "average_precision": 0.7, "cleanlab": "9.9"}
+    return records + made_up("vowel", 0.2, numbers.CLEANLAB, BASE + 12 + wobble, **better)
+
+
+def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
+    files = benchmark.report(all_parts(), tmp_path)
+    names = [path.name for path in files]
+    pictures = ["label_noise_accuracy.png", "label_noise_rates.png", "label_noise_doubts.png"]
+    assert names == ["label_noise.md", "label_noise.csv", *pictures]
+    written = files[0].read_text()
+    assert "Incomplete: " in written
+    assert "| 20 % | 1 / 1 of 2 | 1 / 0 of 1 |" in written, "better and worse"
+    assert f"{OURS} against {BASELINE}, accuracy: of 2 cells better in 1, worse in 1 (20 %: wine)." in written
+    assert f"{OURS} against cleanlab, accuracy: of 1 cells better in 0, worse in 1 (20 %: vowel)." in written
+    assert "| vowel | 20 % | 20.0 | 25.0 | 5.0 | 10 of 10 |" in written
+    assert "| wine | 20 % | 20.0 | 25.0 | 5.0 | 0 of 10 |" in written
+    assert "of 20 intervals 10 hold the probability" in written
+    assert "| vowel | **0.800 ± 0.000** | 0.700 ± 0.000 |" in written
+    assert "| vowel | 20 % | 63.77 ± 1.36 |" in written, "the paper's"
+    assert "cleanlab 9.9." in written
+    benchmark.report(all_parts()[::-1], tmp_path)
+    assert files[0].read_text() == written
+
+
+def test_every_model_is_described():
+    assert list(label_noise_report.MODELS) == list(benchmark.MODELS)
+
+
+def test_the_paper_is_met_within_a_standard_error():
+    published = Mean(70.0, 3.0, 20)
+    for value, met in [(80.0, True), (65.5, True), (64.5, False)]:
+        assert numbers.AgainstPaper(published, Mean(value, 4.0, 10)).met is met
+    subset = {"rows": 5, "source": "subset of 5"}
+    results = numbers.results_of(made_up("vowel", 0.2, OURS, BASE, data=subset))
+    assert numbers.against_paper(results, "vowel", 0.2, OURS) is None, "the paper is not about subsets"
