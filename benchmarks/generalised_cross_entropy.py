@@ -16,7 +16,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 #: Strengths tried, the strongest penalty first: ``l2 / 2 * |W|**2`` is added to the mean loss of a row.
-STRENGTHS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+#: A weaker one, 1e-5, was tried on six small data sets: about the same accuracy, and a worse log-loss.
+STRENGTHS = (1e-1, 1e-2, 1e-3, 1e-4)
 MAX_ITER = 300
 
 
