@@ -236,8 +236,8 @@ def doubted(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: np.nd
     return {
         "doubt_seconds": time.perf_counter() - began,
         "average_precision": float(average_precision_score(wrong, doubt)),
-        # of the shortest lists that hold these shares of the wrong labels; precision belongs to falling recall
-        "precisions": [float(precision[recall >= share].max()) for share in RECALLS],
+        # of the shortest lists that hold these shares of the wrong labels: recall falls, so the last that has enough
+        "precisions": [float(precision[np.flatnonzero(recall >= share - 1e-9)[-1]]) for share in RECALLS],
         "called": int(called.sum()),
         "called_precision": float(wrong[called].mean()) if called.any() else None,
         "called_recall": float(called[wrong].mean()),

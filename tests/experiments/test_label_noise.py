@@ -170,6 +170,9 @@ def test_doubts_are_judged_by_what_was_flipped():
     assert (found["called"], found["called_precision"], found["called_recall"]) == (2, 0.5, 0.5)
     assert found["precisions"][0] == 1.0
     assert found["precisions"][-1] == pytest.approx(2 / 3)
+    wrong = np.array([True, False, True, True])  # the first of the list is right
+    found = benchmark.doubted(OURS, Fitted(), np.zeros((4, 1)), np.zeros(4, int), wrong)
+    assert (found["precisions"][0], found["precisions"][-1]) == (0.5, 0.75), "of the shortest list, not of a better one"
     assert benchmark.doubted(OURS, Fitted(), None, wrong, np.zeros(4, bool)) == {}
     assert benchmark.doubted(BASELINE, Fitted(), None, wrong, wrong) == {}
 
