@@ -13,9 +13,10 @@ import torch
 
 import legendretron
 from legendretron import LegendreTronClassifier
+from legendretron.datasets import symmetric_transition
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.estimators.persistence import _KIND
-from tests.estimators.tiny_models import FITTED, X, contents, sign
+from tests.estimators.tiny_models import FITTED, MATRIX, X, contents, sign
 
 HEADER = {
     "estimator": "str",
@@ -35,12 +36,19 @@ HEADER = {
 HEADERS = {
     "legendretron-estimator-2": HEADER,
     "legendretron-estimator-3": {**HEADER, "strengths": "list", "tuning": "list or null"},
+    "legendretron-estimator-4": {
+        **HEADER,
+        "strengths": "list",
+        "tuning": "list or null",
+        "label_noise": "dict or null",
+    },
 }
 #: A row of the table of candidates; numbers that are not finite are words.
 TUNING = {
     "model": "logistic regression",
     "alpha": 0.5,
     "link_alpha": "inf",
+    "label_noise": 0.0625,
     "steps": None,
     "held_out_rows": 8,
     "log_loss": 0.25,
@@ -63,6 +71,7 @@ SOFTMAX = {"kind": "softmax", "n_classes": 3}
 CANONICAL = {"kind": "canonical", "n_classes": 3, "n_nests": 2}
 FICNN = {"kind": "composite", "n_classes": 3, "n_blocks": 2, "hidden": 2, "depth": 2, "network": "ficnn"}
 CPFLOW = {**FICNN, "network": "cpflow"}
+DOUBTED = {"kind": "noisy", "n_classes": 3, "link": {"kind": "softmax"}, "noise": "symmetric", "learned": False}
 CPFLOW_OF_TWO = {**CPFLOW, "n_classes": 2, "depth": 4}
 
 
@@ -131,7 +140,19 @@ FORMATS = {
     "legendretron-estimator-2": _MODELS_OF_2,
     "legendretron-estimator-3": {**_MODELS_OF_2, "tuned": ("LegendreTronClassifier", SOFTMAX, None, linear(2))},
 }
+FORMATS["legendretron-estimator-4"] = {
+    **FORMATS["legendretron-estimator-3"],
+    "rate": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
+    "matrix": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2) | {"label_noise.matrix": (3, 3)}),
+    "doubted": ("MultinomialLogisticClassifier", DOUBTED, None, linear(2) | {"link.noise.raw_rate": ()}),
+}
 DESCRIBED = FORMATS[_KIND]
+#: What is known of wrong labels: rate in training, temperature, doubt, rate, and its interval.
+NOISE = {
+    "rate": {"plan": [0.3, 1, 0, 0.3, 0.3, 0.3], "known": True, "has_matrix": False},
+    "matrix": {"plan": [0.3, 1, 0, 0.3, 0.3, 0.3], "known": True, "has_matrix": True},
+    "doubted": {"plan": [0.7, 2, 0.125, 0.25, 0.125, 0.5], "known": False, "has_matrix": False},
+}
 
 
 def dtype_of(name, given, model):
@@ -140,6 +161,8 @@ def dtype_of(name, given, model):
         return torch.bool
     if name.startswith("given_link."):
         return getattr(torch, given["dtype"])
+    if name == "label_noise.matrix":
+        return torch.float64
     if name.startswith("standardized.") and name.endswith((".mean", ".scale")):
         return torch.float64
     return torch.float32 if model == "canonical" and name != "moments.2" else torch.float64
@@ -151,7 +174,13 @@ def kinds_of(header):
     kinds |= {
         name: {part: type(value).__name__ for part, value in header[name].items()} for name in ("classes", "history")
     }
-    return {**kinds, "feature_names_in": "null", "given_link": "dict or null", "tuning": "list or null"}
+    return {
+        **kinds,
+        "feature_names_in": "null",
+        "given_link": "dict or null",
+        "tuning": "list or null",
+        "label_noise": "dict or null",
+    }
 
 
 def test_all_models_are_described():
@@ -164,7 +193,9 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
     tensors, header = contents(tmp_path / "m")
     estimator, link, given, shapes = DESCRIBED[model]
     assert kinds_of(header) == HEADERS[_KIND]
-    assert header["tuning"] is None or model == "tuned"
+    assert header["tuning"] is None or model in ("tuned", "doubted")
+    assert (header["label_noise"] is None) == (model not in (*NOISE, "tuned"))
+    assert header["label_noise"] is None or {*header["label_noise"]} == {"plan", "known", "has_matrix"}
     assert all([*row] == [*TUNING] for row in header["tuning"] or ())
     assert (header["estimator"], header["link"], header["given_link"]) == (estimator, link, given)
     # one more has a default, so that files without it can be read; one less, or another name, needs a new number
@@ -195,6 +226,9 @@ PROBABILITIES = {
     "online": [0.069601, 0.85048, 0.079919],
     "logistic": [0.136162, 0.656452, 0.207386],
     "tuned": [0.136162, 0.656452, 0.207386],
+    "rate": [0.136162, 0.656452, 0.207386],
+    "matrix": [0.136162, 0.656452, 0.207386],
+    "doubted": [0.221064, 0.517318, 0.261619],
 }
 
 
@@ -219,7 +253,10 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         "has_moments": model == "online",
         "strengths": [0.5, "inf"] if model == "tuned" else [1, 0.25],
         "tuning": [TUNING] if model == "tuned" else None,
+        "label_noise": NOISE.get(model),
     }
+    if model == "matrix":
+        tensors["label_noise.matrix"] = torch.tensor(MATRIX, dtype=torch.float64)
     sign(tmp_path / "m", tensors, header)
     clf = load_any_estimator(tmp_path / "m")
     assert (clf.alpha_, clf.link_alpha_) == ((0.5, math.inf) if model == "tuned" else (1.0, 0.25))
@@ -227,6 +264,11 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         row = clf.tuning_.iloc[0]
         assert (row["alpha"], row["link_alpha"], row["log_loss"], row["chosen"]) == (0.5, math.inf, 0.25, True)
         assert math.isnan(row["difference"])
+    if model in NOISE:
+        assert clf.noise_rate_ == pytest.approx({"rate": 0.2, "matrix": 0.2, "doubted": 1 / 6}[model])
+        assert clf.noise_rate_interval_ == pytest.approx({"doubted": (1 / 12, 1 / 3)}.get(model, (0.2, 0.2)))
+        expected = MATRIX if model == "matrix" else symmetric_transition(3, clf.noise_rate_)
+        np.testing.assert_allclose(clf.noise_matrix_, expected)
     p = clf.predict_proba([[0.5, -1.5]])
     np.testing.assert_allclose(p[0], PROBABILITIES[model], rtol=1e-4)
 

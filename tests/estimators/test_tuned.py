@@ -47,7 +47,7 @@ def calls(monkeypatch):
 
         return counted
 
-    for name in ("train", "fit_logistic", "tune"):
+    for name in ("train", "fit_convex", "tune"):
         monkeypatch.setattr(base, name, counting(name))
     return made
 
@@ -64,7 +64,7 @@ def check_table(clf):
 
 def test_defaults_choose(calls):
     clf = LegendreTronClassifier(random_state=0).fit(X[::2], y[::2])
-    assert calls == ["tune", "fit_logistic"]
+    assert calls == ["tune", "fit_convex"]
     assert clf.get_params()["alpha"] == clf.get_params()["link_alpha"] == "auto"
     table = check_table(clf)
     assert set(table["model"]) == {"logistic regression", "learned link"}
@@ -129,7 +129,7 @@ def test_strengths_given_and_chosen(calls, alpha, link_alpha, link):
 )
 def test_logistic_regression_has_one_strength(calls, make, alpha):
     clf = make(alpha=alpha).fit(X, y)
-    assert calls == (["tune"] if alpha == "auto" else []) + ["fit_logistic"]
+    assert calls == (["tune"] if alpha == "auto" else []) + ["fit_convex"]
     assert clf.link_alpha_ == math.inf
     if alpha == 0.1:
         assert clf.alpha_ == 0.1
@@ -266,7 +266,7 @@ def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls):
     alpha, before = clf.alpha_, clf.predict_proba(X)
     calls.clear()
     clf.fit(X, y)
-    assert calls == ["fit_logistic"]
+    assert calls == ["fit_convex"]
     assert clf.alpha_ == alpha
     np.testing.assert_allclose(clf.predict_proba(X), before, atol=1e-5)
     clf.set_params(alpha=1.0).fit(X, y)
@@ -457,7 +457,7 @@ def test_a_fit_that_was_stopped_after_the_choice_does_not_choose_again(tmp_path,
         def stop(*arguments, **options):
             raise KeyboardInterrupt
 
-        for name in ("fit_logistic", "train"):
+        for name in ("fit_convex", "train"):
             patch.setattr(f"legendretron.estimators.base.{name}", stop)
         with pytest.raises(KeyboardInterrupt):
             stopped.fit(X, y)

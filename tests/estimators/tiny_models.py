@@ -19,6 +19,18 @@ _FAST = {**GIVEN, "max_epochs": 1, "random_state": 0}
 _SMALL = {**_FAST, "hidden": 2, "depth": 2}
 
 
+MATRIX = [[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.2, 0.0, 0.8]]
+
+
+def _doubted():
+    generator = np.random.default_rng(1)
+    many = generator.normal(size=(150, 2))
+    labels = np.argmax(many @ [[3.0, -3.0, 0.0], [0.0, 3.0, -3.0]], axis=1)
+    wrong = generator.uniform(size=150) < 0.2
+    labels[wrong] = generator.integers(3, size=wrong.sum())
+    return MultinomialLogisticClassifier(label_noise="symmetric", cv=2).fit(many, labels)
+
+
 def _online():
     return LegendreTronClassifier(**_SMALL).partial_fit(X, y, classes=[0, 1, 2])
 
@@ -35,6 +47,9 @@ FITTED = {
     "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), solver="adam", **_FAST).fit(X, y.astype(float)),
     "online": _online,
     "logistic": lambda: MultinomialLogisticClassifier(alpha=1e-4, tol=0.1).fit(X, y),
+    "rate": lambda: MultinomialLogisticClassifier(alpha=1e-2, tol=0.1, label_noise=0.2).fit(X, y),
+    "matrix": lambda: MultinomialLogisticClassifier(alpha=1e-2, tol=0.1, label_noise=MATRIX).fit(X, y),
+    "doubted": _doubted,
     "tuned": lambda: LegendreTronClassifier(**{**_SMALL, "alpha": "auto", "link_alpha": "auto"}).fit(X, y),
 }
 

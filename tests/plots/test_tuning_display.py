@@ -26,7 +26,7 @@ def _close():
 def table(*rows):
     """Candidates: alpha, link_alpha, steps, log_loss, difference, and whether it was chosen."""
     names = ["alpha", "link_alpha", "steps", "log_loss", "difference", "chosen"]
-    frame = pd.DataFrame(rows, columns=names).assign(standard_error=0.1, difference_error=0.02)
+    frame = pd.DataFrame(rows, columns=names).assign(standard_error=0.1, difference_error=0.02, label_noise=0.0)
     frame["held_out_rows"] = np.where(frame["steps"] == 100, 40, 100)
     frame["model"] = np.where(np.isinf(frame["link_alpha"]), "logistic regression", "learned link")
     return frame[list(COLUMNS)]

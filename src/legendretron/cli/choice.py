@@ -42,6 +42,8 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
         return {**choice, "text": f"{used}: there are too few rows to try others"}
     chosen = tried[tried["chosen"]].iloc[0]
     links, logistic = (tried[tried["model"] == name] for name in ("learned link", "logistic regression"))
+    if chosen["label_noise"] == 0.0:
+        logistic = logistic[logistic["label_noise"] == 0.0]
     choice["log_loss"] = float(chosen["log_loss"])
     held_out = f"log-loss on held-out rows {chosen['log_loss']:.3f}"
     if len(links) and len(logistic):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import math
-import time
 import warnings
 from abc import ABC, abstractmethod
-from contextlib import closing
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -27,21 +23,23 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.convex import fit_convex, has_convex_solver
+from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.kept_choice import KeptChoice
+from legendretron.estimators.label_noise import LEARNED, FittedNoise, clean_link, requested_noise
+from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.onnx import export_estimator
 from legendretron.estimators.persistence import load_estimator, save_estimator
-from legendretron.estimators.prediction import LinkPredictor
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.strengths import Strengths
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import Link, SoftmaxLink
+from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED, stop_requests
-from legendretron.training.logistic import Logistic, fit_logistic
-from legendretron.training.progress import Progress
+from legendretron.training.features import Features
+from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.training.threads import threads_for
-from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, tune
+from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
 from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.problem import TuningProblem
@@ -49,21 +47,18 @@ from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
-#: Parameters that do not change the result; of random_state, the seeds drawn from it count.
-_NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state", "cv")
-
-
 #: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
 #: weights which are to be good at any time.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``, and the gradient above which it has
-#: not converged, which is scikit-learn's.
-_CONVEX_ITERATIONS, _CONVERGED = 1000, 1e-4
+#: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
+_CONVEX_ITERATIONS = 1000
+#: Whether to look for noise in the labels, by the parameter ``label_noise``.
+_FIND_NOISE = {"auto": "if it helps", "symmetric": "always", "class-conditional": "matrix"}
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000
 
 
-class LinearLinkClassifier(LinkPredictor, ABC):
+class LinearLinkClassifier(LabelQuality, ABC):
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
     history_: History
@@ -72,6 +67,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
     link_alpha_: float
     _standardized: Standardized
     _tuning: Tuning | None
+    _noise: FittedNoise | None
 
     # the title in the HTML display links to the paper
     _doc_link_module = "legendretron"
@@ -200,6 +196,7 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         resume: bool,
         online: bool = False,
         groups: Any = None,
+        choice: Tuning | None = None,
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
@@ -220,41 +217,21 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         before = generator.get_state()
         # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype, len(rows))
-        strengths, tuning, precision = self._strengths(), None, dtype
+        strengths, tuning, precision = self._strengths(), choice, dtype
+        tuned = choice is not None or not (strengths.fixed or resume or online)
+        noise, found = self._noise_to_begin_with(n_classes, resume, online, tuned)
         if resume or online:
             pair = (self.alpha_, self.link_alpha_) if resume else (_ONLINE_ALPHA, _ONLINE_ALPHA)
             alpha, link_alpha = strengths.pair(*pair)
+        elif choice is not None:
+            alpha, link_alpha = choice.chosen
         elif strengths.fixed:
             alpha, link_alpha = strengths.pair()
         else:
-            folds = make_folds(self.cv, X, y, rows, groups, seed)
-            if not folds and (self.cv is not None or groups is not None):
-                which = "groups" if groups is not None else f"cv={self.cv!r}"
-                raise ValueError(
-                    f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
-                    "out, or give alpha and link_alpha."
-                )
-            problem = TuningProblem(
-                features,
-                torch.as_tensor(labels, device=device),
-                n_classes,
-                weight,
-                folds,
-                groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
-                lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
-                seed=seed,
-                verbose=int(self.verbose),
-                keep_interrupted=bool(self.keep_interrupted),
-                penalize_intercept=bool(self.penalize_intercept),
-                symmetric_logistic=self._symmetric_logistic(tuned=True),
-                centred=self._settings()["centred"],
-                link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
-                fit_whole=device.type == "cuda" and self._ends_as_tried(),
-                **self._plan(len(rows)),
-            )
+            problem = self._problem(features, labels, weight, X, y, rows, groups, seed, noise)
             if path is not None:
-                held = [part for fold in folds for part in fold]
-                kept_choice = KeptChoice(path, _fingerprint(self, (X, y, weight, [seed], *held)))
+                held = [part for fold in problem.folds for part in fold]
+                kept_choice = KeptChoice(path, fingerprint(self, (X, y, weight, [seed], *held)))
                 tuning = kept_choice.load()
             if tuning is None:
                 tuning = self._choose(problem, strengths)
@@ -262,15 +239,21 @@ class LinearLinkClassifier(LinkPredictor, ABC):
                     kept_choice.save(tuning)
                     tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
-            if not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
-                # as it was tried out; noise of batches is far above that of rounding
-                features, precision = problem.single_precision, torch.float32
+        if tuning is not None and not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
+            # as it was tried out; noise of batches is far above that of rounding
+            features, precision = features.single(), torch.float32
+        if tuning is not None and tuning.noise is not None:
+            found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
+            noise = found.in_training()
+        link = clean_link(link)
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf
         as_logistic = math.isinf(link_alpha) and not (resume or online)
         if as_logistic and not isinstance(link, SoftmaxLink):
             link = SoftmaxLink(n_classes)
             generator.set_state(before)
+        is_softmax = isinstance(link, SoftmaxLink)
+        link = with_noise(link, noise)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -297,9 +280,9 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
         if tuning is not None and tuning.whole is not None:
             result = _put_in(model, tuning.whole)
-        elif isinstance(link, SoftmaxLink) and self._by_convex_solver(online):
+        elif is_softmax and self._by_convex_solver(online) and has_convex_solver(noise):
             guess = None if tuning is None else tuning.logistic
-            result = self._fit_convex(model, sample(rows), settings, guess)
+            result = fit_convex(model, sample(rows), settings, guess, noise, max_iter=self._convex_iterations())
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
         if kept_choice is not None and not result.interrupted:
@@ -307,6 +290,15 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         self.classes_ = classes
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         w, b, trained = model.take(0)
+        if found is None and noise is not None:
+            observed = np.bincount(labels[rows], weight[rows], n_classes)
+            learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
+            found = FittedNoise.of(learned, observed / observed.sum(), known=not noise.learned, n_rows=len(rows))
+        if found is not None:
+            trained = found.link_to_predict(trained)
+        if is_softmax and found is not None and not (resume or online):
+            w, b = w * found.plan.temperature, b * found.plan.temperature
+        self._noise = found
         self.link_ = trained.to("cpu", dtype).eval().requires_grad_(False)
         self._standardized = Standardized(start.mean, start.scale, w.to("cpu", dtype), b.to("cpu", dtype), kept)
         self.coef_, self.intercept_ = self._standardized.folded(X.dtype)
@@ -317,6 +309,76 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         self.n_iter_ = int(result.n_iter[0])
         if result.interrupted or not online:  # one pass over some rows need not converge
             self._report(result, tuning is not None and tuning.interrupted)
+
+    def _noise_to_begin_with(
+        self, n_classes: int, resume: bool, online: bool, tuned: bool
+    ) -> tuple[LabelNoise | None, FittedNoise | None]:
+        """Noise in the labels to train with, as far as it is known before strengths are chosen, and what is known of it."""
+        asked = requested_noise(self.label_noise, n_classes)
+        before: FittedNoise | None = getattr(self, "_noise", None) if resume else None
+        goes_on = asked.is_learned and not tuned and not online and self._strengths().fixed  # learned in training
+        if before is not None and not before.known and not goes_on:
+            if asked.known is not None:
+                raise ValueError(
+                    "training continues with the label noise that was found in the first fit, but label_noise has been given "
+                    "since; set warm_start=False, or clone the estimator, to start anew."
+                )
+            return before.in_training(), before
+        if asked.is_learned and online:
+            raise ValueError(
+                f"label_noise={self.label_noise!r} needs all data at once; call fit, or give partial_fit a known rate or "
+                "matrix."
+            )
+        if goes_on:
+            return asked.to_learn(n_classes, before), None
+        return asked.known, None
+
+    def _problem(
+        self,
+        features: Features,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        X: Any,
+        y: np.ndarray,
+        rows: np.ndarray,
+        groups: Any,
+        seed: int,
+        noise: LabelNoise | None,
+    ) -> TuningProblem:
+        """What strengths are chosen for."""
+        folds = make_folds(self.cv, X, y, rows, groups, seed)
+        if not folds and (self.cv is not None or groups is not None):
+            which = "groups" if groups is not None else f"cv={self.cv!r}"
+            raise ValueError(
+                f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
+                "out, or give alpha and link_alpha."
+            )
+        if not folds and isinstance(self.label_noise, str) and self.label_noise in LEARNED:
+            raise ValueError(
+                f"label_noise={self.label_noise!r} needs rows to hold out, of classes that the other rows have too, and "
+                "there are too few; give a rate, or leave it out."
+            )
+        n_classes, device = int(labels.max()) + 1, check_device(self.device)
+        return TuningProblem(
+            features,
+            torch.as_tensor(labels, device=device),
+            n_classes,
+            weight,
+            folds,
+            groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
+            lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
+            seed=seed,
+            verbose=int(self.verbose),
+            keep_interrupted=bool(self.keep_interrupted),
+            penalize_intercept=bool(self.penalize_intercept),
+            symmetric_logistic=self._symmetric_logistic(tuned=True),
+            centred=self._settings()["centred"],
+            link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
+            fit_whole=device.type == "cuda" and self._ends_as_tried(),
+            known_noise=noise,
+            find_noise=_FIND_NOISE.get(self.label_noise, "never") if isinstance(self.label_noise, str) else "never",
+            **self._plan(len(rows)),
+        )
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
@@ -357,63 +419,11 @@ class LinearLinkClassifier(LinkPredictor, ABC):
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
         return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
 
-    def _fit_convex(
-        self, model: LinearModel, sample: Sample, settings: TrainingSettings, guess: Logistic | None
-    ) -> TrainingResult:
-        """Fit the model, whose link is softmax, in place; a guess has one run per fold."""
-        began = time.monotonic()
-        flat, n_classes = model.flat, model.n_outputs + 1
-        features, rows = sample.features, sample.rows[0]
-        labels = torch.zeros(features.n_rows, dtype=torch.int64, device=flat.device)
-        labels[rows] = sample.labels[0]
-        share = torch.zeros(features.n_rows, 1, dtype=flat.dtype, device=flat.device)
-        share[rows, 0] = sample.normalised_weights()[0] / rows.numel()
-        start = model.weight, model.bias
-        if guess is not None:
-            start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
-        # passes over the data that are enough for a link say nothing about iterations of this solver
-        passes = self.max_epochs == "auto" or self._strengths().has_link
-        most = _CONVEX_ITERATIONS if passes else int(self.max_epochs)
-        progress = Progress(most, int(self.verbose))
-        with (
-            closing(progress),
-            threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs),
-            stop_requests(bool(self.keep_interrupted)) as stop_requested,
-        ):
-
-            def after(iteration: int, value: torch.Tensor) -> bool:
-                progress.update(iteration, float(value[0]), None)
-                return stop_requested()
-
-            fitted = fit_logistic(
-                features,
-                labels,
-                n_classes,
-                share,
-                settings.alpha.to(flat),
-                start,
-                symmetric=settings.symmetric,
-                penalize_intercept=settings.penalize_intercept,
-                tol=max(float(self.tol), 100 * torch.finfo(flat.dtype).eps),
-                max_iter=most,
-                after_iteration=after,
-            )
-            interrupted = stop_requested()
-        model.weight.copy_(fitted.weight)
-        model.bias.copy_(fitted.bias)
-        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
-        history = History()
-        history.append(
-            max(1, int(fitted.n_iter)),
-            loss.tolist(),
-            [math.nan],
-            accuracy.tolist(),
-            [math.nan],
-            time.monotonic() - began,
-        )
-        n_iter = fitted.n_iter.clamp(min=1)
-        converged = fitted.converged | (fitted.largest_gradient <= _CONVERGED)
-        return TrainingResult(history, n_iter, interrupted, converged, torch.zeros(1, dtype=torch.bool))
+    def _convex_iterations(self) -> int:
+        """Most iterations of that solver; passes over the data that are enough for a link say nothing about them."""
+        if self.max_epochs == "auto" or self._strengths().has_link:
+            return _CONVEX_ITERATIONS
+        return int(self.max_epochs)
 
     def _checkpoint_path(self, online: bool) -> Path | None:
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
@@ -468,10 +478,29 @@ class LinearLinkClassifier(LinkPredictor, ABC):
             checkpoint=path,
             checkpoint_every=int(self.checkpoint_every),
             keep_interrupted=bool(self.keep_interrupted),
-            fingerprint="" if path is None else _fingerprint(self, identity),
+            fingerprint="" if path is None else fingerprint(self, identity),
             compiled=self.init != "paper",  # results of the paper are reproduced to the last digit
             **settings,
         )
+
+    def _fitted_again(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
+        """See :meth:`LabelQuality._fitted_again`."""
+        copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
+        plan = None if self._noise is None or self._noise.known else self._noise.plan
+        matrix = None if self._noise is None or self._noise.known else self._noise.matrix
+        if len(classes) < len(self.classes_) and (matrix is not None or np.ndim(self.label_noise) == 2):
+            raise ValueError(
+                "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
+            )
+        choice = Tuning(Candidate(self.alpha_, self.link_alpha_), noise=plan, noise_matrix=matrix)
+        weight = with_class_weight(self.class_weight, y, np.ones(len(y)))
+        with warnings.catch_warnings():  # what there was to be said has been said of the first fit
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            copied._train(X, y, weight, classes, self._seed(), False, choice=choice)
+        return copied
 
     def _report(self, result: TrainingResult, choice_interrupted: bool = False) -> None:
         if result.interrupted:
@@ -544,17 +573,3 @@ def _put_in(model: LinearModel, fitted: FittedLink) -> TrainingResult:
     return TrainingResult(
         fitted.history, rounds, converged=torch.ones(1, dtype=torch.bool), diverged=torch.zeros(1, dtype=torch.bool)
     )
-
-
-def _fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
-    """Digest of what a checkpoint must share with a fit to be resumed: parameters and ``identity`` (data, start, seeds)."""
-    parameters = {k: repr(v) for k, v in estimator.get_params(deep=False).items() if k not in _NOT_IDENTIFYING}
-    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
-    for part in identity:
-        arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
-        for array in arrays:
-            plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
-            plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
-            digest.update(f"{plain.dtype}{plain.shape}".encode())
-            digest.update(np.ascontiguousarray(plain).tobytes())
-    return digest.hexdigest()

@@ -23,6 +23,12 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, None, closed="left")],
+    "label_noise": [
+        StrOptions({"auto", "symmetric", "class-conditional"}),
+        Interval(Real, 0, 1, closed="left"),
+        "array-like",
+        None,
+    ],
     "class_weight": [StrOptions({"balanced"}), dict, None],
     "warm_start": ["boolean"],
     "standardize": ["boolean"],

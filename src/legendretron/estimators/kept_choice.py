@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from legendretron._internal.files import write_atomically
+from legendretron.estimators.saved_noise import encode_plan, is_plan
 from legendretron.estimators.saved_tuning import (
     decode_strengths,
     decode_tuning,
@@ -15,11 +18,12 @@ from legendretron.estimators.saved_tuning import (
     is_strengths,
     is_tuning,
 )
-from legendretron.tuning import Tuning
+from legendretron.links import TransitionNoise
+from legendretron.tuning import FoundNoise, Tuning
 
 __all__ = ["KeptChoice"]
 
-_KIND = "legendretron-strengths-1"
+_KIND = "legendretron-strengths-2"
 
 
 class KeptChoice:
@@ -47,8 +51,12 @@ class KeptChoice:
                 f"checkpoint: {str(self.path)!r} belongs to other data, settings or random_state; remove it to start anew, "
                 "or choose another path."
             )
-        strengths = decode_strengths(content["strengths"])
-        return decode_tuning(content["tuning"], strengths)
+        tuning = decode_tuning(content["tuning"], decode_strengths(content["strengths"]))
+        if tuning is not None and content["noise"] is not None:
+            tuning.noise = FoundNoise(*(float(value) for value in content["noise"]))
+            if content["matrix"] is not None:
+                tuning.noise_matrix = np.array(content["matrix"], dtype=np.float64)
+        return tuning
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -58,7 +66,7 @@ class KeptChoice:
         good = isinstance(content, dict) and content.get("kind") == _KIND
         if not good or not (is_strengths(content.get("strengths")) and isinstance(content.get("tuning"), list)):
             raise ValueError(f"checkpoint: {str(self.path)!r} is not a file of chosen strengths; choose another path.")
-        if not is_tuning(content["tuning"]):
+        if not is_tuning(content["tuning"]) or not _is_noise(content):
             raise ValueError(f"checkpoint: {str(self.path)!r} is damaged; remove it to start anew.")
         found: dict[str, Any] = content
         return found
@@ -70,9 +78,23 @@ class KeptChoice:
             "fingerprint": self.fingerprint,
             "strengths": encode_strengths(*tuning.chosen),
             "tuning": encode_tuning(tuning),
+            "noise": encode_plan(tuning.noise),
+            "matrix": None if tuning.noise_matrix is None else tuning.noise_matrix.tolist(),
         }
         write_atomically(self.path, json.dumps(content).encode())
 
     def remove(self) -> None:
         """Remove the file, at the end of a fit."""
         self.path.unlink(missing_ok=True)
+
+
+def _is_noise(content: dict[str, Any]) -> bool:
+    if "noise" not in content or "matrix" not in content:
+        return False
+    plan, matrix = content["noise"], content["matrix"]
+    if matrix is not None:
+        try:
+            TransitionNoise(matrix)
+        except (TypeError, ValueError):
+            return False
+    return is_plan(plan) if plan is not None else matrix is None

@@ -12,9 +12,10 @@ import torch
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
+from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.presets import paper_settings
 from legendretron.estimators.strengths import Strengths
-from legendretron.links import CompositeLink, Link, SoftmaxLink, link_class, make_link
+from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.tuning import hidden_for
 
@@ -113,6 +114,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
         of training and held-out rows. ``None``: five folds, for logistic regression on less than 1,000 rows three times
         over; from 5,000 rows on, learned links are tried on the first of them only, and from 50,000 rows on a fifth of the
         rows is held out once.
+    label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
+        Wrong labels among those of the fit. The model is trained on labels as they are observed, and predicts true ones.
+        ``"auto"``: when strengths are chosen, it is tried out too whether the labels are better explained if some of them are
+        wrong, replaced at random; ``noise_rate_`` says what came out. ``"symmetric"``: some are wrong, and how many is
+        estimated. ``"class-conditional"``: how many is estimated for each pair of classes; that needs many rows. A number:
+        the share of wrong labels, replaced by other classes at random. A matrix: probabilities of observed labels (columns)
+        for each true class (rows), in the order of ``classes_``. If the strengths of the penalties are given, nothing is
+        tried on held-out rows: then ``"auto"`` is ``None``, and noise that is to be estimated is learned in training.
 
     Attributes
     ----------
@@ -124,9 +133,16 @@ class LegendreTronClassifier(LinearLinkClassifier):
         ``b``.
     link_ : Link
         The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where logistic
-        regression was chosen, a ``SoftmaxLink``.
+        regression was chosen, a ``SoftmaxLink``. It is the link of true labels; if some are wrong, it can be a ``NoisyLink``
+        around these, whose floor says how much predictions are to be doubted.
     alpha_, link_alpha_ : float
         The strengths that were used; ``link_alpha_`` is infinite where the model is logistic regression.
+    noise_rate_ : float
+        Share of the training labels that are wrong; 0 if no noise was found. Only if it was looked for, or given.
+    noise_rate_interval_ : tuple of float
+        Where it lies: from what training rows say to what held-out rows say, with 1.96 standard errors on both sides.
+    noise_matrix_ : ndarray of shape (n_classes, n_classes)
+        Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
     tuning_ : DataFrame
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
         held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
@@ -205,6 +221,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         keep_interrupted: bool = False,
         link_params: dict[str, Any] | None = None,
         cv: Any = None,
+        label_noise: Any = "auto",
     ) -> None:
         self.link = link
         self.n_blocks = n_blocks
@@ -239,6 +256,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         self.keep_interrupted = keep_interrupted
         self.link_params = link_params
         self.cv = cv
+        self.label_noise = label_noise
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:
@@ -266,9 +284,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         settings = self._link_settings()
+        kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
+        if issubclass(kind, NoisyLink):
+            raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
         if isinstance(self.link, Link):
             return copy.deepcopy(check_link(self.link, n_classes))
-        kind = link_class(self.link)
         if self.hidden == "auto" and issubclass(kind, CompositeLink):  # one of your own has its own default
             settings.setdefault("hidden", hidden_for(n_rows))
         # init also concerns W, which accepts all values whatever the link
@@ -287,10 +307,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         settings = self._link_settings()
         settings.pop("init", None)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
-        fitted = self.link_.settings()
-        if kind is not type(self.link_) or any(fitted.get(name) != value for name, value in settings.items()):
+        link = clean_link(self.link_)
+        fitted = link.settings()
+        if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
             raise ValueError(
-                f"training continues with the link of the first fit, {type(self.link_).__name__} with {fitted}, but link or "
+                f"training continues with the link of the first fit, {type(link).__name__} with {fitted}, but link or "
                 "its settings have been changed; set warm_start=False, or clone the estimator, to start anew."
             )
 

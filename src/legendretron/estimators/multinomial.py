@@ -81,6 +81,7 @@ verbose, checkpoint, checkpoint_every, keep_interrupted, cv
         checkpoint_every: int = 10,
         keep_interrupted: bool = False,
         cv: Any = None,
+        label_noise: Any = None,
     ) -> None:
         self.alpha = alpha
         self.penalty = penalty
@@ -108,6 +109,7 @@ verbose, checkpoint, checkpoint_every, keep_interrupted, cv
         self.checkpoint_every = checkpoint_every
         self.keep_interrupted = keep_interrupted
         self.cv = cv
+        self.label_noise = label_noise
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
+from legendretron.estimators.saved_noise import decode_noise, encode_noise
 from legendretron.estimators.saved_tuning import decode_strengths, decode_tuning, encode_strengths, encode_tuning
 from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, link_config, make_link
@@ -23,7 +25,7 @@ from legendretron.tuning import Tuning
 __all__ = ["load_estimator", "save_estimator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
-_KIND = "legendretron-estimator-3"
+_KIND = "legendretron-estimator-4"
 
 
 class _Fitted(Protocol):
@@ -38,6 +40,7 @@ class _Fitted(Protocol):
     alpha_: float
     link_alpha_: float
     _tuning: Tuning | None
+    _noise: FittedNoise | None
     n_features_in_: int
     feature_names_in_: np.ndarray
     _standardized: Standardized
@@ -56,7 +59,7 @@ Estimator = TypeVar("Estimator", bound=_Fitted)
 def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file, atomically."""
     check_is_fitted(estimator)
-    state = estimator._standardized
+    state, noise = estimator._standardized, getattr(estimator, "_noise", None)
     tensors = {
         "coef": torch.as_tensor(estimator.coef_),
         "intercept": torch.as_tensor(estimator.intercept_),
@@ -79,7 +82,10 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "has_moments": state.moments is not None,
         "strengths": encode_strengths(estimator.alpha_, estimator.link_alpha_),
         "tuning": encode_tuning(getattr(estimator, "_tuning", None)),
+        "label_noise": encode_noise(noise),
     }
+    if noise is not None and noise.matrix is not None:
+        tensors["label_noise.matrix"] = torch.as_tensor(noise.matrix)
     given = getattr(estimator, "link", None)
     if isinstance(given, Link):  # saved as given; link_ is its trained copy
         header["given_link"] = {**link_config(given), "dtype": _precision(given)}
@@ -140,6 +146,7 @@ def _rebuild(
     estimator.n_iter_ = header["n_iter"]
     estimator.alpha_, estimator.link_alpha_ = decode_strengths(header["strengths"])
     estimator._tuning = decode_tuning(header["tuning"], (estimator.alpha_, estimator.link_alpha_))
+    estimator._noise = decode_noise(header["label_noise"], len(estimator.classes_), tensors.get("label_noise.matrix"))
     estimator.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
@@ -166,6 +173,8 @@ def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:
             value = "object"
         elif name == "class_weight" and isinstance(value, dict):
             value = [[_label(label), float(weight)] for label, weight in value.items()]
+        elif name == "label_noise" and not (value is None or isinstance(value, str | Real)):
+            value = np.asarray(value, dtype=np.float64).tolist()
         elif name == "checkpoint" and value is not None:
             value = os.fspath(value)
         elif name == "random_state" and isinstance(value, np.random.RandomState):

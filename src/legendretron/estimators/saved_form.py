@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.estimators.saved_noise import is_noise
 from legendretron.estimators.saved_tuning import is_strengths, is_tuning
+from legendretron.links import TransitionNoise
 from legendretron.links.base import TensorSpec
 from legendretron.links.registry import state_layout
 from legendretron.training import History
@@ -76,6 +78,7 @@ _HEADER = {
     "has_moments": _Field("true or false", lambda value: isinstance(value, bool)),
     "strengths": _Field("a list of two numbers that are not negative", is_strengths),
     "tuning": _Field("a list of candidates, or null", is_tuning),
+    "label_noise": _Field("an object of plan, known and has_matrix, or null", is_noise),
 }
 _CLASSES = {
     "dtype": _Field(
@@ -127,7 +130,7 @@ def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], paramet
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError(f"{name} must be a number of at most 64 bits, got {reprlib.repr(value)}.")
     decode_class_weight(header["parameters"].get("class_weight"))
-    if "link" not in parameter_names and header["link"].get("kind") != "softmax":
+    if "link" not in parameter_names and _kind_without_noise(header["link"]) != "softmax":
         raise ValueError(f"link must be of kind 'softmax' in a {header['estimator']}.")
     _check_tensors(tensors, _layout(header, n_classes, tensors))
     _check_values(tensors)
@@ -163,6 +166,12 @@ def decode_class_weight(encoded: Any) -> Any:
     return weights
 
 
+def _kind_without_noise(link: dict[str, Any]) -> Any:
+    """The kind of the link of true labels."""
+    inner = link.get("link")
+    return inner.get("kind") if link.get("kind") == "noisy" and isinstance(inner, dict) else link.get("kind")
+
+
 def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) -> Iterator[TensorSpec]:
     """Yield name, shape and dtype of every tensor that the header requires."""
     if header["link"].get("n_classes") != n_classes:
@@ -184,6 +193,8 @@ def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) 
         yield TensorSpec("moments.0", (1, trained), dtype)
         yield TensorSpec("moments.1", (1, trained), dtype)
         yield TensorSpec("moments.2", (), torch.float64)
+    if header["label_noise"] is not None and header["label_noise"]["has_matrix"]:
+        yield TensorSpec("label_noise.matrix", (n_classes, n_classes), torch.float64)
     given = header["given_link"]
     if (given is None) == (header["parameters"].get("link") == "object"):
         raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
@@ -219,6 +230,11 @@ def _check_values(tensors: dict[str, Tensor]) -> None:
             )
     if not bool((tensors["standardized.scale"] > 0.0).all()):
         raise ValueError("standardized.scale must be positive.")
+    if (matrix := tensors.get("label_noise.matrix")) is not None:
+        try:
+            TransitionNoise(matrix)
+        except ValueError as error:
+            raise ValueError(f"label_noise.matrix: {error}") from error
     for name in ("moments.1", "moments.2"):
         if name in tensors and not bool((tensors[name] >= 0.0).all()):
             raise ValueError(f"{name} must not be negative.")

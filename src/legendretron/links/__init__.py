@@ -4,7 +4,7 @@ from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
-from legendretron.links.noisy import NoisyLink
+from legendretron.links.noisy import NoisyLink, with_noise
 from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
@@ -30,4 +30,5 @@ __all__ = [
     "register_link",
     "stack_runs",
     "take_run",
+    "with_noise",
 ]

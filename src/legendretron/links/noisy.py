@@ -13,7 +13,7 @@ from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_nois
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
-__all__ = ["NoisyLink"]
+__all__ = ["NoisyLink", "with_noise"]
 
 
 @register_link("noisy")
@@ -165,3 +165,17 @@ class NoisyLink(Link):
     def keep_start(self) -> None:
         """See :meth:`Link.keep_start`."""
         self.clean.keep_start()
+
+
+def with_noise(link: Link, noise: LabelNoise | None, rate: float = 0.0) -> Link:
+    """A link for labels with known noise, or with a known rate of symmetric noise; the link itself if there is none.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> type(with_noise(SoftmaxLink(3), None)).__name__, type(with_noise(SoftmaxLink(3), None, 0.2)).__name__
+    ('SoftmaxLink', 'NoisyLink')
+    """
+    if noise is None and rate > 0.0:
+        noise = SymmetricNoise(link.n_classes, rate, learned=False)
+    return link if noise is None else NoisyLink(link, noise)

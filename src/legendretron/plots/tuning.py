@@ -11,11 +11,13 @@ from legendretron.plots.axes import COLOURS, MARKERS, axes_or_new
 __all__ = ["TuningDisplay"]
 
 _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
+_NOISY = "0.65"
 
 
 class TuningDisplay:
     """Log-loss on held-out rows against ``alpha``, one curve for logistic regression and one for each ``link_alpha``.
 
+    If it was tried whether some labels are wrong, logistic regression that knows of it has a curve of its own.
     Candidates that were dropped after fewer steps are faint, and the chosen one has a ring. Where logistic regression is
     among the candidates, everything is drawn relative to it: a point is the log-loss of the best logistic regression plus
     the difference to it, row by row, and a bar is the standard error of that difference. So candidates that were tried on
@@ -56,8 +58,12 @@ class TuningDisplay:
         links = table[~np.isinf(table["link_alpha"])]
         if base is not None:
             ax.axhline(base, color=_LOGISTIC, linewidth=0.8, linestyle=":", zorder=0)
+        noisy = logistic["label_noise"] > 0
         if len(logistic):
-            _curve(ax, logistic, _LOGISTIC, MARKERS[0], "logistic regression")
+            _curve(ax, logistic[~noisy], _LOGISTIC, MARKERS[0], "logistic regression")
+            # several rates of noise were tried with a strength; the best of them is drawn
+            best = logistic[noisy].sort_values("height").drop_duplicates("alpha")
+            _curve(ax, best, _NOISY, MARKERS[0], "logistic regression, wrong labels")
         most = links["steps"].max() if len(links) else 0
         for number, (name, own) in enumerate(_by_link_alpha(links)):
             look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
@@ -99,7 +105,7 @@ def _heights(tuning: Any) -> tuple[Any, float | None]:
     """Candidates with heights and bars to draw, and the height of the best logistic regression if it was tried."""
     table = tuning[np.isfinite(tuning["log_loss"])].sort_values("held_out_rows", ascending=False, kind="stable")
     # a candidate that was tried on some rows and then on all of them is drawn once
-    table = table.drop_duplicates(["alpha", "link_alpha", "steps"])
+    table = table.drop_duplicates(["alpha", "link_alpha", "steps", "label_noise"])
     logistic = table[np.isinf(table["link_alpha"])]
     if not len(logistic):
         return table.assign(height=table["log_loss"], bar=table["standard_error"]), None

@@ -30,6 +30,10 @@ class Features(Protocol):
         """
         ...
 
+    def single(self) -> Features:
+        """The same in float32."""
+        ...
+
 
 class Batch(Protocol):
     """Rows that went into a product."""
@@ -61,6 +65,10 @@ class DenseFeatures:
         """See :class:`Features`."""
         x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, self.n_features)
         return torch.baddbmm(bias, x, weight), _DenseBatch(x)
+
+    def single(self) -> DenseFeatures:
+        """See :class:`Features`."""
+        return DenseFeatures(self.x.float())
 
 
 class _SparseBatch:
@@ -100,6 +108,10 @@ class SparseFeatures:
     def __init__(self, starts: Tensor, columns: Tensor, values: Tensor, n_features: int) -> None:
         self.starts, self.columns, self.values = starts, columns, values
         self.n_rows, self.n_features = starts.numel() - 1, n_features
+
+    def single(self) -> SparseFeatures:
+        """See :class:`Features`."""
+        return SparseFeatures(self.starts, self.columns, self.values.float(), self.n_features)
 
     def by_kernels(self, like: Tensor) -> bool:
         """Whether Triton kernels are used for weights like these; if so, no shape depends on the rows."""

@@ -7,7 +7,9 @@ width of all runs together, and no copy of a row is made.
 With symmetric noise, :math:`q = (1 - \epsilon) p + \epsilon / C`, the loss is :math:`-\log q_y`. Its gradient is that without
 noise, row by row times the probability :math:`(1 - \epsilon) p_y / q_y` that the label has not been replaced. With these
 weights, the Hessian of logistic regression is positive and above the true one: Newton's method with it is a step of
-expectation-maximisation.
+expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that of logistic regression with the
+probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the Hessian of logistic regression as
+it is is above the true one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.simplex import log_softmax_plus
+from legendretron.simplex import append_reference, log_softmax_plus
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
@@ -45,6 +47,10 @@ class Logistic(NamedTuple):
     converged: Tensor  #: whether the gradient is near the tolerance, shape (R,)
     largest_gradient: Tensor  #: largest entry of each run's gradient, shape (R,)
     rate: Tensor  #: rate of symmetric noise, shape (R,); 0 if there is none
+
+    def first(self, runs: int) -> Logistic:
+        """The first runs."""
+        return Logistic(*(tensor[:runs] for tensor in self))
 
 
 class _Products:
@@ -119,10 +125,19 @@ def _with_noise(nll: Tensor, rate: Tensor, n_classes: int) -> tuple[Tensor, Tens
     return -torch.log(q), kept / q
 
 
+def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`_chunk_loss`, for a transition matrix: of each row the column of its label, (n, C)."""
+    p = torch.softmax(append_reference(z), dim=-1)
+    joint = p * columns.unsqueeze(1)
+    q = joint.sum(-1).clamp_(min=torch.finfo(z.dtype).tiny)
+    return -torch.log(q), (p - joint / q.unsqueeze(-1))[..., :-1].contiguous()
+
+
 class _Objective:
     """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
 
     With ``learn_rate`` there is one more, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
+    ``transition`` is a matrix of noise that all runs share.
     """
 
     def __init__(
@@ -136,8 +151,10 @@ class _Objective:
         penalize_intercept: bool,
         rate: Tensor | None = None,
         learn_rate: bool = False,
+        transition: Tensor | None = None,
     ) -> None:
         self.known_rate, self.learn_rate = rate, learn_rate
+        self.columns = None if transition is None else transition.mT.contiguous()
         self.products, self.labels, self.weights, self.alpha = _Products(features), labels, weights, alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
         self.symmetric = symmetric and self.k > 1
@@ -164,8 +181,11 @@ class _Objective:
         of_weight, of_bias = self.split(gradient)
         rate = self.rate(flat)
         for part in self.parts:
-            nll, residual = _chunk_loss(self.log_odds(part, weight, bias), self.labels[part])
-            share = self.weights[part]
+            z, labels, share = self.log_odds(part, weight, bias), self.labels[part], self.weights[part]
+            if self.columns is None:
+                nll, residual = _chunk_loss(z, labels)
+            else:
+                nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
             if rate is not None:
                 nll, kept = _with_noise(nll, rate, self.k + 1)
                 residual.mul_(kept.unsqueeze(-1))
@@ -256,6 +276,7 @@ def fit_logistic(
     penalize_intercept: bool = False,
     rate: Tensor | None = None,
     learn_rate: bool = False,
+    transition: Tensor | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
     after_iteration: Callable[[int, Tensor], bool] | None = None,
@@ -284,6 +305,8 @@ def fit_logistic(
         Rate of symmetric noise in the labels; where to begin, if it is learned.
     learn_rate : bool
         Whether it is; then the objective is not convex.
+    transition : Tensor of shape (C, C), optional
+        Matrix of noise in the labels, in place of a rate.
     tol : float
         Largest entry of the gradient that counts as zero.
     max_iter : int
@@ -306,6 +329,7 @@ def fit_logistic(
                 penalize_intercept=penalize_intercept,
                 rate=None if rate is None else rate[first : first + at_once],
                 learn_rate=learn_rate,
+                transition=transition,
                 tol=tol,
                 max_iter=max_iter,
                 after_iteration=after_iteration,
@@ -314,7 +338,9 @@ def fit_logistic(
         ]
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     learn_rate = learn_rate and rate is not None
-    objective = _Objective(features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate)
+    objective = _Objective(
+        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition
+    )
     x = torch.zeros(runs, d * k + k + int(learn_rate), dtype=weights.dtype, device=weights.device)
     if start is not None:
         for mine, given in zip(objective.split(x), start, strict=True):

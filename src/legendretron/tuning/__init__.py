@@ -3,7 +3,7 @@
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import make_folds
 from legendretron.tuning.rules import batch_size_for, hidden_for, steps_for
-from legendretron.tuning.table import Tuning
+from legendretron.tuning.table import FoundNoise, Tuning
 from legendretron.tuning.tune import tune
 
-__all__ = ["Candidate", "Tuning", "batch_size_for", "hidden_for", "make_folds", "steps_for", "tune"]
+__all__ = ["Candidate", "FoundNoise", "Tuning", "batch_size_for", "hidden_for", "make_folds", "steps_for", "tune"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links import Link
+from legendretron.links import Link, NoisyLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
+from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
+from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import held_out_loss
 
@@ -21,6 +24,8 @@ __all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 #: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
 #: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
+#: Rows of all folds together on which the rate of noise in training rows is looked at.
+_TRAINING_ROWS = 20_000
 
 
 class InterruptedSearchError(Exception):
@@ -42,12 +47,18 @@ class LinkScore(NamedTuple):
     candidate: Candidate
     steps: int
     losses: np.ndarray  #: log-loss of held-out rows, of the first folds or of all; infinite if training has diverged
+    estimate: RateEstimate | None = None  #: of noise in the labels, if it was trained with some
+    rate: float = 0.0  #: of noise that was assumed in training
     final: bool = False  #: whether it is the one that is left, with losses on all folds
     whole: FittedLink | None = None  #: the model trained on all rows, if that was asked for
 
 
 def search_links(
-    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0
+    problem: TuningProblem,
+    candidates: list[Candidate],
+    base: np.ndarray | None,
+    doubt: float = 0.0,
+    rate: float = 0.0,
 ) -> Iterator[list[LinkScore]]:
     """Yield the scores of each stage; if a candidate is left at the end, it is alone in the last one, and final.
 
@@ -61,6 +72,9 @@ def search_links(
         Losses of logistic regression on all held-out rows. A candidate that is no better on the first folds is given up.
     doubt : float
         Share of the held-out labels that is doubted, in these losses too.
+    rate : float
+        Of symmetric noise that logistic regression has found in the labels. After the first stage, links have their own: a
+        model that fits better takes fewer labels for noise.
     """
     n_first = min(_FIRST_FOLDS, problem.n_link_folds)
     first, others = slice(0, n_first), slice(n_first, problem.n_link_folds)
@@ -70,13 +84,15 @@ def search_links(
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
         if steps < problem.steps and (len(remaining) <= keep or steps == 0):
             continue  # nothing to choose between, or by
-        scores = _train(problem, remaining, first, steps, doubt, whole=problem.fit_whole and steps == problem.steps)
+        whole = problem.fit_whole and steps == problem.steps
+        scores = _train(problem, remaining, first, steps, doubt, rate, whole=whole)
         if scores is None:
             raise InterruptedSearchError
         ranked = sorted(scores, key=lambda score: held_out.mean(score.losses).mean)
         remaining = [score.candidate for score in ranked[:keep]]
         best = ranked[0]
         if steps < problem.steps:
+            rate = _next_rate(problem, best)
             yield scores
         else:
             yield ranked[1:]
@@ -85,17 +101,46 @@ def search_links(
         yield [best]
         return
     if not complete:
-        scores = _train(problem, remaining, others, problem.steps, doubt)
+        scores = _train(problem, remaining, others, problem.steps, doubt, rate)
         if scores is None:
             raise InterruptedSearchError
-        best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]))
+        estimate = _mean_estimate(best.estimate, n_first, scores[0].estimate, problem.n_link_folds - n_first)
+        best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]), estimate=estimate)
     yield [best._replace(final=True)]
 
 
+def _next_rate(problem: TuningProblem, best: LinkScore) -> float:
+    """The rate to go on with: that of the best link, or none if so few labels are noise to it that they do not matter."""
+    if best.estimate is None or not (problem.find_noise == "always" or is_noise(best.estimate, problem.n_classes)):
+        return 0.0
+    return best.estimate.rate
+
+
+def _mean_estimate(
+    first: RateEstimate | None, n_first: int, others: RateEstimate | None, n_others: int
+) -> RateEstimate | None:
+    """An estimate of all folds from those of two parts of them."""
+    if first is None or others is None:
+        return None
+    share = n_first / (n_first + n_others)
+    held_out, training = (
+        share * own + (1.0 - share) * other
+        for own, other in ((first.held_out, others.held_out), (first.training, others.training))
+    )
+    return RateEstimate(1.0, held_out, training, 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error))
+
+
 def _train(
-    problem: TuningProblem, candidates: list[Candidate], which: slice, steps: int, doubt: float, *, whole: bool = False
+    problem: TuningProblem,
+    candidates: list[Candidate],
+    which: slice,
+    steps: int,
+    doubt: float,
+    rate: float = 0.0,
+    *,
+    whole: bool = False,
 ) -> list[LinkScore] | None:
-    """Scores on some of the folds; None if Ctrl-C was pressed and is to be kept.
+    """Scores on some of the folds, trained with a rate of noise; None if Ctrl-C was pressed and is to be kept.
 
     Runs are ordered by candidate, then by fold; with ``whole``, each candidate has one more, on all rows.
     """
@@ -109,7 +154,8 @@ def _train(
         return torch.Generator().manual_seed(problem.seed)
 
     # the same start and the same batches for all candidates: they differ by their strengths alone
-    links = [problem.make_link(generator(), dtype)] * runs
+    link = with_noise(problem.make_link(generator(), dtype), problem.known_noise, rate)
+    links = [link] * runs
     k, d = problem.n_classes - 1, problem.features.n_features
     model = LinearModel(
         torch.zeros(runs, d, k, dtype=dtype, device=device), torch.zeros(runs, k, dtype=dtype, device=device), links
@@ -137,12 +183,13 @@ def _train(
     if result.interrupted:
         return None
     scores = []
-    for number, (candidate, own) in enumerate(
-        zip(candidates, _held_out_losses(problem, folds, model, len(parts), doubt), strict=True)
-    ):
+    for number, candidate in enumerate(candidates):
+        runs_of = range(number * len(parts), number * len(parts) + len(folds))
+        own, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=rate > 0.0)
         last = (number + 1) * len(parts) - 1
         fitted = FittedLink(*model.take(last), result.history.of_run(last)) if whole else None
-        scores.append(LinkScore(candidate, steps, np.where(np.isfinite(own), own, np.inf), whole=fitted))
+        losses = np.where(np.isfinite(own), own, np.inf)
+        scores.append(LinkScore(candidate, steps, losses, estimate, rate, whole=fitted))
     return scores
 
 
@@ -157,17 +204,45 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor
 
 
 def _held_out_losses(
-    problem: TuningProblem, folds: list[Fold], model: LinearModel, runs_each: int, doubt: float
-) -> list[np.ndarray]:
-    """Log-loss of each held-out row, for each candidate; the first runs of a candidate are those of the folds."""
-    parts = [held for _, held in folds]
-    rows, _ = _padded([*parts, *parts[:1] * (runs_each - len(parts))], problem.weight)
-    n_candidates = model.n_runs // runs_each
-    everywhere = rows.to(problem.device).repeat(n_candidates, 1)
-    found = []
-    for part in model.row_chunks(rows.shape[1]):
-        log_p = model.log_proba(problem.single_precision, everywhere[:, part])
-        labels = problem.labels[everywhere[:, part]]
-        found.append(held_out_loss(log_p, labels, doubt))
-    losses = torch.cat(found, dim=1).double().cpu().numpy().reshape(n_candidates, runs_each, -1)
-    return [np.concatenate([own[k, : len(part)] for k, part in enumerate(parts)]) for own in losses]
+    problem: TuningProblem, folds: list[Fold], model: LinearModel, runs: range, doubt: float, *, estimated: bool
+) -> tuple[np.ndarray, RateEstimate | None]:
+    """Log-loss of each held-out row under a candidate, whose runs are those of the folds.
+
+    If the rate of noise is to be estimated, losses are of observed labels with the rate that fits them best.
+    """
+    if not estimated:
+        parts = [
+            held_out_loss(*_log_proba(problem, model, run, held), doubt)
+            for run, (_, held) in zip(runs, folds, strict=True)
+        ]
+        return torch.cat(parts).double().cpu().numpy(), None
+    most = max(1, _TRAINING_ROWS // len(folds))
+    held_out, training = [], []
+    for run, (fitted, held) in zip(runs, folds, strict=True):
+        held_out.append((*_log_proba(problem, model, run, held, clean=True), _weight(problem, held)))
+        some = fitted[:: -(-len(fitted) // most)]
+        training.append((*_log_proba(problem, model, run, some, clean=True), _weight(problem, some)))
+    new, seen = (LabelledRows(*(torch.cat(t) for t in zip(*rows, strict=True))) for rows in (held_out, training))
+    if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
+        return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
+    estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
+    return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
+
+
+def _weight(problem: TuningProblem, rows: np.ndarray) -> Tensor:
+    return torch.as_tensor(problem.weight[rows], dtype=torch.float64, device=problem.device)
+
+
+def _log_proba(
+    problem: TuningProblem, model: LinearModel, run: int, rows: np.ndarray, *, clean: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (n, C) of rows under one run, in double precision, and their labels; of true labels if ``clean``."""
+    weight, bias, link = model.take(run)
+    if clean and isinstance(link, NoisyLink):
+        link = link.clean
+    own = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
+    index = torch.as_tensor(rows, device=problem.device)
+    parts = [
+        own.log_proba(problem.single_precision, index[None, part])[0].double() for part in own.row_chunks(len(rows))
+    ]
+    return torch.cat(parts), problem.labels[index]

@@ -8,18 +8,20 @@ that ratio, as if it were added to the sum of the losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.links import SymmetricNoise
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
+from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.scores import doubted_rows, held_out_loss
+from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
 
-__all__ = ["LogisticPath", "PathPoint"]
+__all__ = ["LogisticPath", "NoisyPoint", "PathPoint"]
 
 #: The path begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten until the loss is
 #: clearly above the least one: by so many standard errors of the difference, and by such a share. Then it is refined around
@@ -29,6 +31,8 @@ _CLEARLY, _SHARE = 3.0, 0.05
 #: Where it is looked how surely held-out rows are predicted: a penalty that is neither strong nor weak.
 _MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
+#: Rows of all folds together on which the rate of noise in training rows is looked at.
+_TRAINING_ROWS = 20_000
 
 
 class PathPoint(NamedTuple):
@@ -43,6 +47,23 @@ class PathPoint(NamedTuple):
     @property
     def losses(self) -> np.ndarray:
         """Log-losses with a little doubt, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
+
+
+class NoisyPoint(NamedTuple):
+    """Logistic regression of one strength, trained with a rate of symmetric noise."""
+
+    alpha: float  #: for a fit to all rows
+    rate: float  #: of noise that is assumed in training
+    estimate: RateEstimate  #: what the fits say about the rate
+    log_losses: np.ndarray  #: of the observed label of each held-out row, with temperature and rate of the estimate
+    of_any_class: np.ndarray  #: see :class:`PathPoint`
+    fitted: Logistic  #: one run per fold
+    doubt: float  #: share of the labels that is doubted
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Log-losses with a little doubt, as those of a :class:`PathPoint`."""
         return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
 
@@ -80,6 +101,8 @@ class LogisticPath:
         self._weights = torch.as_tensor(weights, dtype=_dtype_of(problem), device=problem.device)
         self._share = torch.as_tensor(share, dtype=_dtype_of(problem), device=problem.device)
         self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
+        # fits with noise take many times longer, so folds that are repeated are left out
+        self._noise_folds = slice(0, min(n_folds, problem.n_link_folds))
 
     def at(self, exponent: float) -> PathPoint:
         """The fits at a strength of ten to this power."""
@@ -97,9 +120,44 @@ class LogisticPath:
         return self._fit(self._first, alpha, start)
 
     def _fit(self, which: slice, alpha: float, start: Logistic | None) -> PathPoint:
+        known = self.problem.known_noise
+        if known is None:
+            fitted = self._solve(which, alpha, start)
+        elif isinstance(known, SymmetricNoise):
+            fitted = self._solve(which, alpha, start, rate=float(known.rate()))
+        else:
+            fitted = self._solve(which, alpha, start, transition=known.matrix().to(self._weights))
+        rows, runs = self._held(which)
+        losses = np.empty((2, len(rows)))
+        for here, log_p in self._log_proba(fitted, rows, runs):
+            if known is not None:
+                log_p = known.log_observed(log_p)
+            losses[:, here] = self._losses(log_p, rows[here])
+        return PathPoint(alpha, losses[0], losses[1], fitted, self.doubt)
+
+    def fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> NoisyPoint:
+        """The fits at a strength and a rate of symmetric noise, beginning at others."""
+        which = self._noise_folds
+        fitted = self._solve(which, alpha, start.first(which.stop), rate=rate)
+        estimate, log_q = estimate_rates(*self.labelled(fitted))
+        own, of_any_class = self._losses(log_q, self._held(which)[0])
+        return NoisyPoint(alpha, rate, estimate, own, of_any_class, fitted, self.doubt)
+
+    def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
+        """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
+        held_out = self._labelled(fitted, *self._held(self._noise_folds))
+        return held_out, self._labelled(fitted, *self._some_training_rows())
+
+    def _solve(
+        self,
+        which: slice,
+        alpha: float,
+        start: Logistic | None,
+        rate: float | None = None,
+        transition: Tensor | None = None,
+    ) -> Logistic:
         problem, weights = self.problem, self._weights[:, which]
-        n_folds = weights.shape[1]
-        fitted = fit_logistic(
+        return fit_logistic(
             problem.features,
             problem.labels,
             problem.n_classes,
@@ -108,19 +166,46 @@ class LogisticPath:
             None if start is None else (start.weight, start.bias),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
+            rate=None if rate is None else weights.new_full((weights.shape[1],), rate),
+            transition=transition,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
             after_iteration=lambda *_: self.stop_requested(),
         )
-        parts = torch.empty(2, *weights.shape, dtype=weights.dtype, device=weights.device)
-        for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
-            labels = problem.labels[part].unsqueeze(1).expand(-1, n_folds)
-            parts[0, part] = held_out_loss(log_p, labels, 0.0)
-            parts[1, part] = held_out_loss(log_p, labels, 1.0)
-        held = problem.held_out
+
+    def _held(self, which: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out rows of some folds, and the number of the run in which each is."""
+        held = self.problem.held_out
         own = (held.fold >= which.start) & (held.fold < which.stop)
-        of_rows = parts.double().cpu().numpy()[:, held.row[own], held.fold[own] - which.start]
-        return PathPoint(alpha, of_rows[0], of_rows[1], fitted, self.doubt)
+        return held.row[own], held.fold[own] - which.start
+
+    def _some_training_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that folds with noise are trained on, spread evenly, and the number of the run of each."""
+        folds = self.problem.folds[self._noise_folds]
+        most = max(1, _TRAINING_ROWS // len(folds))
+        parts = [train[:: -(-len(train) // most)] for train, _ in folds]
+        return np.concatenate(parts), np.repeat(np.arange(len(folds)), [len(part) for part in parts])
+
+    def _log_proba(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """Log-probabilities of rows, each under one of the runs: parts of them, with (n, C) each."""
+        problem = self.problem
+        for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
+            here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
+            where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
+            yield here, log_p[where - part.start, own]
+
+    def _labelled(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
+        parts = list(self._log_proba(fitted, rows, runs))
+        order = np.concatenate([here for here, _ in parts])
+        log_p = torch.empty(len(rows), self.problem.n_classes, dtype=torch.float64, device=self.problem.device)
+        log_p[torch.as_tensor(order, device=log_p.device)] = torch.cat([part for _, part in parts]).double()
+        weight = torch.as_tensor(self.problem.weight[rows], dtype=torch.float64, device=log_p.device)
+        return LabelledRows(log_p, self.problem.labels[torch.as_tensor(rows, device=log_p.device)], weight)
+
+    def _losses(self, log_p: Tensor, rows: np.ndarray) -> np.ndarray:
+        """Log-losses of rows, and their mean over what the label might have been: (2, n)."""
+        labels = self.problem.labels[torch.as_tensor(rows, device=log_p.device)]
+        return np.stack([held_out_loss(log_p, labels, doubt).double().cpu().numpy() for doubt in (0.0, 1.0)])
 
     def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
         """The best point and its neighbours on all folds, the one with the least loss first.
@@ -182,9 +267,15 @@ class LogisticPath:
                 break
         return best
 
-    def loss(self, point: PathPoint) -> float:
+    def gain(self, point: NoisyPoint, base: PathPoint) -> Difference:
+        """Mean loss of a point with noise minus that of one without, and its standard error."""
+        held_out = self.held_out.first(self._noise_folds.stop)
+        return held_out.difference(point.losses, base.losses[: len(point.losses)])
+
+    def loss(self, point: PathPoint | NoisyPoint) -> float:
         """Mean log-loss on held-out rows."""
-        mean = self.held_out.mean(point.losses).mean
+        held_out = self.held_out if isinstance(point, PathPoint) else self.held_out.first(self._noise_folds.stop)
+        mean = held_out.mean(point.losses).mean
         return mean if math.isfinite(mean) else math.inf
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links import Link
-from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.links import LabelNoise, Link
+from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
@@ -58,6 +58,10 @@ class TuningProblem:
         See :class:`~legendretron.training.progress.Progress`.
     keep_interrupted : bool
         Whether Ctrl-C ends the search instead of raising ``KeyboardInterrupt``.
+    known_noise : LabelNoise, optional
+        Noise in the labels that is known.
+    find_noise : {"never", "if it helps", "always", "matrix"}
+        Whether to look for symmetric noise in the labels, and to take what was found; or for a transition matrix.
     """
 
     features: Features
@@ -78,6 +82,8 @@ class TuningProblem:
     fit_whole: bool = False
     verbose: int = 0
     keep_interrupted: bool = False
+    known_noise: LabelNoise | None = None
+    find_noise: str = "never"
 
     @cached_property
     def held_out(self) -> HeldOut:
@@ -107,8 +113,4 @@ class TuningProblem:
     @cached_property
     def single_precision(self) -> Features:
         """The features in float32: enough to compare candidates, and faster."""
-        if isinstance(self.features, DenseFeatures):
-            return DenseFeatures(self.features.x.float())
-        assert isinstance(self.features, SparseFeatures)
-        sparse = self.features
-        return SparseFeatures(sparse.starts, sparse.columns, sparse.values.float(), sparse.n_features)
+        return self.features.single()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import FittedLink
 
-__all__ = ["COLUMNS", "Tuning"]
+__all__ = ["COLUMNS", "FoundNoise", "Tuning"]
 
 COLUMNS = (
     "model",
     "alpha",
     "link_alpha",
+    "label_noise",
     "steps",
     "held_out_rows",
     "log_loss",
@@ -24,6 +27,17 @@ COLUMNS = (
     "difference_error",
     "chosen",
 )
+
+
+class FoundNoise(NamedTuple):
+    """Symmetric noise in the labels, and how a model that knows of it is trained."""
+
+    training: float  #: rate that is assumed in training
+    temperature: float  #: power of the true probabilities, for a model that is logistic regression
+    doubt: float  #: floor of the true probabilities, see :class:`~legendretron.tuning.noise_rates.RateEstimate`
+    rate: float  #: estimated share of the labels that has been replaced
+    low: float  #: lower end of its interval
+    high: float  #: upper end
 
 
 @dataclass
@@ -42,6 +56,10 @@ class Tuning:
         Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
     whole : FittedLink, optional
         The chosen learned link, already trained on all rows.
+    noise : FoundNoise, optional
+        Noise in the labels, if it was looked for; one of rate 0 if there is none.
+    noise_matrix : ndarray of shape (C, C), optional
+        Its transition matrix, if it is not symmetric.
     """
 
     chosen: Candidate
@@ -49,6 +67,8 @@ class Tuning:
     interrupted: bool = False
     logistic: Logistic | None = None
     whole: FittedLink | None = None
+    noise: FoundNoise | None = None
+    noise_matrix: np.ndarray | None = None
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""

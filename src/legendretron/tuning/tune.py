@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from legendretron.links import TransitionNoise
 from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
-from legendretron.tuning.logistic_path import LogisticPath, PathPoint
+from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
+from legendretron.tuning.noise_matrix import find_matrix
+from legendretron.tuning.noise_rates import RateEstimate
+from legendretron.tuning.noise_search import search_noise
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.table import Tuning
+from legendretron.tuning.scores import Difference
+from legendretron.tuning.table import FoundNoise, Tuning
 
 __all__ = ["FALLBACK_ALPHA", "tune"]
 
@@ -23,10 +29,11 @@ FALLBACK_ALPHA = 0.01
 
 
 def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None) -> Tuning:
-    """Choose strengths by cross-validated log-loss.
+    """Choose strengths, and whether some labels are noise, by cross-validated log-loss of the labels as they are.
 
     A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
-    row by row: of two models that do equally well, the simpler one.
+    row by row: of two models that do equally well, the simpler one. For the same reason noise has to gain more than that, see
+    :mod:`~legendretron.tuning.noise_search`.
 
     Parameters
     ----------
@@ -42,29 +49,35 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
     if not problem.folds:
         return tuning
-    base: PathPoint | None = None
+    base: PathPoint | NoisyPoint | None = None
+    points: list[PathPoint | NoisyPoint]
     best: LinkScore | None = None
-    doubt = problem.doubt
-    if logistic:
+    doubt, rate = problem.doubt, 0.0
+    if problem.find_noise == "matrix":
+        return _tune_with_matrix(problem, links, logistic=logistic, alpha=alpha)
+    if logistic or problem.find_noise != "never":
         with stop_requests(problem.keep_interrupted) as stop_requested:
             path = LogisticPath(problem, problem.n_path_folds, stop_requested)
-            if alpha is None:
-                base = path.search()
-            else:
-                base = path.fit(alpha)
-                path.doubt_as_at(base)
-                base = base._replace(doubt=path.doubt)
+            plain = _plain_logistic(path, alpha if logistic else None)
+            noisy, borne_out = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
             doubt = path.doubt
             tuning.interrupted = stop_requested()
-        points = list(path.points.values()) if alpha is None else [base]
+        if noisy:
+            rate = noisy[0].estimate.rate if borne_out else 0.0
+            tuning.noise = _found(noisy[0].rate, noisy[0].estimate) if borne_out else _no_noise(noisy[0].estimate)
+    if logistic:
+        base = noisy[0] if borne_out else plain
+        points = [*(path.points.values() if alpha is None else [plain])]
+        points += [point for point in noisy if point.estimate.rate > 0.0]  # the others are not about noise
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
-            tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
+            tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
     try:
         left = [] if tuning.interrupted else links
-        for stage in search_links(problem, left, None if base is None else base.losses, doubt) if left else ():
+        known = None if base is None else base.losses
+        for stage in search_links(problem, left, known, doubt, rate) if left else ():
             for score in stage:
-                tuning.rows.append(_row(problem, score.candidate, score.steps, score.losses, base))
+                tuning.rows.append(_row(problem, score.candidate, score.steps, score, base))
                 best = score if score.final else None
     except InterruptedSearchError:
         tuning.interrupted = True
@@ -73,34 +86,106 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
+            if best.estimate is not None:
+                tuning.noise = _found(best.rate, best.estimate)
+            elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
+                tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
-        if alpha is None and problem.n_path_folds < len(problem.folds) and not tuning.interrupted:
-            points = path.with_other_folds(base)
-            base = points[0]
+        others = problem.n_path_folds < len(problem.folds) and not tuning.interrupted
+        if alpha is None and others and isinstance(base, PathPoint):
+            complete = path.with_other_folds(base)
+            base = complete[0]
             tuning.chosen = Candidate(base.alpha, math.inf)
-            for point in points:
-                tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point.losses, base))
+            for point in complete:
+                tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
         tuning.logistic = base.fitted
-    for row in reversed(tuning.rows):
-        same = (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
-        if same and (row["steps"] is None or row["steps"] == problem.steps):
-            row["chosen"] = True
-            break
+    _mark_chosen(problem, tuning)
     return tuning
 
 
-def _row(
-    problem: TuningProblem, candidate: Candidate, steps: int | None, losses: np.ndarray, base: PathPoint | None
-) -> dict[str, Any]:
+def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None) -> Tuning:
+    """Estimate a transition matrix, then choose strengths as if it were known."""
+    with stop_requests(problem.keep_interrupted) as stop_requested:
+        path = LogisticPath(problem, problem.n_path_folds, stop_requested)
+        plain = _plain_logistic(path, alpha if logistic else None)
+        matrix, found = find_matrix(path, plain, fixed=logistic and alpha is not None)
+    known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
+    tuning = tune(known, links, logistic=logistic, alpha=alpha)
+    tuning.noise, tuning.noise_matrix = found, matrix.cpu().numpy()
+    return tuning
+
+
+def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
+    """Logistic regression of the best strength, or of the one that is given."""
+    if alpha is None:
+        return path.search()
+    base = path.fit(alpha)
+    path.doubt_as_at(base)
+    return base._replace(doubt=path.doubt)
+
+
+def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[NoisyPoint], bool]:
+    """What was tried with noise, the best first, and whether to take it."""
+    find = path.problem.find_noise
+    if find == "never" or path.stop_requested():
+        return [], False
+    points, borne_out = search_noise(path, plain, always=find == "always", fixed=fixed)
+    return points, borne_out or find == "always"
+
+
+def _found(training: float, estimate: RateEstimate) -> FoundNoise:
+    return FoundNoise(training, estimate.temperature, estimate.doubt, estimate.rate, *estimate.interval)
+
+
+def _no_noise(estimate: RateEstimate) -> FoundNoise:
+    """No noise; but there may be as much as would fit held-out rows."""
+    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1])
+
+
+def _mark_chosen(problem: TuningProblem, tuning: Tuning) -> None:
+    """Mark the row of what was chosen; of several with the same strengths, the one with the least loss."""
+    rate = 0.0 if tuning.noise is None else tuning.noise.rate * (1.0 - 1.0 / problem.n_classes)
+    own = [
+        row
+        for row in tuning.rows
+        if (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
+        and (row["steps"] is None or row["steps"] == problem.steps)
+    ]
+    if own:
+        most = max(row["held_out_rows"] for row in own)
+        min(
+            (row for row in own if row["held_out_rows"] == most),
+            key=lambda row: (abs(row["label_noise"] - rate) > 1e-9, row["log_loss"]),
+        )["chosen"] = True
+
+
+def _away(problem: TuningProblem, losses: np.ndarray, base: np.ndarray) -> Difference:
+    """Difference to the base on the rows that both have been tried on."""
+    both = min(len(losses), len(base))
     held_out = problem.held_out
+    if both < len(held_out.row):
+        held_out = held_out.first(int(held_out.fold[both]))
+    return held_out.difference(losses[:both], base[:both])
+
+
+def _row(
+    problem: TuningProblem,
+    candidate: Candidate,
+    steps: int | None,
+    tried: PathPoint | NoisyPoint | LinkScore,
+    base: PathPoint | NoisyPoint | None,
+) -> dict[str, Any]:
+    held_out, losses = problem.held_out, tried.losses
     if len(losses) < len(held_out.row):  # of the first folds only
         held_out = held_out.first(int(held_out.fold[len(losses)]))
     mean = held_out.mean(losses)
-    away = None if base is None else held_out.difference(losses, base.losses[: len(losses)])
+    away = None if base is None else _away(problem, losses, base.losses)
+    estimate = None if isinstance(tried, PathPoint) else tried.estimate
     return {
         "model": "logistic regression" if candidate.is_logistic else "learned link",
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
+        "label_noise": 0.0 if estimate is None else estimate.rate * (1.0 - 1.0 / problem.n_classes),
         "steps": steps,
         "held_out_rows": held_out.n_rows,
         "log_loss": mean.mean,

@@ -1,0 +1,94 @@
+"""Logistic regression by its own solvers, in the place of training by minibatches."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+
+import torch
+
+from legendretron.links import LabelNoise, SymmetricNoise
+from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings
+from legendretron.training.interrupt import stop_requests
+from legendretron.training.logistic import Logistic, fit_logistic
+from legendretron.training.progress import Progress
+from legendretron.training.threads import threads_for
+
+__all__ = ["fit_convex", "has_convex_solver"]
+
+#: The gradient above which it has not converged, which is scikit-learn's.
+_CONVERGED = 1e-4
+
+
+def has_convex_solver(noise: LabelNoise | None) -> bool:
+    """Whether logistic regression with this noise in the labels has a solver of its own: not if a matrix is learned."""
+    return noise is None or isinstance(noise, SymmetricNoise) or not noise.learned
+
+
+def fit_convex(
+    model: LinearModel,
+    sample: Sample,
+    settings: TrainingSettings,
+    guess: Logistic | None,
+    noise: LabelNoise | None,
+    *,
+    max_iter: int,
+) -> TrainingResult:
+    """Fit a model of one run, whose link is softmax with or without noise, in place; a guess has one run per fold."""
+    began = time.monotonic()
+    flat, n_classes = model.flat, model.n_outputs + 1
+    features, rows = sample.features, sample.rows[0]
+    labels = torch.zeros(features.n_rows, dtype=torch.int64, device=flat.device)
+    labels[rows] = sample.labels[0]
+    share = torch.zeros(features.n_rows, 1, dtype=flat.dtype, device=flat.device)
+    share[rows, 0] = sample.normalised_weights()[0] / rows.numel()
+    start = model.weight, model.bias
+    if guess is not None:
+        start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
+    rate = noise.rate().detach().reshape(1).to(flat) if isinstance(noise, SymmetricNoise) else None
+    progress = Progress(max_iter, settings.verbose)
+    with (
+        closing(progress),
+        threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs),
+        stop_requests(settings.keep_interrupted) as stop_requested,
+    ):
+
+        def after(iteration: int, value: torch.Tensor) -> bool:
+            progress.update(iteration, float(value[0]), None)
+            return stop_requested()
+
+        fitted = fit_logistic(
+            features,
+            labels,
+            n_classes,
+            share,
+            settings.alpha.to(flat),
+            start,
+            symmetric=settings.symmetric,
+            penalize_intercept=settings.penalize_intercept,
+            rate=rate,
+            learn_rate=rate is not None and noise is not None and noise.learned,
+            transition=None if noise is None or rate is not None else noise.matrix().detach().to(flat),
+            tol=max(settings.tol, 100 * torch.finfo(flat.dtype).eps),
+            max_iter=max_iter,
+            after_iteration=after,
+        )
+        interrupted = stop_requested()
+    model.weight.copy_(fitted.weight)
+    model.bias.copy_(fitted.bias)
+    if isinstance(noise, SymmetricNoise) and noise.learned:
+        model.flat[:, -1] = torch.logit(fitted.rate.to(flat), eps=1e-12)
+    loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+    history = History()
+    history.append(
+        max(1, int(fitted.n_iter)),
+        loss.tolist(),
+        [math.nan],
+        accuracy.tolist(),
+        [math.nan],
+        time.monotonic() - began,
+    )
+    n_iter = fitted.n_iter.clamp(min=1)
+    converged = fitted.converged | (fitted.largest_gradient <= _CONVERGED)
+    return TrainingResult(history, n_iter, interrupted, converged, torch.zeros(1, dtype=torch.bool))

@@ -1,0 +1,178 @@
+"""The parameter ``label_noise``, and what a fit has found out about wrong labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
+from legendretron.tuning import FoundNoise
+
+__all__ = ["LEARNED", "FittedNoise", "NoiseRequest", "clean_link", "replaced_share", "requested_noise", "wrong_share"]
+
+#: Kinds of noise that can be learned.
+LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
+#: Where a rate that is learned in training starts.
+_START = 0.1
+#: A share of doubtful predictions below this is none.
+_LEAST_DOUBT = 1e-3
+
+
+def wrong_share(rate: float, n_classes: int) -> float:
+    """Share of wrong labels if a share is replaced at random, by any class alike.
+
+    Examples
+    --------
+    >>> wrong_share(0.3, 3)
+    0.2
+    """
+    return rate * (n_classes - 1) / n_classes
+
+
+def replaced_share(wrong: float, n_classes: int) -> float:
+    """The reverse of :func:`wrong_share`."""
+    return wrong * n_classes / (n_classes - 1)
+
+
+class NoiseRequest(NamedTuple):
+    """What the parameter asks for: nothing, ``"auto"``, a kind of noise to be learned, or noise that is known."""
+
+    kind: str | None
+    known: LabelNoise | None = None
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether it names a kind of noise that is to be learned."""
+        return self.kind in LEARNED
+
+    def to_learn(self, n_classes: int, before: FittedNoise | None) -> LabelNoise:
+        """Noise to be learned in training, starting at that of an earlier fit."""
+        rate = _START if before is None else min(max(before.plan.rate, 0.01), 0.9)
+        start = SymmetricNoise(n_classes, rate, learned=self.kind == SymmetricNoise.kind, dtype=torch.float64)
+        if start.learned:
+            return start
+        matrix = start.matrix() if before is None or before.matrix is None else torch.as_tensor(before.matrix)
+        return TransitionNoise(matrix.clamp(min=1e-6) / matrix.clamp(min=1e-6).sum(1, keepdim=True), learned=True)
+
+
+def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
+    """Read the parameter; classes of a matrix are in the order of ``classes_``, those of the noise in that of the link."""
+    if label_noise is None or isinstance(label_noise, str):  # names are checked with the other parameters
+        return NoiseRequest(label_noise)
+    if isinstance(label_noise, Real):
+        most = (n_classes - 1) / n_classes
+        if not 0.0 <= float(label_noise) < most:
+            raise ValueError(
+                f"label_noise must be below {most:.3g} for {n_classes} classes, where labels say nothing any more, and not "
+                f"negative, got {label_noise!r}."
+            )
+        rate = replaced_share(float(label_noise), n_classes)
+        return NoiseRequest("known", SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64))
+    matrix = np.asarray(label_noise, dtype=np.float64)
+    if matrix.shape != (n_classes, n_classes):
+        raise ValueError(
+            f"label_noise must be a matrix of shape ({n_classes}, {n_classes}), one row for each true class, got "
+            f"{matrix.shape}."
+        )
+    try:
+        return NoiseRequest("known", TransitionNoise(_swap_matrix(matrix)))
+    except ValueError as error:
+        raise ValueError(f"label_noise: {error}") from error
+
+
+def _swap_matrix(matrix: np.ndarray) -> np.ndarray:
+    """From the order of ``classes_`` to that of the link, or back: for two classes, reversed."""
+    return np.ascontiguousarray(matrix[::-1, ::-1]) if len(matrix) == 2 else matrix
+
+
+def clean_link(link: Link) -> Link:
+    """The link of true labels, without a floor."""
+    return link.clean if isinstance(link, NoisyLink) else link
+
+
+@dataclass(frozen=True)
+class FittedNoise:
+    """What a fit has found out, or was told, about wrong labels.
+
+    Attributes
+    ----------
+    n_classes : int
+        ``C``.
+    plan : FoundNoise
+        Rates of symmetric noise, and how to train with it. Of other noise, the rate is that of symmetric noise with as many
+        wrong labels.
+    known : bool
+        Whether it was given.
+    matrix : ndarray of shape (C, C), optional
+        Of noise that is not symmetric: classes in the order of the link.
+    """
+
+    n_classes: int
+    plan: FoundNoise
+    known: bool
+    matrix: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:
+        """From noise that was given, or learned in training on ``n_rows``; ``observed`` are shares of the labels.
+
+        The interval of learned noise is that of a share among so many labels.
+        """
+        matrix, kept = noise.matrix().detach().double().cpu().numpy(), None
+        n_classes = len(matrix)
+        if isinstance(noise, SymmetricNoise):
+            rate = float(noise.rate().detach())
+        else:
+            kept = matrix
+            rate = min(replaced_share(_wrong_by(matrix, observed), n_classes), 1.0)
+        wrong = wrong_share(rate, n_classes)
+        error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
+        low, high = (replaced_share(wrong + side * error, n_classes) for side in (-1.96, 1.96))
+        plan = FoundNoise(rate, 1.0, 0.0, rate, max(0.0, low), min(1.0, high))
+        return cls(n_classes, plan, known, kept)
+
+    def noise(self) -> LabelNoise:
+        """How true labels become observed ones, from the probabilities that are predicted."""
+        if self.matrix is not None:
+            return TransitionNoise(torch.as_tensor(self.matrix))
+        return SymmetricNoise(self.n_classes, self.plan.rate, learned=False, dtype=torch.float64)
+
+    def in_training(self) -> LabelNoise | None:
+        """What is assumed in training; None if there is no noise."""
+        if self.matrix is not None:
+            return self.noise()
+        if self.plan.training == 0.0:
+            return None
+        return SymmetricNoise(self.n_classes, self.plan.training, learned=False, dtype=torch.float64)
+
+    def link_to_predict(self, trained: Link) -> Link:
+        """The link of true labels, with a floor for predictions that are to be doubted."""
+        link = clean_link(trained)
+        if self.plan.doubt < _LEAST_DOUBT:
+            return link
+        return NoisyLink(link, SymmetricNoise(self.n_classes, self.plan.doubt, learned=False))
+
+    @property
+    def rate(self) -> float:
+        """Share of wrong labels."""
+        return wrong_share(self.plan.rate, self.n_classes)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where it lies, 95 %."""
+        return wrong_share(self.plan.low, self.n_classes), wrong_share(self.plan.high, self.n_classes)
+
+    def matrix_by_classes(self) -> np.ndarray:
+        """The transition matrix, in the order of ``classes_``."""
+        return _swap_matrix(self.noise().matrix().detach().double().numpy())
+
+
+def _wrong_by(matrix: np.ndarray, observed: np.ndarray) -> float:
+    """Share of wrong labels, from the shares of the observed ones."""
+    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
+    return float(1.0 - (true / true.sum()) @ np.diag(matrix))

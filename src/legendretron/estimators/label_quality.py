@@ -1,0 +1,143 @@
+"""After fitting: wrong labels, how many there are and which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted
+
+from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.label_noise import FittedNoise
+from legendretron.estimators.prediction import LinkPredictor
+from legendretron.links import SymmetricNoise
+
+__all__ = ["LabelQuality"]
+
+
+class LabelQuality(LinkPredictor):
+    """Base of the classifiers that know of wrong labels: what they say about them."""
+
+    _noise: FittedNoise | None
+
+    @property
+    def noise_rate_(self) -> float:
+        """Share of the training labels that are wrong: as given, or as estimated; 0 if no noise was found."""
+        return self._fitted_noise().rate
+
+    @property
+    def noise_rate_interval_(self) -> tuple[float, float]:
+        """Interval of ``noise_rate_``: from what training rows say to what held-out rows say, with 1.96 standard errors."""
+        return self._fitted_noise().interval
+
+    @property
+    def noise_matrix_(self) -> np.ndarray:
+        """Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``."""
+        return self._fitted_noise().matrix_by_classes()
+
+    def _fitted_noise(self) -> FittedNoise:
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        if noise is None:
+            raise AttributeError(
+                f"this {type(self).__name__} knows nothing of wrong labels: it is not fitted, or label_noise is None, or "
+                "it is 'auto' but the strengths were given, so nothing was tried on held-out rows. Give "
+                "label_noise='symmetric'."
+            )
+        return noise
+
+    def predict_proba_observed(self, X: Any) -> np.ndarray:
+        r"""Probabilities of the labels as they would be observed, some of them wrong: :math:`q = T^\top p`.
+
+        ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same.
+        """
+        log_p = self.predict_log_proba(X)
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        if noise is not None:
+            ordered = torch.as_tensor(swap_classes(log_p).copy())
+            log_p = swap_classes(noise.noise().log_observed(ordered).numpy()).astype(log_p.dtype)
+        p: np.ndarray = np.exp(log_p)
+        return p
+
+    def label_quality(self, X: Any, y: Any, cv: Any = None) -> np.ndarray:
+        r"""For each row, the probability that its label is right.
+
+        .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
+
+        with the transition matrix ``noise_matrix_``. If no noise was found, one of these labels is taken to be wrong, so
+        that rows can still be ranked.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_samples, n_features)
+            Features.
+        y : array of shape (n_samples,)
+            Labels as they are, of the classes of the fit.
+        cv : int, splitter, iterable or None, default=None
+            If given, each row is judged by a model that has not seen it: the same model, with the strengths and the noise of
+            this one, fitted again to the other rows of each fold. Use it for the rows of the fit. None: by this model.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._check_features(X)
+        y = np.asarray(y)
+        if y.shape != (X.shape[0],):
+            raise ValueError(f"y must have one label per row of X, {X.shape[0]}, got shape {y.shape}.")
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
+        log_p = self.predict_log_proba(X) if cv is None else self._out_of_fold(X, y, cv)
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        model = None if noise is None or noise.plan.rate == 0.0 else noise.noise()
+        n_classes = len(self.classes_)
+        if model is None:
+            model = SymmetricNoise(n_classes, 1.0 / max(X.shape[0], 2), learned=False, dtype=torch.float64)
+        labels = torch.as_tensor(swap_labels(np.searchsorted(self.classes_, y), n_classes))
+        ordered = torch.as_tensor(swap_classes(log_p).astype(np.float64))
+        posterior = model.log_posterior(ordered, labels).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        quality: np.ndarray = np.exp(posterior.numpy())
+        return quality
+
+    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5) -> np.ndarray:
+        """Rows whose label is probably wrong, the most suspicious one first.
+
+        Parameters
+        ----------
+        X, y, cv
+            As in :meth:`label_quality`; by default each row is judged by a model that has not seen it.
+        threshold : float, default=0.5
+            Rows with a smaller probability of being right are returned.
+
+        Returns
+        -------
+        ndarray of int
+            Row numbers.
+        """
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
+            raise ValueError(f"threshold must be a probability, from 0 to 1, got {threshold!r}.")
+        quality = self.label_quality(X, y, cv)
+        order = np.argsort(quality, kind="stable")
+        issues: np.ndarray = order[quality[order] < threshold]
+        return issues
+
+    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any) -> np.ndarray:
+        """Log-probabilities of each row by a model that has not seen it."""
+        check_is_fitted(self)
+        log_p = np.full((X.shape[0], len(self.classes_)), np.nan)
+        for train, test in check_cv(cv, y, classifier=True).split(X, y):
+            model = self._fitted_again(X[train], y[train])
+            columns = np.searchsorted(self.classes_, model.classes_)
+            # a class that no other row has is as improbable as can be
+            log_p[test] = np.log(np.finfo(np.float64).tiny)
+            log_p[np.ix_(test, columns)] = model.predict_log_proba(X[test])
+        if np.isnan(log_p).any():
+            row = int(np.flatnonzero(np.isnan(log_p).any(1))[0])
+            raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is never held out.")
+        return log_p
+
+    def _fitted_again(self, X: Any, y: np.ndarray) -> LabelQuality:
+        """A copy with the same strengths and noise, fitted to other rows."""
+        raise NotImplementedError

@@ -1,0 +1,98 @@
+r"""The transition matrix of wrong labels, from predictions for rows that a model has not seen, and for those it has.
+
+With the true probabilities :math:`p` of the rows, the likeliest matrix is found by expectation-maximisation:
+
+.. math:: T_{ij} \propto \sum_{n:\, y_n = j} \frac{p_{ni} T_{ij}}{\sum_k p_{nk} T_{kj}}
+
+As for a rate, see :mod:`~legendretron.tuning.noise_rates`, that of held-out rows has too much noise and that of training rows
+too little, so their mean is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.tuning.logistic_path import LogisticPath, PathPoint
+from legendretron.tuning.noise_rates import LabelledRows
+from legendretron.tuning.noise_search import search_noise
+from legendretron.tuning.table import FoundNoise
+
+__all__ = ["estimate_matrix", "find_matrix"]
+
+_ITERATIONS, _TOLERANCE = 500, 1e-6
+#: Rows of each true class that are imagined to follow the start: a class of few rows has no matrix of its own.
+_IMAGINED = 1.0
+
+
+def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
+    """The likeliest matrix of shape (C, C), rows true classes, beginning at another one."""
+    p = torch.exp(rows.log_p)
+    n_classes = p.shape[1]
+    weight = rows.weight * (len(rows.weight) / rows.weight.sum())
+    one_hot = torch.nn.functional.one_hot(rows.labels, n_classes).to(p) * weight.unsqueeze(1)
+    matrix = start
+    for _ in range(_ITERATIONS):
+        joint = p * matrix.mT[rows.labels]
+        of_true = joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+        counts = of_true.mT @ one_hot + _IMAGINED * start
+        new = counts / counts.sum(1, keepdim=True)
+        change = float((new - matrix).abs().max())
+        matrix = new
+        if change < _TOLERANCE:
+            break
+    return matrix
+
+
+def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[Tensor, FoundNoise]:
+    """The matrix that logistic regression finds, and how many labels are wrong by it.
+
+    First with predictions of a model of symmetric noise, then with those of a model that knows the first matrix.
+
+    Parameters
+    ----------
+    path, plain, fixed
+        As in :func:`~legendretron.tuning.noise_search.search_noise`.
+    """
+    problem, n_classes = path.problem, path.problem.n_classes
+    points, _ = search_noise(path, plain, always=True, fixed=fixed)
+    estimate = points[0].estimate
+    start = SymmetricNoise(n_classes, max(estimate.rate, 0.01), learned=False, dtype=torch.float64).matrix()
+    start = start.to(problem.device)
+    of_rows = path.labelled(points[0].fitted)
+    tempered = [rows._replace(log_p=torch.log_softmax(rows.log_p * estimate.temperature, dim=-1)) for rows in of_rows]
+    first = _mean(*(estimate_matrix(rows, start) for rows in tempered))
+    with_first = LogisticPath(
+        replace(problem, known_noise=TransitionNoise(first), find_noise="never"),
+        problem.n_path_folds,
+        path.stop_requested,
+    )
+    best = with_first.fit(plain.alpha) if fixed else with_first.search()
+    held_out, training = with_first.labelled(best.fitted)
+    found = [estimate_matrix(rows, start) for rows in (held_out, training)]
+    matrix = _mean(*found)
+    wrong = sorted(_wrong(own, held_out.labels) for own in found)
+    middle = _wrong(matrix, held_out.labels)
+    error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
+    low, high = max(0.0, wrong[0] - 1.96 * error), min(1.0, wrong[1] + 1.96 * error)
+    scale = n_classes / (n_classes - 1)
+    rate, low, high = (min(share * scale, 1.0 - 1e-9) for share in (middle, low, high))
+    return matrix, FoundNoise(rate, 1.0, 0.0, rate, low, high)
+
+
+def _mean(held_out: Tensor, training: Tensor) -> Tensor:
+    matrix = 0.5 * (held_out + training)
+    return matrix / matrix.sum(1, keepdim=True)
+
+
+def _wrong(matrix: Tensor, labels: Tensor) -> float:
+    """Share of wrong labels, from the shares of the observed ones."""
+    plain = matrix.cpu().numpy()
+    observed = np.bincount(labels.cpu().numpy(), minlength=len(plain)) / len(labels)
+    true = np.clip(np.linalg.lstsq(plain.T, observed, rcond=None)[0], 1e-12, None)
+    return float(1.0 - (true / true.sum()) @ np.diag(plain))

@@ -1,0 +1,133 @@
+r"""Rates of symmetric noise that fit the labels of held-out rows, and those of training rows.
+
+The observed label of a row has the probability :math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. Which rate
+:math:`\epsilon` fits best depends on the rows. On **held-out** rows it is too large, since where a model is surely wrong it
+takes a right label for noise; on its own **training** rows it is too small, since it has learned some of the wrong labels.
+To first order both are equally far from the truth, as are the losses on the two, so the estimate is their mean.
+
+Predictions of a penalised model are too timid, or with weak penalties too bold, which would be taken for noise as well. So a
+**temperature** is fitted together with the rate: :math:`p \propto p^\tau`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["TEMPERATURES", "LabelledRows", "RateEstimate", "estimate_rates"]
+
+#: Powers of the probabilities to choose from.
+TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
+#: No rate above this is told from pure noise.
+_HIGHEST = 0.98
+_HALVINGS = 20
+#: Held-out rows that are enough to choose a temperature by.
+_ENOUGH = 20_000
+#: Standard errors on both sides of an interval.
+_WIDTH = 1.96
+
+
+class LabelledRows(NamedTuple):
+    """Predictions for rows, and what was observed."""
+
+    log_p: Tensor  #: log-probabilities of the true classes, (n, C)
+    labels: Tensor  #: observed labels, (n,)
+    weight: Tensor  #: of each row, (n,); any scale
+
+
+class RateEstimate(NamedTuple):
+    """What the labels say about the share of them that has been replaced at random."""
+
+    temperature: float  #: power of the probabilities
+    held_out: float  #: rate that fits held-out rows best
+    training: float  #: rate that fits the rows a model was trained on
+    error: float  #: standard error of either
+
+    @property
+    def rate(self) -> float:
+        """The estimate."""
+        return 0.5 * (self.held_out + min(self.training, self.held_out))
+
+    @property
+    def lowest(self) -> float:
+        """The smaller of the two rates: what even training rows do not let the model explain."""
+        return min(self.training, self.held_out)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """From the rate on training rows to that on held-out rows, and two standard errors on both sides."""
+        low, high = self.lowest - _WIDTH * self.error, max(self.held_out, self.training) + _WIDTH * self.error
+        return max(0.0, low), min(1.0, high)
+
+    @property
+    def doubt(self) -> float:
+        r"""Share of predictions to doubt: the floor of true probabilities that makes up for the difference of the rates.
+
+        .. math:: 1 - \epsilon_{held} = (1 - \epsilon) (1 - \delta)
+        """
+        return max(0.0, (self.held_out - self.rate) / (1.0 - self.rate))
+
+
+def estimate_rates(
+    held_out: LabelledRows, training: LabelledRows, temperatures: tuple[float, ...] = TEMPERATURES
+) -> tuple[RateEstimate, Tensor]:
+    """Fit temperature and rate to held-out rows, and the rate to training rows.
+
+    Returns
+    -------
+    RateEstimate
+        See there.
+    Tensor of shape (n, C)
+        Log-probabilities of the observed labels of the held-out rows, with the rate that fits them best.
+    """
+    n, n_classes = held_out.log_p.shape
+    some = slice(None, None, -(-n // _ENOUGH))
+    part = LabelledRows(*(tensor[some] for tensor in held_out))
+    best: tuple[float, float] | None = None
+    for power in temperatures:
+        own = _own(part, power)
+        rate = _best_rate(own, part.weight, n_classes)
+        loss = float((-torch.log((1.0 - rate) * own + rate / n_classes) * part.weight).sum())
+        if best is None or loss < best[0]:
+            best = loss, power
+    assert best is not None
+    power = best[1]
+    own = _own(held_out, power)
+    rate = _best_rate(own, held_out.weight, n_classes)
+    share = held_out.weight / held_out.weight.sum()
+    slope = (own - 1.0 / n_classes) / ((1.0 - rate) * own + rate / n_classes)
+    information = float((share * slope.square()).sum()) / float(share.square().sum())
+    on_training = _best_rate(_own(training, power), training.weight, n_classes)
+    error = 1.0 / np.sqrt(max(information, 1e-12))
+    estimate = RateEstimate(power, rate, on_training, float(error))
+    log_p = torch.log_softmax(held_out.log_p * power, dim=-1)
+    return estimate, torch.log((1.0 - rate) * torch.exp(log_p) + rate / n_classes)
+
+
+def _own(rows: LabelledRows, power: float) -> Tensor:
+    """Probability of the observed label before noise."""
+    log_p = torch.log_softmax(rows.log_p * power, dim=-1)
+    return torch.exp(log_p.gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1))
+
+
+def _best_rate(own: Tensor, weight: Tensor, n_classes: int) -> float:
+    """The rate with the least log-loss, which is convex in it: where its derivative changes sign, by bisection."""
+    gain = own - 1.0 / n_classes
+
+    def rising(rate: float) -> bool:
+        return float((weight * gain / ((1.0 - rate) * own + rate / n_classes)).sum()) > 0.0
+
+    low, high = 0.0, _HIGHEST
+    if bool((own <= 0.0).any()):  # an infinite loss without noise
+        low = 1e-6
+    if rising(low):
+        return 0.0
+    if not rising(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if rising(middle) else (middle, high)
+    return 0.5 * (low + high)

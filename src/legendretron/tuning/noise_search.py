@@ -1,0 +1,101 @@
+"""Logistic regression for labels of which some are wrong: strength, rate of noise in training, and what rate comes out.
+
+The rate that is assumed in training need not be the one that is estimated in the end. A higher one makes a training loss
+that cares less for rows that do not fit, hardly at all for a rate close to 1; which one does best on held-out rows depends on
+the data. With less weight on such rows weaker penalties do well, so each path goes from the strength without noise to weaker
+ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
+from legendretron.tuning.noise_rates import RateEstimate
+
+__all__ = ["is_noise", "search_noise"]
+
+#: Rates in training, a low one first; the others only if noise is not ruled out by it.
+_RATES = (0.3, 0.7, 0.9)
+#: A path ends when the loss is so much above the least, or after so many factors of ten.
+_SHARE, _DECADES = 0.02, 4
+#: Noise is ruled out at once if it gains less than so many standard errors, or if it is in less than this share.
+_NO_GAIN, _NO_SHARE = 1.0, 0.025
+#: Noise must be in this share of the labels, as training rows have it too, and gain so many standard errors.
+_LEAST_SHARE, _MUST_GAIN = 0.05, 1.645
+
+
+def is_noise(estimate: RateEstimate, n_classes: int, least: float = _LEAST_SHARE) -> bool:
+    """Whether enough labels are wrong to matter.
+
+    Below a twentieth there is little to gain, and what looks like noise is often a model that does not quite fit.
+    """
+    return estimate.lowest * (n_classes - 1) / n_classes >= least
+
+
+def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[NoisyPoint], bool]:
+    """Try rates and strengths.
+
+    Parameters
+    ----------
+    path : LogisticPath
+        Of logistic regression without noise.
+    base : PathPoint
+        Its best point, where paths with noise begin.
+    always : bool
+        Whether to go on even if there seems to be no noise.
+    fixed : bool
+        Whether the strength of ``base`` is the only one.
+
+    Returns
+    -------
+    list of NoisyPoint
+        What was tried, the best first.
+    bool
+        Whether the labels bear out that there is noise.
+    """
+    low, high, highest = _RATES
+    points = _walk(path, base, low, fixed)
+    best = _least(path, points)
+    if not always and _ruled_out(path, best, base):
+        return _best_first(path, points), False
+    points += _walk(path, base, high, fixed)
+    if _least(path, points).rate == high:
+        points += _walk(path, base, highest, fixed)
+    best = _least(path, points)
+    for side in () if fixed else (0.5, -0.5):
+        if not path.stop_requested():
+            points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
+    best = _least(path, points)
+    away = path.gain(best, base)
+    borne_out = is_noise(best.estimate, path.problem.n_classes) and away.mean < -_MUST_GAIN * away.error
+    return _best_first(path, points), borne_out
+
+
+def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[NoisyPoint]:
+    points: list[NoisyPoint] = []
+    start, least = base.fitted, math.inf
+    for decade in range(1 if fixed else 1 + _DECADES):
+        if path.stop_requested():
+            break
+        point = path.fit_with_noise(base.alpha / 10.0**decade, rate, start)
+        points.append(point)
+        start, loss = point.fitted, path.loss(point)
+        least = min(least, loss)
+        if loss > least * (1.0 + _SHARE):
+            break
+    return points
+
+
+def _ruled_out(path: LogisticPath, best: NoisyPoint, base: PathPoint) -> bool:
+    away = path.gain(best, base)
+    return not is_noise(best.estimate, path.problem.n_classes, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
+
+
+def _least(path: LogisticPath, points: Iterable[NoisyPoint]) -> NoisyPoint:
+    return min(points, key=path.loss)
+
+
+def _best_first(path: LogisticPath, points: list[NoisyPoint]) -> list[NoisyPoint]:
+    return sorted(points, key=path.loss)
