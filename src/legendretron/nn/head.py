@@ -68,14 +68,20 @@ class LegendreLink(NoisyLabels):
 
         - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned.
           It starts at one half. Give it a learning rate of its own, see :func:`parameter_groups`.
-        - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Add
-          :meth:`noise_penalty` to the loss, without which they are mostly not found.
+        - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels
+          alone do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate`
+          goes to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more
+          noise [1]_. Too large a multiple invents noise.
         - a number: the share of **wrong** labels is known, from 0 to below ``(C - 1) / C``. A wrong label is any of the
           other classes alike.
         - a matrix: entry ``[i, j]`` is the known probability that the label is ``j`` if ``i`` is true.
         - a :class:`~legendretron.links.LabelNoise`, for another start.
     generator, device, dtype : optional
         Of the parameters.
+
+    References
+    ----------
+    .. [1] Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator confusion, CVPR.
 
     Examples
     --------
@@ -177,7 +183,7 @@ class LegendreHead(NoisyLabels):
         Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
     label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
         What is known of wrong labels, as in :class:`LegendreLink`: train on what is observed, predict what is true. See
-        :attr:`noise_rate`, :meth:`noise_penalty`, :meth:`log_proba_observed` and :meth:`label_quality`.
+        :attr:`noise_rate`, :meth:`log_proba_observed` and :meth:`label_quality`.
     bias : bool
         Whether the linear layer has a bias.
     generator : torch.Generator, optional

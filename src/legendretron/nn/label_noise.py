@@ -138,30 +138,6 @@ class NoisyLabels(nn.Module):
             return torch.eye(self.n_classes)
         return self.noise.matrix().detach()
 
-    def noise_penalty(self, strength: float = 0.2) -> Tensor:
-        r"""A term to add to the training loss where a matrix is learned, :math:`\text{strength} \cdot \frac1C \sum_i T_{ii}`.
-
-        Observed labels alone do not tell a class that often becomes another from one that is hard to tell from another.
-        So with ``label_noise="class-conditional"`` learning may end with no noise at all, and a network that predicts
-        observed labels. This term prefers more noise where both explain the labels equally well [1]_. Too strong a term
-        invents noise: compare :attr:`noise_rate` for a few strengths. A symmetric rate does not need it.
-
-        References
-        ----------
-        .. [1] Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator confusion, CVPR.
-
-        Examples
-        --------
-        >>> from legendretron.nn import LegendreHead
-        >>> LegendreHead(16, 3, label_noise=0.25).noise_penalty(0.2)
-        tensor(0.1500)
-        """
-        if self.noise is None:
-            return torch.tensor(strength)
-        if isinstance(self.noise, SymmetricNoise):
-            return strength * (1.0 - self.noise.rate() * (self.n_classes - 1) / self.n_classes)
-        return strength * self.noise.matrix().diagonal().mean()
-
     def _label_quality(self, log_p: Tensor, labels: Tensor) -> Tensor:
         if self.noise is None:
             raise ValueError(
