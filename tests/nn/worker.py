@@ -54,12 +54,22 @@ LINKS = {
     "canonical": {"link": "canonical"},
     "leaky": {"link": "leaky"},
     "shifted": {"link": "shifted"},
+    "rate": {"link": "composite", "init": "paper", "label_noise": "learn"},
+    "known rate": {"link": "canonical", "label_noise": 0.3},
+}
+#: An observed probability depends on those of all classes, so these heads cannot be split by class.
+MATRICES = {
+    "matrix": {"link": "composite", "init": "paper", "label_noise": "class-conditional"},
+    "known matrix": {
+        "link": "softmax",
+        "label_noise": 0.7 * torch.eye(N_CLASSES) + 0.3 * torch.eye(N_CLASSES).roll(1, 1),
+    },
 }
 
 
 def make_model(name: str) -> nn.Sequential:
     torch.manual_seed(0)
-    head = LegendreHead(10, N_CLASSES, **LINKS[name], generator=torch.Generator().manual_seed(1))
+    head = LegendreHead(10, N_CLASSES, **{**LINKS, **MATRICES}[name], generator=torch.Generator().manual_seed(1))
     return nn.Sequential(nn.Linear(N_FEATURES, 10), nn.Tanh(), head)
 
 
@@ -223,7 +233,42 @@ def split_and_sharded(rank: int) -> dict[str, float]:
     return {"difference": max(float((whole(a.detach()) - b.detach()).abs().max()) for a, b in pairs)}
 
 
+def wrong_labels(rank: int) -> dict[str, float | str]:
+    """What a split head tells of wrong labels, and what a sharded one does."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    measured: dict[str, float | str] = {}
+    x, y = torch.randn(N_ROWS, 10, generator=torch.Generator().manual_seed(3)), batches()[0][1]
+    for name in ("rate", "known rate"):
+        split, single = make_model(name)[2], make_model(name)[2]
+        parallelize_module(split, mesh, ClassParallel())
+        for mode in (True, False):
+            split.train(mode), single.train(mode)
+            pairs = {
+                "forward": (split(x), single(x)),
+                "observed": (split.log_proba_observed(x), single.log_proba_observed(x)),
+                "quality": (split.label_quality(x, y), single.label_quality(x, y)),
+                "loss": (split.loss(x, y), single.loss(x, y)),
+            }
+            for key, (a, b) in pairs.items():
+                measured[f"{name} {mode} {key}"] = float((a - b).detach().abs().max())
+        measured[f"{name} rate"] = abs(split.noise_rate - single.noise_rate)
+        measured[f"{name} matrix"] = float((split.noise_matrix - single.noise_matrix).abs().max())
+    for name in MATRICES:
+        try:
+            parallelize_module(make_model(name)[2], mesh, ClassParallel())
+        except ValueError as error:
+            measured[f"error {name}"] = str(error)
+        sharded, single = fully_shard(make_model(name)[2], mesh=mesh), make_model(name)[2]
+        measured[f"sharded {name}"] = abs(sharded.noise_rate - single.noise_rate)
+    sharded = fully_shard(make_model("rate")[2], mesh=mesh)
+    measured["sharded rate"] = abs(sharded.noise_rate - 0.5 * (N_CLASSES - 1) / N_CLASSES)
+    if rank == 0:
+        measured["repr"] = repr(sharded)  # on one process alone
+    return measured
+
+
 ONCE = {
+    "wrong_labels": wrong_labels,
     "checkpoint_on_one_rank": checkpoint_on_one_rank,
     "compiled_first_batch": compiled_first_batch,
     "split_and_sharded": split_and_sharded,
@@ -235,6 +280,9 @@ def main(out: str) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     measured = {f"{case} {name}": run(name, rank) for case, run in CASES.items() for name in LINKS}
+    measured |= {
+        f"{run.__name__} {name}": run(name, rank) for run in (data_parallel, fully_sharded) for name in MATRICES
+    }
     measured |= {case: run(rank) for case, run in ONCE.items()}
     everyone: list[dict] = [{}] * dist.get_world_size()
     dist.all_gather_object(everyone, measured)

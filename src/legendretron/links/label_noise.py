@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from legendretron._internal.process_groups import is_sharded, whole
 from legendretron._internal.validation import check_float_tensor, check_integer, check_run_shape, has_values
 
 __all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
@@ -86,6 +87,18 @@ class LabelNoise(nn.Module, ABC):
         joint = log_p + torch.gather(columns, -2, index)
         return joint - torch.logsumexp(joint, -1, keepdim=True)
 
+    def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
+        r"""Logarithms of the probabilities that observed labels are the true ones, :math:`p_y T_{yy} / q_y`.
+
+        Parameters
+        ----------
+        log_p : Tensor of shape (*run_shape, n, C)
+            What is known without the label.
+        labels : Tensor of shape (*run_shape, n)
+            Observed labels.
+        """
+        return torch.gather(self.log_posterior(log_p, labels), -1, labels.unsqueeze(-1)).squeeze(-1)
+
     def _outside(self, low: Tensor) -> ValueError:
         return ValueError(
             f"p holds observed probabilities that no true ones can give: with this noise, "
@@ -147,15 +160,17 @@ class SymmetricNoise(LabelNoise):
         super().__init__(n_classes, learned, run_shape)
         rate = _check_rate(rate, learned)
         logit = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
-        self._keep("raw_rate", torch.tensor(logit, device=device, dtype=dtype or torch.get_default_dtype()))
+        # one entry and not a scalar, which fully_shard refuses
+        self._keep("raw_rate", torch.tensor([logit], device=device, dtype=dtype or torch.get_default_dtype()))
 
     def rate(self) -> Tensor:
         r""":math:`\epsilon`, of shape ``run_shape`` if it is learned."""
-        return torch.sigmoid(self._raw)
+        return torch.sigmoid(self._raw).squeeze(-1)
 
     @property
     def _raw(self) -> Tensor:
         raw: Any = self.raw_rate
+        raw = whole(raw)  # a head that is split by class has it on all processes
         return raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
 
     def matrix(self) -> Tensor:
@@ -166,13 +181,19 @@ class SymmetricNoise(LabelNoise):
 
     def _log_parts(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """``log(1 - eps)`` and ``log(eps / C)``, to go with rows of probabilities."""
-        raw = self._raw[..., None, None].to(like.device)
+        raw = self._raw.unsqueeze(-1).to(like.device)
         return logsigmoid(-raw), logsigmoid(raw) - math.log(self.n_classes)
 
     def log_observed(self, log_p: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_observed`."""
         kept, floor = self._log_parts(log_p)
         return torch.logaddexp(log_p + kept, floor.expand_as(log_p))
+
+    def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
+        """See :meth:`LabelNoise.log_right`; without a matrix."""
+        kept, floor = self._log_parts(log_p)
+        own = torch.gather(log_p, -1, labels.unsqueeze(-1))
+        return (own + torch.logaddexp(kept, floor) - self.log_observed(own)).squeeze(-1)
 
     def log_clean(self, log_q: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_clean`."""
@@ -192,7 +213,11 @@ class SymmetricNoise(LabelNoise):
 
     def extra_repr(self) -> str:
         """Rate, and whether it is learned."""
-        rate = f"{float(self.rate().detach()):.3g}" if self._raw.dim() == 0 and has_values(self._raw) else "..."
+        raw: Any = self.raw_rate
+        known = (
+            raw.numel() == 1 and has_values(raw) and not is_sharded(raw)
+        )  # one process alone must not wait for others
+        rate = f"{float(self.rate().detach()):.3g}" if known else "..."
         return f"n_classes={self.n_classes}, rate={rate}, learned={self.learned}"
 
 
@@ -249,6 +274,7 @@ class TransitionNoise(LabelNoise):
 
     def _log_matrix(self) -> Tensor:
         raw: Any = self.log_matrix
+        raw = whole(raw)
         raw = raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
         # rows that are learned need not sum to 1 before
         return torch.log_softmax(raw, dim=-1) if self.learned else raw

@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from legendretron.links import SymmetricNoise
 from legendretron.nn.head import LegendreHead
 
 __all__ = ["ClassParallel"]
@@ -26,7 +27,8 @@ class ClassParallel(ParallelStyle):
 
     Features must be the same on all processes of the mesh, as after the layers of a tensor-parallel network. Train with
     ``head.loss(features, labels)``; ``head(features)`` gathers the log-probabilities of all classes on each process.
-    The number of classes need not be a multiple of the number of processes, but must be larger.
+    The number of classes need not be a multiple of the number of processes, but must be larger. Of ``label_noise``, a head
+    can have ``"learn"`` or a number; a matrix needs the probabilities of all classes in one place.
 
     Examples
     --------
@@ -45,6 +47,11 @@ class ClassParallel(ParallelStyle):
             raise ValueError(
                 f"{type(module.link).__name__} cannot be split by class, since its class_axes() returns None; "
                 "a link of your own can be split if it defines class_axes and _log_odds."
+            )
+        if module.noise is not None and not isinstance(module.noise, SymmetricNoise):
+            raise ValueError(
+                "a head with label_noise='class-conditional', or a matrix, cannot be split by class: an observed "
+                "probability depends on those of all classes. Use label_noise='learn' or a number, or leave the head whole."
             )
         if device_mesh.ndim != 1:
             raise ValueError(f"device_mesh must have one dimension, got {device_mesh}; take one of its dimensions.")

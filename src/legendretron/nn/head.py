@@ -20,6 +20,7 @@ from legendretron._internal.validation import (
 )
 from legendretron.links import Link, make_link
 from legendretron.links.registry import check_link, choose_settings
+from legendretron.nn.label_noise import NoisyLabels, make_label_noise, observed
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
@@ -32,7 +33,7 @@ def _as_link(link: str | Link, n_classes: int, settings: dict[str, Any]) -> Link
     return check_link(link, n_classes).to(device=settings["device"], dtype=settings["dtype"])
 
 
-class LegendreLink(nn.Module):
+class LegendreLink(NoisyLabels):
     r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.
 
     Use it in place of ``torch.nn.LogSoftmax``, or replace ``cross_entropy(logits, y)`` with
@@ -60,8 +61,27 @@ class LegendreLink(nn.Module):
         Initialisation of the link; ``"paper"`` for the composite, ``"random"`` for the canonical one.
     link_params : dict, optional
         Settings of other links, by name.
+    label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
+        What is known of wrong labels. With None the labels count as right. Otherwise log-probabilities are those of the
+        **observed** labels in training mode, to train on them, and those of the **true** labels in evaluation mode, to
+        predict with.
+
+        - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned.
+          It starts at one half. Give it a learning rate of its own, see :func:`parameter_groups`.
+        - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels
+          alone do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate`
+          goes to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more
+          noise [1]_. Too large a multiple invents noise.
+        - a number: the share of **wrong** labels is known, from 0 to below ``(C - 1) / C``. A wrong label is any of the
+          other classes alike.
+        - a matrix: entry ``[i, j]`` is the known probability that the label is ``j`` if ``i`` is true.
+        - a :class:`~legendretron.links.LabelNoise`, for another start.
     generator, device, dtype : optional
         Of the parameters.
+
+    References
+    ----------
+    .. [1] Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator confusion, CVPR.
 
     Examples
     --------
@@ -83,6 +103,7 @@ class LegendreLink(nn.Module):
         n_nests: int = 4,
         init: str = "identity",
         link_params: Mapping[str, Any] | None = None,
+        label_noise: Any = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -96,9 +117,29 @@ class LegendreLink(nn.Module):
         settings = choose_settings(link, settings | {"init": init}, link_params, LegendreLink)
         made = {"generator": generator, "device": device, "dtype": dtype}
         self.link = _as_link(link, self.n_classes, {**settings, **made})
+        self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``."""
+        """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``.
+
+        With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
+        """
+        log_p = self._log_true(logits)
+        return self._placed(observed(self.noise, log_p) if self.training else log_p)
+
+    def log_proba_observed(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of observed labels, in both modes: for the log-loss of labels of which some are wrong."""
+        return self._placed(observed(self.noise, self._log_true(logits)))
+
+    def label_quality(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities that labels are right, given the logits: with the classes on axis ``dim``, which labels do not have.
+
+        See :meth:`LegendreHead.label_quality`.
+        """
+        return self._label_quality(self._log_true(logits), labels)
+
+    def _log_true(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of true labels, the classes on the last axis."""
         check_float_tensor("logits", logits)
         c = self.n_classes
         if not -logits.dim() <= self.dim < logits.dim() or logits.shape[self.dim] not in (c, c - 1):
@@ -109,15 +150,18 @@ class LegendreLink(nn.Module):
         z = at_least_single(logits).movedim(self.dim, -1)
         if z.shape[-1] == c:
             z = z[..., :-1] - z[..., -1:]
+        return self.link(z)
+
+    def _placed(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
-        return self.link(z).movedim(-1, self.dim).contiguous()
+        return log_p.movedim(-1, self.dim).contiguous()
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         return f"n_classes={self.n_classes}, dim={self.dim}"
 
 
-class LegendreHead(nn.Module):
+class LegendreHead(NoisyLabels):
     r"""Linear layer and learned link: ``features -> log_proba``, for ``torch.nn.NLLLoss``.
 
     .. math:: \log p(x) = \log u(W x + b), \qquad W \in \mathbb{R}^{(C-1) \times d},
@@ -137,6 +181,9 @@ class LegendreHead(nn.Module):
         Kind of link.
     n_blocks, hidden, depth, network, n_nests, init, link_params : optional
         Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
+    label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
+        What is known of wrong labels, as in :class:`LegendreLink`: train on what is observed, predict what is true. See
+        :attr:`noise_rate`, :meth:`log_proba_observed` and :meth:`label_quality`.
     bias : bool
         Whether the linear layer has a bias.
     generator : torch.Generator, optional
@@ -149,6 +196,13 @@ class LegendreHead(nn.Module):
     >>> net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), LegendreHead(16, 3))
     >>> log_proba = net(torch.randn(8, 5))
     >>> nn.NLLLoss()(log_proba, torch.randint(3, (8,))).backward()
+
+    Where a fifth of the labels is wrong:
+
+    >>> head = LegendreHead(16, 3, label_noise=0.2)
+    >>> x = 1e6 * torch.ones(1, 16)
+    >>> head.train()(x).exp().min(), head.eval()(x).exp().min()  # of observed labels, of true labels
+    (tensor(0.1000, grad_fn=<MinBackward1>), tensor(0., grad_fn=<MinBackward1>))
     """
 
     def __init__(
@@ -164,6 +218,7 @@ class LegendreHead(nn.Module):
         n_nests: int = 4,
         init: str = "identity",
         link_params: Mapping[str, Any] | None = None,
+        label_noise: Any = None,
         bias: bool = True,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
@@ -179,9 +234,46 @@ class LegendreHead(nn.Module):
         settings = choose_settings(link, settings | {"init": init}, link_params, LegendreHead)
         made = {"generator": generator, "device": device, "dtype": dtype}
         self.link = _as_link(link, self.n_classes, {**settings, **made})
+        self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Log-probabilities: ``(..., in_features) -> (..., C)``."""
+        """Log-probabilities: ``(..., in_features) -> (..., C)``.
+
+        With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
+        """
+        log_p = self._log_true(features)
+        return observed(self.noise, log_p) if self.training else log_p
+
+    def log_proba_observed(self, features: Tensor) -> Tensor:
+        """Log-probabilities of observed labels, ``(..., in_features) -> (..., C)``, in both modes."""
+        return observed(self.noise, self._log_true(features))
+
+    def label_quality(self, features: Tensor, labels: Tensor) -> Tensor:
+        r"""Probabilities that labels are right: ``(..., in_features), (...) -> (...)``.
+
+        .. math:: P(\text{true } y \mid \text{observed } y, x) = p_y(x) T_{yy} / q_y(x)
+
+        Here :math:`p` and :math:`q` are the probabilities of true and of observed labels, and :math:`T_{yy}` is the
+        probability that class ``y`` keeps its label. Look at the labels with the lowest values first. Call it in
+        evaluation mode, where dropout is off.
+
+        Parameters
+        ----------
+        features : Tensor of shape (..., in_features)
+            The same on all processes of a split head.
+        labels : Tensor of shape (...), int64
+            Observed classes.
+
+        Examples
+        --------
+        >>> head = LegendreHead(1, 2, link="softmax", bias=False, label_noise=0.2)
+        >>> _ = nn.init.constant_(head.linear.weight, 3.0)
+        >>> head.label_quality(torch.tensor([[1.0], [1.0]]), torch.tensor([0, 1])).detach()
+        tensor([0.9877, 0.1661])
+        """
+        return self._label_quality(self._log_true(features), labels)
+
+    def _log_true(self, features: Tensor) -> Tensor:
         z = self._predictor(features)
         if is_sharded(z):
             from legendretron.nn.split import gathered_log_proba
@@ -190,7 +282,10 @@ class LegendreHead(nn.Module):
         return self.link(z)
 
     def loss(self, features: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
-        """Log-loss of labels: ``nll_loss(head(features), labels)``.
+        """Log-loss of observed labels: ``nll_loss(head(features), labels)`` of a head in training mode.
+
+        With ``label_noise`` it scores labels of which some are wrong, in both modes: so it is also the loss to validate with
+        on such labels.
 
         Train a head that :class:`~legendretron.nn.class_parallel.ClassParallel` has split with this method: no process
         ever holds the probabilities of all classes.
@@ -212,8 +307,8 @@ class LegendreHead(nn.Module):
         if is_sharded(z):
             from legendretron.nn.split import sharded_nll
 
-            return sharded_nll(self.link, z, labels, reduction, ignore_index)
-        rows = self.link(z).reshape(-1, self.n_classes)
+            return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
+        rows = observed(self.noise, self.link(z)).reshape(-1, self.n_classes)
         nll = nn.functional.nll_loss(rows, labels.reshape(-1), reduction=reduction, ignore_index=ignore_index)
         return nll.reshape(labels.shape) if reduction == "none" else nll
 

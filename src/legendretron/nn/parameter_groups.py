@@ -6,25 +6,29 @@ from typing import Any
 
 from torch import nn
 
-from legendretron.links import Link
+from legendretron.links import LabelNoise, Link
 
 __all__ = ["parameter_groups"]
 
 
 def parameter_groups(
-    model: nn.Module, link: dict[str, Any] | None = None, network: dict[str, Any] | None = None
+    model: nn.Module,
+    link: dict[str, Any] | None = None,
+    network: dict[str, Any] | None = None,
+    noise: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return two groups for any optimiser of torch: the parameters of links, and all others.
+    """Return groups for any optimiser of torch: what is learned of links, of wrong labels, and all other parameters.
 
     A link's parameters have their own meaning: zero is not their neutral value, so weight decay, which pulls towards
-    zero, is off for them unless asked for.
+    zero, is off for them unless asked for. The same holds for what is learned of wrong labels, where zero is a rate of one
+    half. A rate has a long way to go, from one half to what it is: give it a learning rate ten times the network's or more.
 
     Parameters
     ----------
     model : Module
         Holds any number of links, directly or inside heads.
-    link, network : dict, optional
-        Options of the two groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``; others are the optimiser's.
+    link, network, noise : dict, optional
+        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``; others are the optimiser's.
 
     Returns
     -------
@@ -41,14 +45,30 @@ def parameter_groups(
     >>> optimiser = torch.optim.AdamW(groups, lr=1e-3)
     >>> [(group["name"], group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
     [('network', 0.001, 0.01), ('link', 0.01, 0.0)]
+
+    With a rate of wrong labels to learn:
+
+    >>> groups = parameter_groups(LegendreHead(16, 3, label_noise="learn"), noise={"lr": 3e-2})
+    >>> [group["name"] for group in groups]
+    ['network', 'link', 'noise']
     """
-    for name, options in (("link", link), ("network", network)):
+    for name, options in (("link", link), ("network", network), ("noise", noise)):
         if options is not None and (not isinstance(options, dict) or {"params", "name"} & set(options)):
             raise ValueError(f"{name} must be a dict of optimiser options such as {{'lr': 0.01}}, got {options!r}.")
-    of_links = {id(p) for module in model.modules() if isinstance(module, Link) for p in module.parameters()}
+
+    def of(kind: type[nn.Module]) -> set[int]:
+        return {id(p) for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
+
+    of_noise = of(LabelNoise)
+    of_links = of(Link) - of_noise
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
-        {"name": "network", **(network or {}), "params": [p for p in trained if id(p) not in of_links]},
+        {
+            "name": "network",
+            **(network or {}),
+            "params": [p for p in trained if id(p) not in of_links and id(p) not in of_noise],
+        },
         {"name": "link", "weight_decay": 0.0, **(link or {}), "params": [p for p in trained if id(p) in of_links]},
+        {"name": "noise", "weight_decay": 0.0, **(noise or {}), "params": [p for p in trained if id(p) in of_noise]},
     ]
     return [group for group in groups if group["params"]]

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.distributed.tensor import Shard
 
 from legendretron._internal.process_groups import same_on_all_ranks, whole
-from legendretron.links import Link
+from legendretron.links import LabelNoise, Link
+from legendretron.nn.label_noise import observed
 
 __all__ = ["gathered_log_proba", "sharded_nll"]
 
@@ -18,8 +19,18 @@ def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
     return link._shaped(torch.cat([whole(of_classes), whole(of_reference)], dim=-1), z)
 
 
-def sharded_nll(link: Link, z: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
-    """Log-loss of labels ``(...)``, the same plain tensor on each process, from predictors ``(..., K)`` split by class."""
+def sharded_nll(
+    link: Link,
+    z: Tensor,
+    labels: Tensor,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    noise: LabelNoise | None = None,
+) -> Tensor:
+    """Log-loss of labels ``(...)``, the same plain tensor on each process, from predictors ``(..., K)`` split by class.
+
+    Noise must be symmetric: then the observed probability of a label depends on its true probability alone.
+    """
     labels = labels.reshape(-1, 1)
     of_classes, of_reference = _log_proba(link, z)
     counts = labels != ignore_index
@@ -28,6 +39,7 @@ def sharded_nll(link: Link, z: Tensor, labels: Tensor, reduction: str = "mean", 
     label = same_on_all_ranks(torch.where(counts, labels, -1), of_classes)
     own = torch.where(columns == label, of_classes, 0.0).sum(-1, keepdim=True)
     picked = whole(own) + torch.where(labels == link.n_classes - 1, whole(of_reference), 0.0)
+    picked = observed(noise, picked)
     nll = -torch.where(counts, picked, 0.0).reshape(z.shape[:-1])
     if reduction == "none":
         return nll

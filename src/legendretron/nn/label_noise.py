@@ -1,0 +1,151 @@
+r"""Wrong labels in networks: what is observed to train on, what is true to predict."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from legendretron._internal.validation import check_labels, full_precision
+from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
+
+__all__ = ["NoisyLabels", "make_label_noise", "observed"]
+
+#: Where learning starts, as a share of labels that is replaced. From far above, the network becomes certain first, and the
+#: rate then comes down to what it is. From below, the network has learned the noise before the rate gets there.
+_START = 0.5
+
+#: Kinds that are learned, by the names that users give.
+_LEARNED = {
+    "learn": SymmetricNoise.kind,
+    SymmetricNoise.kind: SymmetricNoise.kind,
+    TransitionNoise.kind: TransitionNoise.kind,
+}
+
+
+def make_label_noise(
+    label_noise: Any,
+    link: Link,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> LabelNoise | None:
+    """Return the model of wrong labels that ``label_noise`` stands for, see :class:`~legendretron.nn.LegendreLink`.
+
+    Parameters
+    ----------
+    label_noise : None, str, float, array-like or LabelNoise
+        As given by the user.
+    link : Link
+        Link of the true labels.
+    device, dtype : optional
+        Device and dtype of the tensors.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> make_label_noise(0.3, SoftmaxLink(4))
+    SymmetricNoise(n_classes=4, rate=0.4, learned=False)
+    """
+    c = link.n_classes
+    if label_noise is None:
+        return None
+    if isinstance(link, NoisyLink):
+        raise ValueError(
+            "label_noise does not apply to a NoisyLink, which has noise of its own; give its clean link, or leave "
+            "label_noise out."
+        )
+    made: dict[str, Any] = {"device": device, "dtype": dtype or torch.get_default_dtype()}
+    if isinstance(label_noise, LabelNoise):
+        if label_noise.n_classes != c or (label_noise.learned and label_noise.run_shape):
+            raise ValueError(f"label_noise must be for n_classes={c} and without run axes, got {label_noise!r}.")
+        return label_noise.to(device=device, dtype=dtype)
+    if isinstance(label_noise, str):
+        if label_noise not in _LEARNED:
+            raise _unknown(label_noise)
+        symmetric = SymmetricNoise(c, _START, **made)
+        if _LEARNED[label_noise] == SymmetricNoise.kind:
+            return symmetric
+        return TransitionNoise(symmetric.matrix().detach(), learned=True, **made)
+    if isinstance(label_noise, bool):
+        raise _unknown(label_noise)
+    if isinstance(label_noise, Real):
+        share = float(label_noise)
+        if not 0.0 <= share < (c - 1) / c:
+            raise ValueError(
+                f"label_noise must be a share of wrong labels from 0 to below (C - 1) / C, which is {(c - 1) / c:.4g} "
+                f"for n_classes={c}, got {label_noise!r}: with more, a label tells nothing of the true class, or what it is "
+                "not. Give such noise as a matrix."
+            )
+        return SymmetricNoise(c, share * c / (c - 1), learned=False, **made)
+    try:
+        matrix = torch.as_tensor(label_noise)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _unknown(label_noise) from error
+    if matrix.shape != (c, c):
+        raise ValueError(
+            f"label_noise must have shape ({c}, {c}) if it is a matrix, a row for each true class, got shape "
+            f"{tuple(matrix.shape)}."
+        )
+    try:
+        return TransitionNoise(matrix, learned=False, **made)
+    except ValueError as error:
+        raise ValueError(f"label_noise is not a matrix of transition probabilities: {error}") from error
+
+
+def _unknown(label_noise: Any) -> ValueError:
+    return ValueError(
+        f"label_noise must be None, {', '.join(map(repr, _LEARNED))}, a share of wrong labels such as 0.2, or a (C, C) "
+        f"matrix of transition probabilities, got {label_noise!r}."
+    )
+
+
+def observed(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
+    """Log-probabilities of observed labels from those of true ones, ``(..., C) -> (..., C)``; the same without noise."""
+    if noise is None:
+        return log_p
+    with full_precision(log_p):
+        # rows, and no view where there are some already: FSDP warns about views
+        return noise.log_observed(log_p) if log_p.dim() > 1 else noise.log_observed(log_p.unsqueeze(0)).squeeze(0)
+
+
+class NoisyLabels(nn.Module):
+    """What heads and links have in common where some labels are wrong."""
+
+    n_classes: int
+    noise: LabelNoise | None
+
+    @property
+    def noise_rate(self) -> float:
+        r"""Share of wrong labels, :math:`1 - \frac{1}{C} \sum_i T_{ii}`, if all classes are equally frequent.
+
+        It is 0 without ``label_noise``. If it is learned, it is what training has found so far. Labels alone determine it
+        only if the network can tell the true class of some rows for certain. A network that learns wrong labels by heart
+        finds too few of them.
+        """
+        if self.noise is None:
+            return 0.0
+        if isinstance(self.noise, SymmetricNoise):
+            return float(self.noise.rate().detach()) * (self.n_classes - 1) / self.n_classes
+        return 1.0 - float(self.noise_matrix.diagonal().mean())
+
+    @property
+    def noise_matrix(self) -> Tensor:
+        """Probabilities of observed labels, ``(C, C)``, a row for each true class; the identity without ``label_noise``."""
+        if self.noise is None:
+            return torch.eye(self.n_classes)
+        return self.noise.matrix().detach()
+
+    def _label_quality(self, log_p: Tensor, labels: Tensor) -> Tensor:
+        if self.noise is None:
+            raise ValueError(
+                "label_quality needs a model of wrong labels, but label_noise=None takes all labels for right; build the "
+                f"{type(self).__name__} with label_noise='learn', or with what is known."
+            )
+        labels = check_labels("labels", labels, self.n_classes, tuple(log_p.shape[:-1]))
+        with full_precision(log_p):
+            return (
+                self.noise.log_right(log_p.reshape(-1, self.n_classes), labels.reshape(-1)).exp().reshape(labels.shape)
+            )

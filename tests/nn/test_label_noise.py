@@ -1,0 +1,404 @@
+"""Networks on labels of which some are wrong: the observed side to train on, the true side to predict."""
+
+import copy
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn.functional import nll_loss
+
+from legendretron.export import export_onnx
+from legendretron.links import CanonicalLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
+from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
+
+C, D = 5, 6
+FLIPS = 0.7 * torch.eye(C) + 0.3 * torch.eye(C).roll(1, 1)
+NOISES = {"learn": "learn", "class-conditional": "class-conditional", "known": 0.2, "matrix": FLIPS}
+LINKS = {
+    "softmax": {"link": "softmax"},
+    "composite": {"link": "composite", "init": "paper"},
+    "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
+    "canonical": {"link": "canonical"},
+}
+
+
+@pytest.fixture(params=list(LINKS))
+def settings(request):
+    return LINKS[request.param]
+
+
+@pytest.fixture(params=list(NOISES))
+def noise(request):
+    return NOISES[request.param]
+
+
+def make_head(settings, label_noise, **more):
+    torch.manual_seed(0)
+    head = LegendreHead(D, C, **settings, label_noise=label_noise, generator=torch.Generator().manual_seed(1), **more)
+    if head.link.needs_batch:
+        head.link.initialize(torch.randn(50, C - 1))
+    return head
+
+
+def features(n=7, seed=2, scale=1.0):
+    return scale * torch.randn(n, D, generator=torch.Generator().manual_seed(seed))
+
+
+# --- what it computes ---
+
+
+def test_observed_to_train_on_and_true_to_predict(settings, noise):
+    head, plain = make_head(settings, noise), make_head(settings, None)
+    x, y = features(), torch.tensor([0, 4, -100, 2, 1, 3, 3])
+    true = plain(x)
+    q = (true.exp() @ head.noise_matrix).log()
+    torch.testing.assert_close(head.train()(x), q)
+    torch.testing.assert_close(head.eval()(x), true, rtol=0, atol=0)
+    for mode in (True, False):
+        head.train(mode)
+        torch.testing.assert_close(head.log_proba_observed(x), q)
+        for reduction in ("mean", "sum", "none"):
+            torch.testing.assert_close(head.loss(x, y, reduction), nll_loss(q, y, reduction=reduction))
+    assert head(x.reshape(7, 1, D)).shape == (7, 1, C)
+    assert head.train()(x[0]).shape == (C,)
+    torch.testing.assert_close(head(x[0]), q[0])
+    torch.testing.assert_close(head(x.reshape(1, 7, D))[0], q)
+
+
+def test_it_is_the_noisy_link(settings, noise):
+    head = make_head(settings, noise)
+    link = NoisyLink(head.link, head.noise)
+    z = head.linear(features())
+    torch.testing.assert_close(head(features()), link(z))
+    torch.testing.assert_close(head.eval()(features()), link.clean(z))
+
+
+def test_without_noise_nothing_changes(settings):
+    head = make_head(settings, None)
+    assert head.noise is None
+    assert not any("noise" in name for name in head.state_dict())
+    assert "noise" not in repr(head)
+    x = features()
+    torch.testing.assert_close(head(x), head.eval()(x), rtol=0, atol=0)
+    torch.testing.assert_close(head.log_proba_observed(x), head(x), rtol=0, atol=0)
+    assert head.noise_rate == 0.0
+    assert torch.equal(head.noise_matrix, torch.eye(C))
+
+
+def test_the_noise_takes_no_random_numbers(settings, noise):
+    one, other = make_head(settings, None).state_dict(), make_head(settings, noise).state_dict()
+    assert set(other) - set(one) == {name for name in other if name.startswith("noise.")}
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_rates_and_matrices():
+    assert LegendreHead(D, C, label_noise=0.2).noise_rate == pytest.approx(0.2)
+    torch.testing.assert_close(
+        LegendreHead(D, C, label_noise=0.2).noise_matrix, 0.75 * torch.eye(C) + 0.05 * torch.ones(C, C)
+    )
+    assert LegendreHead(D, C, label_noise=0).noise_rate == 0.0
+    for label_noise in ("learn", "symmetric", "class-conditional"):
+        head = LegendreHead(D, C, label_noise=label_noise)
+        assert head.noise_rate == pytest.approx(0.4)  # one in two is replaced, by itself too
+        torch.testing.assert_close(head.noise_matrix, 0.5 * torch.eye(C) + 0.1)
+        assert not head.noise_matrix.requires_grad
+    for matrix in (FLIPS, FLIPS.numpy().astype(np.float64), FLIPS.tolist()):
+        head = LegendreHead(D, C, label_noise=matrix)
+        assert head.noise_rate == pytest.approx(0.3)
+        assert head(features()).dtype == torch.float32
+        torch.testing.assert_close(head.noise_matrix, FLIPS)
+    own = SymmetricNoise(C, 0.4)
+    assert LegendreHead(D, C, label_noise=own).noise is own
+    assert LegendreHead(D, C, link=CanonicalLink(C), label_noise=own).noise_rate == pytest.approx(0.32)
+
+
+def test_a_known_rate_of_zero_is_no_noise(settings):
+    x, y = features(), torch.arange(7) % C
+    noisy, plain = make_head(settings, 0.0), make_head(settings, None)
+    torch.testing.assert_close(noisy(x), plain(x))
+    noisy.loss(x, y).backward()
+    plain.loss(x, y).backward()
+    for a, b in zip(noisy.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    assert noisy.label_quality(x, y).allclose(torch.ones(7))
+
+
+def test_label_quality_is_the_posterior_of_the_given_label(settings, noise):
+    head = make_head(settings, noise).eval()
+    x, y = features(), torch.arange(7) % C
+    p, matrix = head(x).exp(), head.noise_matrix
+    joint = p * matrix[:, y].T
+    expected = (joint / joint.sum(1, keepdim=True))[torch.arange(7), y]
+    torch.testing.assert_close(head.label_quality(x, y), expected)
+    torch.testing.assert_close(head.label_quality(x.reshape(1, 7, D), y.reshape(1, 7)), expected.reshape(1, 7))
+    torch.testing.assert_close(head.label_quality(x[3], y[3]), expected[3])
+    torch.testing.assert_close(head.train().label_quality(x, y), expected)
+
+
+def test_after_logits(noise):
+    link = LegendreLink(C, dim=1, label_noise=noise)
+    logits, labels = torch.randn(2, C, 3, 4), torch.randint(C, (2, 3, 4))
+    true = copy.deepcopy(link).eval()(logits)
+    q = (true.movedim(1, -1).exp() @ link.noise_matrix).log().movedim(-1, 1)
+    torch.testing.assert_close(link(logits), q)
+    torch.testing.assert_close(link.log_proba_observed(logits), q)
+    torch.testing.assert_close(link.eval().log_proba_observed(logits), q)
+    quality = link.label_quality(logits, labels)
+    own = torch.gather(true - q, 1, labels[:, None])[:, 0].exp() * link.noise_matrix.diagonal()[labels]
+    torch.testing.assert_close(quality, own)
+    nn.NLLLoss()(link.train()(logits), labels).backward()
+    assert all(torch.isfinite(p.grad).all() for p in link.parameters())
+
+
+# --- precision ---
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_and_half_precision(settings, noise, dtype):
+    head = make_head(settings, noise)
+    x, y = features(), torch.arange(7) % C
+    with torch.autocast("cpu", dtype=dtype):
+        z, log_q = head.linear(x), head(x)
+        quality = head.label_quality(x, y)
+    torch.testing.assert_close(log_q, head.noise.log_observed(head.link(z.float())))
+    assert quality.dtype == log_q.dtype == torch.float32
+    nll_loss(log_q, y).backward()
+    assert all(torch.isfinite(p.grad).all() for p in head.parameters())
+    half = copy.deepcopy(head).to(dtype)
+    assert half(x.to(dtype)).dtype == torch.float32
+    half.loss(x.to(dtype), y).backward()
+    assert all(p.grad.dtype == dtype and torch.isfinite(p.grad).all() for p in half.parameters())
+
+
+def test_extreme_features(settings, noise):
+    head = make_head(settings, noise)
+    x = features() * torch.tensor([1e-30, 1.0, 1e2, 1e4, -1e4, 0.0, 1e6])[:, None]
+    log_q = head(x)
+    assert torch.isfinite(log_q).all() or noise is FLIPS  # some flips never happen
+    head.loss(x, torch.arange(7) % C).backward()
+    assert all(torch.isfinite(p.grad).all() for p in head.parameters())
+    quality = head.label_quality(x, torch.arange(7) % C)
+    assert ((quality >= 0) & (quality <= 1 + 1e-6)).all()
+
+
+# --- torch's tools ---
+
+
+@pytest.mark.parametrize("noise", ["learn", "class-conditional"], indirect=True)
+def test_compiles_in_one_graph_and_trains(noise):
+    head = make_head(LINKS["composite"], noise)
+    other = copy.deepcopy(head)
+    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    x, y = features(), torch.arange(7) % C
+    loss, expected = nll_loss(compiled(x), y), nll_loss(head(x), y)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    for a, b in zip(other.parameters(), head.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    torch.testing.assert_close(compiled.eval()(x), head.eval()(x))
+
+
+def test_exports_the_side_of_its_mode(noise):
+    head = make_head(LINKS["composite"], noise)
+    x = features(11)
+    for mode in (True, False):
+        head.train(mode)
+        program = torch.export.export(head, (features(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+        torch.testing.assert_close(program.module()(x), head(x))
+
+
+@pytest.mark.parametrize("noise", [
+    "learn", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("class-conditional", "known", "matrix"))
+], indirect=True)  # fmt: skip
+def test_onnx_holds_the_true_side_whatever_the_mode(tmp_path, noise):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, D), nn.ReLU(), LegendreHead(D, C, label_noise=noise))
+    x = 3 * torch.randn(9, 4)
+    true = copy.deepcopy(net).eval()(x).detach().numpy()
+    for mode in (True, False):
+        net.train(mode)
+        export_onnx(net, tmp_path / "net.onnx", torch.randn(1, 4))
+        assert net.training is net[2].training is mode
+        run = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+        (log_proba,) = run.run(None, {"input": x.numpy()})
+        np.testing.assert_allclose(log_proba, true, rtol=1e-5, atol=1e-4)
+    assert np.abs(net.train()(x).detach().numpy() - true).max() > 0.01
+
+
+def test_maps_over_rows_and_over_models(noise):
+    heads = [make_head(LINKS["composite"], noise), make_head(LINKS["composite"], noise)]
+    with torch.no_grad():
+        heads[1].linear.weight.mul_(2.0)
+        for p in heads[1].noise.parameters():
+            p.add_(torch.linspace(0.1, 1.0, p.numel()).reshape(p.shape))
+    x = features()
+    torch.testing.assert_close(torch.func.vmap(heads[0])(x), heads[0](x))
+    parameters, buffers = torch.func.stack_module_state(heads)
+    skeleton = copy.deepcopy(heads[0])
+
+    def call(parameters, buffers, x):
+        return torch.func.functional_call(skeleton, (parameters, buffers), (x,))
+
+    both = torch.func.vmap(call, (0, 0, None))(parameters, buffers, x)
+    torch.testing.assert_close(both, torch.stack([head(x) for head in heads]))
+
+
+def test_safetensors_round_trip(settings, noise, tmp_path):
+    head = make_head(settings, noise)
+    with torch.no_grad():
+        for p in head.parameters():
+            p.add_(0.3)
+    save_file(head.state_dict(), tmp_path / "head.safetensors")
+    torch.manual_seed(5)
+    other = LegendreHead(D, C, **settings, label_noise=noise)
+    other.load_state_dict(load_file(tmp_path / "head.safetensors"))
+    torch.testing.assert_close(other(features()), head(features()), rtol=0, atol=0)
+    # a head that only predicts needs nothing of the noise
+    plain = LegendreHead(D, C, **settings)
+    missing, unexpected = plain.load_state_dict(load_file(tmp_path / "head.safetensors"), strict=False)
+    assert not missing
+    assert len(unexpected) == 1
+    torch.testing.assert_close(plain(features()), head.eval()(features()), rtol=0, atol=0)
+
+
+def test_output_is_not_a_view(settings, noise):
+    assert not make_head(settings, noise)(features())._is_view()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_equals_cpu(settings, noise):
+    head = make_head(settings, noise)
+    x, y = features(), torch.arange(7) % C
+    other = copy.deepcopy(head).cuda()
+    head.loss(x, y).backward()
+    other.loss(x.cuda(), y.cuda()).backward()
+    for a, b in zip(other.parameters(), head.parameters(), strict=True):
+        torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_the_true_side_still_runs_as_one_kernel(noise, monkeypatch):
+    from legendretron._triton import link as kernels
+
+    seen = []
+    fused = kernels.fused_log_proba
+    monkeypatch.setattr(kernels, "fused_log_proba", lambda *args, **kw: seen.append(1) or fused(*args, **kw))
+    make_head(LINKS["composite"], noise).cuda()(features().cuda())
+    assert seen == [1]
+
+
+# --- parameter groups ---
+
+
+def test_parameter_groups():
+    net = nn.Sequential(nn.Linear(D, D), LegendreHead(D, C, label_noise="learn"))
+    network, link, rate = parameter_groups(net, noise={"lr": 0.1})
+    assert [group["name"] for group in (network, link, rate)] == ["network", "link", "noise"]
+    assert rate["params"] == [net[1].noise.raw_rate]
+    assert rate["weight_decay"] == 0.0
+    assert {id(p) for p in link["params"]} == {id(p) for p in net[1].link.parameters()}
+    assert len(network["params"]) == 4
+    optimiser = torch.optim.AdamW([network, link, rate], lr=0.5)
+    assert [g["lr"] for g in optimiser.param_groups] == [0.5, 0.5, 0.1]
+    with pytest.raises(ValueError, match="noise must be a dict"):
+        parameter_groups(net, noise=0.1)
+
+
+def test_parameter_groups_without_anything_to_learn_of_noise():
+    for label_noise in (None, 0.2, FLIPS):
+        groups = parameter_groups(LegendreHead(D, C, label_noise=label_noise), noise={"lr": 0.1})
+        assert [group["name"] for group in groups] == ["network", "link"]
+    inside = LegendreHead(D, C, link=NoisyLink(SoftmaxLink(C), SymmetricNoise(C)))
+    assert [group["name"] for group in parameter_groups(inside)] == ["network", "noise"]
+
+
+# --- learning ---
+
+
+def wrong_blobs(n, transition, seed=0):
+    """Well separated classes in two dimensions, with labels that a matrix has made wrong."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, C, n)
+    angle = 2 * np.pi * true / C
+    x = 4.0 * np.stack([np.cos(angle), np.sin(angle)], 1) + rng.normal(size=(n, 2))
+    u = rng.random(n)
+    seen = (u[:, None] >= np.asarray(transition)[true].cumsum(1)).sum(1).clip(max=C - 1)
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(true), torch.tensor(seen)
+
+
+def trained(x, y, label_noise, epochs=15, penalty=0.0):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), LegendreHead(32, C, link="softmax", label_noise=label_noise))
+    optimiser = torch.optim.AdamW(parameter_groups(net, noise={"lr": 0.03}), lr=3e-3)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(x)).split(100):
+            optimiser.zero_grad()
+            loss = nll_loss(net(x[rows]), y[rows])
+            if penalty:
+                loss = loss + penalty * net[2].noise.matrix().diagonal().mean()
+            loss.backward()
+            optimiser.step()
+    return net.eval()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_the_rate_is_learned(share):
+    transition = (1 - share) * np.eye(C) + share / (C - 1) * (1 - np.eye(C))
+    x, true, seen = wrong_blobs(3000, transition)
+    net = trained(x, seen, "learn")
+    assert net[2].noise_rate == pytest.approx(share, abs=0.06)
+    loss = nll_loss(net(x), true)
+    assert loss < 0.5 * nll_loss(trained(x, seen, None)(x), true) or share == 0.0
+    quality = net[2].label_quality(net[:2](x), seen)
+    right = seen == true
+    assert quality[right].mean() > 0.95
+    assert share == 0.0 or quality[~right].mean() < 0.15
+
+
+def test_a_matrix_is_learned_with_the_penalty():
+    x, true, seen = wrong_blobs(3000, FLIPS)
+    net, without = trained(x, seen, "class-conditional", penalty=0.2), trained(x, seen, "class-conditional")
+    assert (net[2].noise_matrix - FLIPS).abs().max() < 0.15
+    assert (without[2].noise_matrix - FLIPS).abs().max() > 0.15  # observed labels alone do not tell
+    assert nll_loss(net(x), true) < 0.5 * nll_loss(trained(x, seen, None)(x), true)
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize("owner", [lambda **kw: LegendreHead(D, C, **kw), lambda **kw: LegendreLink(C, **kw)])
+@pytest.mark.parametrize(
+    ("label_noise", "message"),
+    [
+        ("much", "label_noise must be None, 'learn', 'symmetric', 'class-conditional', a share.*got 'much'"),
+        (True, "got True"),
+        (0.8, r"from 0 to below \(C - 1\) / C, which is 0.8 for n_classes=5, got 0.8"),
+        (-0.1, "got -0.1"),
+        (float("nan"), "got nan"),
+        (torch.eye(4), r"shape \(5, 5\) if it is a matrix.*got shape \(4, 4\)"),
+        ([0.1, 0.2], r"got shape \(2,\)"),
+        ({"rate": 0.1}, "label_noise must be None"),
+        (2 * torch.eye(C), "label_noise is not a matrix of transition probabilities: .*row 0 sums to 2"),
+        (torch.full((C, C), 0.2), "label_noise is not.*must be invertible"),
+        (SymmetricNoise(4), "label_noise must be for n_classes=5"),
+        (SymmetricNoise(C, run_shape=(2,)), "without run axes"),
+    ],
+)
+def test_bad_noise(owner, label_noise, message):
+    with pytest.raises(ValueError, match=message):
+        owner(label_noise=label_noise)
+
+
+def test_other_errors():
+    with pytest.raises(ValueError, match=r"does not apply to a NoisyLink.*give its clean link"):
+        LegendreHead(D, C, link=NoisyLink(SoftmaxLink(C), TransitionNoise(FLIPS)), label_noise="learn")
+    with pytest.raises(ValueError, match="build the LegendreHead with label_noise='learn'"):
+        LegendreHead(D, C).label_quality(features(), torch.zeros(7, dtype=torch.long))
+    with pytest.raises(ValueError, match="labels must hold labels from 0 to 4, got 5"):
+        LegendreHead(D, C, label_noise=0.1).label_quality(features(), torch.full((7,), 5))
+    with pytest.raises(ValueError, match=r"labels must have shape \(7,\)"):
+        LegendreHead(D, C, label_noise=0.1).label_quality(features(), torch.zeros(6, dtype=torch.long))
