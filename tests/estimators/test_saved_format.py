@@ -144,7 +144,7 @@ FORMATS["legendretron-estimator-4"] = {
     **FORMATS["legendretron-estimator-3"],
     "rate": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
     "matrix": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2) | {"label_noise.matrix": (3, 3)}),
-    "doubted": ("MultinomialLogisticClassifier", DOUBTED, None, linear(2) | {"link.noise.raw_rate": ()}),
+    "doubted": ("MultinomialLogisticClassifier", DOUBTED, None, linear(2) | {"link.noise.raw_rate": (1,)}),
 }
 DESCRIBED = FORMATS[_KIND]
 #: What is known of wrong labels: rate in training, temperature, doubt, rate, and its interval.
