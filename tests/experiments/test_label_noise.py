@@ -22,11 +22,6 @@ import label_noise_numbers as numbers  # noqa: E402
 import label_noise_report  # noqa: E402
 from defaults_numbers import BASELINE, OURS  # noqa: E402
 
-# to be dropped when the estimators have the parameter
-needs_label_noise = pytest.mark.skipif(
-    "label_noise" not in LegendreTronClassifier().get_params(), reason="estimators do not know label_noise yet"
-)
-
 
 def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
     part = benchmark.EXPERIMENT.narrowed(datasets=[dataset], models=models, noise=noises, seeds=splits)
@@ -70,7 +65,6 @@ def test_cleanlab_is_run(tmp_path):
     assert len(record["precisions"]) == len(numbers.RECALLS)
 
 
-@needs_label_noise
 @pytest.mark.parametrize("model", [numbers.FLOOR, numbers.FORWARD])
 def test_our_logistic_regressions_are_run(tmp_path, model):
     _, _, records = run_part(tmp_path, [model], [0.2], splits=1)
@@ -81,7 +75,6 @@ def test_our_logistic_regressions_are_run(tmp_path, model):
         assert record["rate_low"] <= record["rate"] <= record["rate_high"]
 
 
-@needs_label_noise
 def test_ours_has_no_argument_but_the_seed():
     made = benchmark.MODELS[OURS].make(7, False, np.eye(2))
     assert made.get_params() == LegendreTronClassifier(random_state=7).get_params()
