@@ -143,9 +143,9 @@ def test_generalised_cross_entropy_bears_wrong_labels():
 
 def test_rates_are_those_of_the_estimator():
     assert benchmark.estimated_rate(SimpleNamespace()) == {}
-    told = SimpleNamespace(noise_rate_=0.2, noise_rate_interval_=None)
+    told = SimpleNamespace(label_noise=0.2, noise_rate_=0.2, noise_rate_interval_=(0.2, 0.2))
     assert benchmark.estimated_rate(told) == {}
-    found = SimpleNamespace(noise_rate_=0.2, noise_rate_interval_=(0.1, 0.3))
+    found = SimpleNamespace(label_noise="auto", noise_rate_=0.2, noise_rate_interval_=(0.1, 0.3))
     assert benchmark.estimated_rate(found) == {"rate": 0.2, "rate_low": 0.1, "rate_high": 0.3}
 
 
