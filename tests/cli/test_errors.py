@@ -32,7 +32,7 @@ def test_version_and_help(run):
     assert run("--version").out == f"legendretron {__version__}\n"
     for words in ([], ["--help"]):
         printed = run(*words).out
-        assert all(name in printed for name in ("fit", "predict", "evaluate", "demo"))
+        assert all(name in printed for name in ("fit", "predict", "evaluate", "suspicious", "demo"))
 
 
 @pytest.mark.parametrize(("words", "message"), [

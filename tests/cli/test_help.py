@@ -27,7 +27,7 @@ assert not slow, f"imported {slow}"
 
 @pytest.mark.parametrize("words", [
     ["--help"], ["--version"], ["fit", "--help"], ["predict", "--help"], ["evaluate", "--help"], ["demo", "--help"],
-    ["reproduce", "--help"], ["datasets", "--help"],
+    ["suspicious", "--help"], ["reproduce", "--help"], ["datasets", "--help"],
 ])  # fmt: skip
 def test_help_does_not_wait_for_large_libraries(words):
     done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False)
@@ -55,9 +55,10 @@ def test_defaults_are_shown(run, monkeypatch):
         "Initial learning rate of adam. auto: 0.03.": "learning_rate",
         "auto: by the number of rows, more passes for fewer rows.": "max_epochs",
         "an exact solver for logistic regression.": "solver",
+        "with the probabilities of labels.": "label_noise",
     }.items():
         default = inspect.signature(LegendreTronClassifier).parameters[parameter].default
-        assert f"{help} (default: {default})" in shown
+        assert f"{help} (default: {default}{'; none for logistic' if parameter == 'label_noise' else ''})" in shown
 
 
 def test_help_says_what_auto_is(run, monkeypatch):

@@ -12,10 +12,13 @@ from tests.cli.conftest import make_iris
 OUTPUTS = {
     "fit --out DATA": ["fit", "DATA", "-t", "kind", "--out", "OUTPUT"],
     "fit --checkpoint DATA": ["fit", "DATA", "-t", "kind", "-o", "other", "--seed", 0, "--checkpoint", "OUTPUT"],
+    "fit --suspicious DATA": ["fit", "DATA", "-t", "kind", "-o", "other", "--suspicious", "OUTPUT"],
     "predict --out DATA": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
     "predict --out MODEL": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
     "evaluate --plot DATA": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
     "evaluate --plot MODEL": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
+    "suspicious --out DATA": ["suspicious", "MODEL", "DATA", "-t", "kind", "--out", "OUTPUT"],
+    "suspicious --plot MODEL": ["suspicious", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
 }
 
 
@@ -91,6 +94,7 @@ KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a fol
     ["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"],
     ["predict", "none", "none.csv", "-o"],
     ["evaluate", "none", "none.csv", "-t", "kind", "--plot"],
+    ["suspicious", "none", "none.csv", "-t", "kind", "-o"],
 ])  # fmt: skip
 def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message):
     """Told before any input is looked at: there is none."""

@@ -14,6 +14,7 @@ from legendretron.cli.evaluate import evaluate
 from legendretron.cli.fit import fit
 from legendretron.cli.predict import predict
 from legendretron.cli.reproduce import reproduce
+from legendretron.cli.suspicious import suspicious
 
 __all__ = ["app"]
 
@@ -51,6 +52,7 @@ app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or
 register(app, fit)
 register(app, predict)
 register(app, evaluate)
+register(app, suspicious)
 register(app, demo)
 register(app, reproduce)
 register(app, datasets)

@@ -21,8 +21,9 @@ TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
 def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     """Return the strengths of a fitted estimator, how they came about, and a sentence that says so.
 
-    The log-losses are those on held-out rows, None where nothing was tried. ``logistic_log_loss`` is that of the best
-    logistic regression, if a learned link was compared with it.
+    The log-losses are those of labels as they are, right or wrong, on held-out rows; None where nothing was tried.
+    ``logistic_log_loss`` is that of the logistic regression that learned links were compared with, if they were: the best
+    one, which knows of wrong labels if that was borne out.
     """
     alpha, link_alpha = estimator.alpha_, estimator.link_alpha_
     learned = math.isfinite(link_alpha)
@@ -42,14 +43,16 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
         return {**choice, "text": f"{used}: there are too few rows to try others"}
     chosen = tried[tried["chosen"]].iloc[0]
     links, logistic = (tried[tried["model"] == name] for name in ("learned link", "logistic regression"))
-    if chosen["label_noise"] == 0.0:
-        logistic = logistic[logistic["label_noise"] == 0.0]
     choice["log_loss"] = float(chosen["log_loss"])
-    held_out = f"log-loss on held-out rows {chosen['log_loss']:.3f}"
+    observed = " of labels as they are" if getattr(estimator, "noise_rate_", 0.0) > 0.0 else ""
+    held_out = f"log-loss{observed} on held-out rows {chosen['log_loss']:.3f}"
+    # differences are those to the logistic regression that a link had to beat
+    base = logistic[logistic["difference"] == 0.0].iloc[0] if learned and len(logistic) else chosen
     if len(links) and len(logistic):
-        choice["logistic_log_loss"] = float(logistic["log_loss"].min())
+        choice["logistic_log_loss"] = float(base["log_loss"])
     if learned and len(logistic):
-        text = f"{used}; {held_out}, logistic regression {choice['logistic_log_loss']:.3f}"
+        knowing = " with wrong labels" if base["label_noise"] > chosen["label_noise"] == 0.0 else ""
+        text = f"{used}; {held_out}, logistic regression{knowing} {base['log_loss']:.3f}"
     elif learned or not len(links):
         text = f"{used}; {held_out}"
     elif not any(map(math.isfinite, links["log_loss"])):

@@ -15,12 +15,13 @@ def default_of(parameter: str) -> str:
 
     Examples
     --------
-    >>> default_of("hidden"), default_of("init")
-    ('auto', 'centred; identity for logistic')
+    >>> default_of("hidden"), default_of("init"), default_of("label_noise")
+    ('auto', 'centred; identity for logistic', 'auto; none for logistic')
     """
     learned, logistic = _defaults("legendretron.py"), _defaults("multinomial.py")
     first, second = learned[parameter], logistic.get(parameter, learned[parameter])
-    return str(first) if second == first else f"{first}; {second} for logistic"
+    words = ["none" if value is None else str(value) for value in (first, second)]
+    return words[0] if second == first else f"{words[0]}; {words[1]} for logistic"
 
 
 @functools.cache

@@ -14,9 +14,11 @@ import typer
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
 from legendretron.cli.defaults import default_of
-from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto
-from legendretron.cli.outputs import check_outputs, check_suffix, naming
+from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
+from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto, wrong_usage_of
+from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
 from legendretron.cli.report import Report, grid
+from legendretron.cli.suspicious import folds_for, judged, suspicious_frame
 from legendretron.cli.wording import saying_options
 
 if TYPE_CHECKING:
@@ -127,6 +129,18 @@ def fit(
             max=_MOST_UNITS,
         ),
     ] = None,
+    label_noise: Annotated[
+        str | None,
+        _model(
+            "Wrong labels: the model learns from labels as they are, and predicts true ones. auto: tried on held-out rows, "
+            "where penalties are. none: all are right. symmetric: some are wrong at random, how many is estimated. "
+            "class-conditional: for each pair of classes; needs many rows. NUMBER: the share of wrong labels. FILE: a matrix "
+            "(.csv, .tsv), a line for each true class with the probabilities of labels.",
+            "--label-noise",
+            parameter="label_noise",
+            metavar="auto|none|symmetric|class-conditional|NUMBER|FILE",
+        ),
+    ] = None,
     standardize: Annotated[
         bool | None, _model("Standardise the features.", "--standardize/--no-standardize", parameter="standardize")
     ] = None,
@@ -182,11 +196,20 @@ def fit(
             rich_help_panel="Output",
         ),
     ] = None,
+    suspicious: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
+            "not seen it; see 'legendretron suspicious --help'.",
+            show_default=False,
+            rich_help_panel="Output",
+        ),
+    ] = None,
 ) -> None:
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
-    clearly better. The summary tells what was chosen.
+    clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
 
     All columns but the target must be numbers, without missing values. The file written is safe to share: loading it runs
     no code.
@@ -207,12 +230,20 @@ def fit(
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
     if tuning is not None:
         check_suffix(tuning, (*TABLES, *PICTURES), "--tuning")
-    check_outputs({"--out": out, "--checkpoint": checkpoint, "--tuning": tuning}, {"DATA": data})
+    if suspicious is not None:
+        check_suffix(suspicious, TABLES, "--suspicious")
+    noise = parse_noise(label_noise)
+    matrix_file = noise if isinstance(noise, Path) else None
+    check_outputs(
+        {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious},
+        {"DATA": data} if matrix_file is None else {"DATA": data, "--label-noise": matrix_file},
+    )
     estimator = make_model(model, {
         "link": link, "hidden": count_or_auto(hidden, "--hidden", _MOST_UNITS),
         "depth": depth, "n_blocks": blocks, "n_nests": nests,
         "link_params": _settings(link_param), "alpha": number_or_auto(alpha, "--alpha"),
         "link_alpha": number_or_auto(link_alpha, "--link-alpha", same=True), "cv": cv,
+        "label_noise": None if matrix_file is not None else noise,
         "standardize": standardize, "class_weight": class_weight, "solver": solver,
         "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
         "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
@@ -229,7 +260,11 @@ def fit(
     import_extra("safetensors", "writing a model", "cli")
     if tuning is not None and tuning.suffix.lower() in PICTURES:
         import_extra("matplotlib", "drawing", "plots")
+    if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
+        import_extra("pyarrow", "writing Parquet", "cli")
     table = _read(data, target, features, drop, format_for(data, format))
+    _set_noise(estimator, table, noise)
+    folds = None if suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, report)
     seconds = time.perf_counter() - began
@@ -238,8 +273,15 @@ def fit(
     if tuning is not None:
         with saying_options():
             write_tuning(estimator, tuning)
-    summary = {**_summary(estimator, table, model, seconds, out), "tuning": None if tuning is None else str(tuning)}
-    report.result(summary, _view(summary), f"model: {summary['choice']['text']}", even_if_quiet=False)
+    summary = {
+        **_summary(estimator, table, model, seconds, out),
+        "tuning": None if tuning is None else str(tuning),
+        "suspicious": None if suspicious is None else _write_suspicious(estimator, table, folds, suspicious),
+    }
+    lines = [f"model: {summary['choice']['text']}"]
+    if summary["label_noise"] is not None:
+        lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
+    report.result(summary, _view(summary), *lines, even_if_quiet=False)
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
@@ -273,6 +315,36 @@ def _read(data: Path, target: str | None, features: list[str] | None, drop: list
             f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; at least two classes are needed."
         )
     return table
+
+
+def _set_noise(estimator: LinearLinkClassifier, table: Table, noise: Any) -> None:
+    """Check, and read, what ``--label-noise`` says about the classes of the data."""
+    from legendretron.estimators.label_noise import requested_noise
+
+    if isinstance(noise, float):
+        check_rate(noise, len(table.classes))
+    elif isinstance(noise, Path):
+        estimator.set_params(label_noise=read_matrix(noise, table.classes))
+    with wrong_usage_of("--label-noise"), saying_options():
+        requested_noise(estimator.label_noise, len(table.classes))
+
+
+def _folds(estimator: LinearLinkClassifier, table: Table) -> int:
+    try:
+        return folds_for(estimator, table.y)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; leave it out, or that row.", param_hint="'--suspicious'") from error
+
+
+def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int | None, path: Path) -> dict[str, Any]:
+    """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
+    assert table.y is not None
+    try:
+        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds))
+    except KeyboardInterrupt as stopped:
+        raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
+    write_output(path, frame_bytes(frame, path.suffix.lower()))
+    return {"rows": len(frame), "file": str(path)}
 
 
 def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
@@ -338,6 +410,7 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
         "features": estimator.n_features_in_,
         "classes": estimator.classes_,
         "choice": choice_of(estimator),
+        "label_noise": found_noise(estimator),
         "epochs": estimator.n_iter_,
         "log_loss": float(losses.mean()),
         "accuracy": float(hits.mean()),
@@ -357,11 +430,16 @@ def _view(summary: dict[str, Any]) -> Any:
     some = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
     table.add_row("classes", f"{len(labels)}: {some}")
     table.add_row("epochs", str(summary["epochs"]))
-    table.add_row("accuracy, log-loss on all these rows", scores(summary))
+    noise = summary["label_noise"]
+    as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""
+    table.add_row(f"accuracy, log-loss on all these rows{as_they_are}", scores(summary))
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")
     table.add_row("written to", summary["out"])
     if summary["tuning"] is not None:
         table.add_row("penalties tried", summary["tuning"])
+    if summary["suspicious"] is not None:
+        listed = summary["suspicious"]
+        table.add_row("rows with suspicious labels", f"{listed['rows']:,}, written to {listed['file']}")
     return table

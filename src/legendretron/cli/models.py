@@ -26,8 +26,10 @@ from legendretron.estimators.loading import load_any_estimator
 from legendretron.links import link_class, link_names
 
 __all__ = [
+    "checked_features",
     "class_numbers",
     "format_for",
+    "label_text",
     "load_model",
     "log_probabilities",
     "log_probability_parts",
@@ -154,13 +156,18 @@ def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str
 
 def log_probability_parts(model: LinearLinkClassifier, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
-    named = hasattr(model, "feature_names_in_")
+    X = checked_features(model, table)
     with saying_options():
-        with warnings.catch_warnings():
-            # LIBSVM text has no names; its features are numbered as the model's are
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            X = model._check_features(table.X if named else as_matrix(table))
         yield from model._log_proba_in_parts(X)
+
+
+def checked_features(model: LinearLinkClassifier, table: Table) -> Any:
+    """Return the features of a table that :func:`table_for` has read, as the model takes them."""
+    named = hasattr(model, "feature_names_in_")
+    with saying_options(), warnings.catch_warnings():
+        # LIBSVM text has no names; its features are numbered as the model's are
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return model._check_features(table.X if named else as_matrix(table))
 
 
 def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
@@ -178,7 +185,7 @@ def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
     in another.
     """
     assert table.y is not None
-    places = {_text(label): place for place, label in enumerate(model.classes_)}
+    places = {label_text(label): place for place, label in enumerate(model.classes_)}
     found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
     numbers = next((numbers for numbers, unknown in found if not unknown), None)
     if numbers is None:
@@ -191,11 +198,12 @@ def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
 def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
     """Indices of labels, and the labels that are unknown."""
     different, inverse = np.unique(labels, return_inverse=True)
-    texts = [_text(label) for label in different]
+    texts = [label_text(label) for label in different]
     return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
 
 
-def _text(label: Any) -> str:
+def label_text(label: Any) -> str:
+    """Return a label as text; a whole number without a decimal point."""
     if isinstance(label, float | np.floating) and float(label).is_integer():
         return str(int(label))
     return str(label)

@@ -31,6 +31,8 @@ def predict(
     """Predict the class of each row of a table, in its order.
 
     The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
+
+    Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
     """
     import numpy as np
 

@@ -34,6 +34,7 @@ OPTIONS = {
     "dtype": "--dtype",
     "checkpoint": "--checkpoint",
     "cv": "--cv",
+    "label_noise": "--label-noise",
 }
 _ANY = "|".join(OPTIONS)
 #: Names that are not English words.

@@ -1,0 +1,159 @@
+"""Wrong labels on the command line: the option ``--label-noise``, and what a fit has found, in words."""
+
+from __future__ import annotations
+
+import csv
+import math
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from legendretron.estimators.base import LinearLinkClassifier
+
+__all__ = ["NOISE_FILES", "NoNoise", "check_rate", "found_noise", "noise_in_words", "parse_noise", "read_matrix"]
+
+_OPTION = "'--label-noise'"
+#: How the name of a file with a matrix ends.
+NOISE_FILES = (".csv", ".tsv")
+_KINDS = ("auto", "symmetric", "class-conditional")
+
+
+class NoNoise(Enum):
+    """The value of ``--label-noise none``: ``None`` in Python, which here would be an option that was not given."""
+
+    NONE = None
+
+
+def parse_noise(text: str | None) -> str | float | NoNoise | Path | None:
+    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
+
+    Examples
+    --------
+    >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
+    ('symmetric', 0.1, None)
+    """
+    if text is None or text in _KINDS:
+        return text
+    if text == "none":
+        return NoNoise.NONE
+    if Path(text).suffix.lower() in NOISE_FILES:
+        return Path(text)
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0.0 <= rate < 1.0:
+        reason = (
+            "it must be auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as "
+            f"0.1), or a .csv or .tsv file of a matrix, got {text!r}."
+        )
+        raise typer.BadParameter(reason, param_hint=_OPTION)
+    return rate
+
+
+def check_rate(rate: float, n_classes: int) -> None:
+    """Raise a usage error for a share of wrong labels at which labels say nothing any more."""
+    most = (n_classes - 1) / n_classes
+    if rate >= most:
+        reason = (
+            f"it must be less than {most:.3g} for {n_classes} classes, since more wrong labels than that say nothing about "
+            f"the true ones, got {rate:g}; give a smaller share, or auto."
+        )
+        raise typer.BadParameter(reason, param_hint=_OPTION)
+
+
+def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
+    """Read a transition matrix: rows are true classes, columns the labels that they get.
+
+    The file holds numbers only, with classes in sorted order, or the names of the classes in its first line and in its first
+    column as well, in any order.
+
+    Parameters
+    ----------
+    path : Path
+        CSV, or TSV by its extension.
+    classes : ndarray of shape (C,)
+        Classes of the data, sorted.
+    """
+    from legendretron.cli.models import label_text
+    from legendretron.datasets.table_files import quoted
+
+    names = [label_text(label) for label in classes]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = list(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _refused(path, "is not text; write the matrix as CSV") from error
+    cells = [[cell.strip() for cell in line] for line in lines if any(cell.strip() for cell in line)]
+    size = len(cells)
+    if size not in (len(names), len(names) + 1) or any(len(line) != size for line in cells):
+        raise _refused(
+            path,
+            f"must hold {len(names)} lines of {len(names)} numbers, one line for each true class, and optionally the names "
+            "of the classes as first line and first column",
+        )
+    order = (range(size), range(size))
+    if size > len(names):
+        given = [line[0] for line in cells[1:]], cells[0][1:]
+        for words, place in zip(given, ("column", "line"), strict=True):
+            if sorted(words) != sorted(names):
+                raise _refused(
+                    path, f"must name the classes in its first {place}, {quoted(names)}, got {quoted(words)}"
+                )
+        order = tuple([1 + words.index(name) for name in names] for words in given)  # type: ignore[assignment]
+    matrix = [[_number(cells[row][column], path) for column in order[1]] for row in order[0]]
+    for name, shares in zip(names, matrix, strict=True):
+        if abs(sum(shares) - 1.0) > 1e-4:
+            raise _refused(path, f"must have lines that sum to 1, but that of class {name!r} sums to {sum(shares):.6g}")
+    return matrix
+
+
+def _number(text: str, path: Path) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        raise _refused(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
+    return value
+
+
+def _refused(path: Path, reason: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{str(path)!r} {reason}.", param_hint=_OPTION)
+
+
+def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
+    """Return the share of wrong labels, where it lies, and whether it was given; None if it was not looked for."""
+    if not hasattr(estimator, "noise_rate_"):
+        return None
+    low, high = estimator.noise_rate_interval_
+    given = not isinstance(estimator.label_noise, str)
+    return {"rate": estimator.noise_rate_, "low": low, "high": high, "known": given}
+
+
+def noise_in_words(noise: dict[str, Any]) -> str:
+    """Say what :func:`found_noise` returns.
+
+    Examples
+    --------
+    >>> noise_in_words({"rate": 0.12, "low": 0.08, "high": 0.151, "known": False})
+    'about 12 % (8 to 15 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.004, "known": False})
+    'none found (at most 0.4 %)'
+    """
+    rate, low, high = (_percent(noise[key]) for key in ("rate", "low", "high"))
+    if noise["known"]:
+        return f"{rate} %, as given"
+    if noise["rate"] == 0.0:
+        return f"none found (at most {high} %)"
+    return f"about {rate} % ({low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    percent = 100.0 * share
+    return f"{percent:.0f}" if percent >= 1.0 or percent == 0.0 else f"{percent:.1g}"

@@ -1,0 +1,198 @@
+"""``legendretron suspicious``: rows whose labels are probably wrong."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from legendretron._internal.extras import import_extra
+from legendretron.cli.label_noise import found_noise, noise_in_words
+from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
+from legendretron.cli.report import Report, grid
+from legendretron.cli.wording import saying_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from legendretron.estimators.base import LinearLinkClassifier
+
+__all__ = ["FOLDS", "THRESHOLD", "folds_for", "judged", "suspicious", "suspicious_frame"]
+
+#: Parts of the rows, each judged by a model that was fitted to the others.
+FOLDS = 5
+#: Rows whose labels are right with a smaller probability are suspicious.
+THRESHOLD = 0.5
+
+
+def suspicious(
+    report: Report,
+    model: ModelFile,
+    data: DataFile,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", help="Column of the labels. LIBSVM text needs none.", show_default=False,
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File for the rows: .csv, .tsv or .parquet.", show_default="print as CSV"),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="Rows whose label is right with a smaller probability are listed.", min=0.0, max=1.0)
+    ] = THRESHOLD,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows "
+            "that MODEL was fitted to. Or judge all rows by MODEL itself.",
+        ),
+    ] = True,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.",
+                     show_default=False),
+    ] = None,
+    format: FormatOption = None,
+) -> None:  # fmt: skip
+    """List the rows of a table whose labels are probably wrong, the most suspicious first.
+
+    Columns: row, the number of the row of data, counted from 0; label, as it is; suggested, the most probable class given
+    features and label; quality, the probability that the label is right.
+
+    How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
+    wrong, so that rows are still in order.
+    """
+    from legendretron.cli.models import class_numbers, format_for, load_model, missing_target, table_for
+
+    if out is not None:
+        check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
+    if plot is not None:
+        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
+        import_extra("matplotlib", "drawing", "plots")
+    check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
+    estimator = load_model(model)
+    kind = format_for(data, format)
+    if target is None and kind != "libsvm":
+        raise missing_target("which column holds the labels?", data, kind)
+    table = table_for(estimator, data, target, kind)
+    y = estimator.classes_[class_numbers(estimator, table)]
+    if refit:
+        try:
+            folds: int | None = folds_for(estimator, y)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}; give --no-refit.", param_hint="'--refit'") from error
+    else:
+        folds = None
+    quality, suggested = judged(estimator, table, y, folds)
+    frame = suspicious_frame(y, quality, suggested, threshold)
+    payload = {
+        "rows": len(y),
+        "suspicious": len(frame),
+        "threshold": threshold,
+        "refit": refit,
+        "label_noise": found_noise(estimator),
+        "out": None if out is None else str(out),
+        "plot": None if plot is None else str(plot),
+    }
+    if plot is not None:
+        write_output(plot, _draw(quality, threshold, plot.suffix))
+        report.note(f"picture: {plot}")
+    if out is None:
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        report.result({**payload, **columns}, frame_bytes(frame, ".csv").decode())
+        return
+    write_output(out, frame_bytes(frame, out.suffix.lower()))
+    report.result(payload, _view(payload), even_if_quiet=False)
+
+
+def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
+    """Return in how many parts to hold out rows; a ``ValueError`` if some rows could not be judged."""
+    import numpy as np
+
+    classes, counts = np.unique(y, return_counts=True)
+    per_class = estimator.label_noise == "class-conditional" or np.ndim(estimator.label_noise) == 2
+    alone = classes[counts < 2]
+    if len(classes) < 2:
+        raise ValueError(f"all labels are {str(classes[0])!r}, so nothing can be fitted to them")
+    if len(alone) and (per_class or len(classes) - len(alone) < 2):
+        raise ValueError(
+            f"class {str(alone[0])!r} has one row, and a model fitted to the other rows does not know that class"
+        )
+    return int(min(FOLDS, counts.max()))
+
+
+def judged(
+    estimator: LinearLinkClassifier, table: Any, y: np.ndarray, folds: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return the probability that each label is right, and the most probable class of each row.
+
+    .. math:: P(\text{true} = k \mid x, y) = p_k T_{ky} / \sum_j p_j T_{jy}
+
+    The first is ``estimator.label_quality``. With ``folds``, ``p`` comes from models that have not seen the row.
+    """
+    import numpy as np
+    from scipy.special import log_softmax
+
+    from legendretron.cli.models import checked_features, log_probabilities
+
+    if folds is None:
+        log_p = log_probabilities(estimator, table)
+    else:
+        X = checked_features(estimator, table)
+        with saying_options(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The least populated class in y has only")
+            log_p = estimator._out_of_fold(X, y, folds)
+    n_classes = len(estimator.classes_)
+    if getattr(estimator, "noise_rate_", 0.0) > 0.0:
+        matrix = estimator.noise_matrix_
+    else:
+        replaced = 1.0 / max(len(y), 2)  # one of these labels
+        matrix = (1.0 - replaced) * np.eye(n_classes) + replaced / n_classes
+    own = np.searchsorted(estimator.classes_, y)
+    with np.errstate(divide="ignore"):  # a label that a class never gets
+        log_matrix = np.log(matrix)
+    posterior = log_softmax(log_p.astype(np.float64) + log_matrix.T[own], axis=1)
+    return np.exp(posterior[np.arange(len(y)), own]), estimator.classes_[posterior.argmax(1)]
+
+
+def suspicious_frame(y: np.ndarray, quality: np.ndarray, suggested: np.ndarray, threshold: float = THRESHOLD) -> Any:
+    """Return a data frame of the rows below a threshold, the lowest quality first."""
+    import numpy as np
+
+    pandas = import_extra("pandas", "listing suspicious rows", "cli")
+    order = np.argsort(quality, kind="stable")
+    rows = order[quality[order] < threshold]
+    return pandas.DataFrame(
+        {"row": rows, "label": y[rows], "suggested": suggested[rows], "quality": quality[rows]},
+    )
+
+
+def _draw(quality: np.ndarray, threshold: float, suffix: str) -> bytes:
+    matplotlib = import_extra("matplotlib", "drawing", "plots")
+    matplotlib.use("Agg")  # a file, never a window
+    from matplotlib import pyplot
+
+    from legendretron.plots import LabelQualityDisplay
+
+    figure = LabelQualityDisplay(quality, threshold).plot().figure_
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
+    pyplot.close(figure)
+    return buffer.getvalue()
+
+
+def _view(payload: dict[str, Any]) -> Any:
+    view = grid("suspicious rows", f"{payload['suspicious']:,} of {payload['rows']:,}")
+    view.add_row("judged by", "models that have not seen them" if payload["refit"] else "the model itself")
+    if payload["label_noise"] is not None:
+        view.add_row("wrong labels in the fit", noise_in_words(payload["label_noise"]))
+    view.add_row("written to", payload["out"])
+    return view

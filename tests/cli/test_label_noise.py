@@ -1,0 +1,289 @@
+"""Wrong labels on the command line: told or found, and which rows they are."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import StratifiedKFold
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.cli.choice import choice_of
+from legendretron.cli.label_noise import noise_in_words
+from legendretron.cli.suspicious import FOLDS, THRESHOLD
+from tests.cli.conftest import FIXED, make_iris
+
+KINDS = np.array(["setosa", "versicolor", "virginica"])
+LOGISTIC = ["--model", "logistic", "--seed", 0]
+
+
+def make_noisy():
+    """Flowers of which some have a wrong name, and which."""
+    frame, rng = make_iris(), np.random.default_rng(0)
+    wrong = rng.random(len(frame)) < 0.15
+    true = np.searchsorted(KINDS, frame["kind"].to_numpy(dtype=str))
+    frame["kind"] = KINDS[np.where(wrong, (true + rng.integers(1, 3, len(frame))) % 3, true)]
+    return frame, wrong
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    path = tmp_path_factory.mktemp("noisy") / "noisy.csv"
+    make_noisy()[0].to_csv(path, index=False)
+    return path
+
+
+def fit_words(noisy, tmp_path, *words):
+    return ["fit", noisy, "-t", "kind", "-o", tmp_path / "m", *words]
+
+
+def features_and_labels():
+    frame, _ = make_noisy()
+    return frame.drop(columns="kind"), frame["kind"].to_numpy(dtype=object)
+
+
+def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
+    out = tmp_path / "new" / "suspicious.csv"
+    words = fit_words(noisy, tmp_path, *LOGISTIC, "--label-noise", "auto", "--suspicious", out)
+    summary = run(*words, "--json").json
+    X, y = features_and_labels()
+    clf = MultinomialLogisticClassifier.load(tmp_path / "m")
+    low, high = clf.noise_rate_interval_
+    assert summary["label_noise"] == {"rate": clf.noise_rate_, "low": low, "high": high, "known": False}
+    assert low < 0.15 < high
+    rows = pd.read_csv(out)
+    assert summary["suspicious"] == {"rows": len(rows), "file": str(out)}
+    # as in Python
+    assert rows["row"].tolist() == clf.find_label_issues(X, y).tolist()
+    assert np.allclose(rows["quality"], clf.label_quality(X, y, cv=5)[rows["row"]], rtol=1e-9)
+    assert rows["label"].tolist() == y[rows["row"]].tolist()
+    assert (rows["suggested"] != rows["label"]).mean() > 0.9
+    assert rows["quality"].is_monotonic_increasing
+    # most of the wrong labels, and few others; the suggestion is the true class
+    wrong = make_noisy()[1]
+    assert wrong[rows["row"]].mean() > 0.8
+    assert wrong[rows["row"]].sum() > 0.8 * wrong.sum()
+    true = make_iris()["kind"].to_numpy()
+    assert (rows["suggested"] == true[rows["row"]]).mean() > 0.8
+
+    printed = run(*words).out
+    assert f"wrong labels: {noise_in_words(summary['label_noise'])}\n" in printed
+    assert "accuracy, log-loss on all these rows, wrong labels among them" in printed
+    assert f"{len(rows)}, written to {out}" in printed
+    assert run(*words, "--quiet") == (0, "", "")
+
+
+def test_a_file_without_suspicious_rows(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind\n" + "".join(f"{i},{'xy'[i > 9]}\n" for i in range(20) if i not in (9, 10)))
+    out = tmp_path / "s.tsv"
+    words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--model", "logistic", "--alpha", 1e-3]
+    summary = run(*words, "--suspicious", out, "--json").json
+    assert out.read_text() == "row\tlabel\tsuggested\tquality\n"
+    assert summary["suspicious"]["rows"] == 0
+    assert summary["label_noise"] is None
+
+
+@pytest.mark.parametrize(("words", "given", "words_for_it"), [
+    ([], "auto", None),  # penalties are given: nothing is tried
+    (["--label-noise", "none"], None, None),
+    (["--label-noise", "0.1"], 0.1, "10 %, as given"),
+    (["--label-noise", "symmetric"], "symmetric", "about "),
+    (["--label-noise", "class-conditional"], "class-conditional", "about "),
+])  # fmt: skip
+def test_the_option_reaches_the_estimator(run, noisy, tmp_path, words, given, words_for_it):
+    ran = run(*fit_words(noisy, tmp_path, "--seed", 0, "--epochs", 10, *FIXED, *words))
+    X, y = features_and_labels()
+    settings = {} if not words else {"label_noise": given}
+    clf = LegendreTronClassifier(alpha=1e-4, link_alpha=None, max_epochs=10, random_state=0, **settings).fit(X, y)
+    loaded = LegendreTronClassifier.load(tmp_path / "m")
+    assert loaded.label_noise == given
+    assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    # probabilities of true classes are what predict writes
+    printed = run("predict", tmp_path / "m", noisy, "--proba").out
+    got = pd.read_csv(io.StringIO(printed), dtype=str).iloc[:, 1:].to_numpy().astype(float)
+    assert np.array_equal(got, clf.predict_proba(X))
+    assert ("wrong labels: " in ran.out) == (words_for_it is not None)
+    assert words_for_it is None or f"wrong labels: {words_for_it}" in ran.out
+
+
+def test_logistic_regression_does_not_look_for_them_by_default(run, noisy, tmp_path):
+    assert run(*fit_words(noisy, tmp_path, *LOGISTIC, "--json")).json["label_noise"] is None
+
+
+@pytest.mark.parametrize(("noise", "words"), [
+    ({"rate": 0.12, "low": 0.08, "high": 0.15, "known": False}, "about 12 % (8 to 15 %)"),
+    ({"rate": 0.012, "low": 0.0, "high": 0.0204, "known": False}, "about 1 % (0 to 2 %)"),
+    ({"rate": 0.003, "low": 0.0005, "high": 0.011, "known": False}, "about 0.3 % (0.05 to 1 %)"),
+    ({"rate": 0.0, "low": 0.0, "high": 0.03, "known": False}, "none found (at most 3 %)"),
+    ({"rate": 0.0, "low": 0.0, "high": 0.0, "known": True}, "0 %, as given"),
+])  # fmt: skip
+def test_rates_in_words(noise, words):
+    assert noise_in_words(noise) == words
+
+
+MATRIX = {
+    "setosa": {"setosa": 0.9, "versicolor": 0.1, "virginica": 0.0},
+    "versicolor": {"setosa": 0.05, "versicolor": 0.75, "virginica": 0.2},
+    "virginica": {"setosa": 0.0, "versicolor": 0.3, "virginica": 0.7},
+}
+
+
+@pytest.mark.parametrize("how", ["numbers", "names", "names in another order", "tabs"])
+def test_a_matrix_from_a_file(run, noisy, tmp_path, how):
+    order = ["virginica", "setosa", "versicolor"] if "order" in how else list(MATRIX)
+    lines = [[str(MATRIX[true][label]) for label in reversed(order)] for true in order]
+    if how == "numbers":
+        lines = [[str(share) for share in MATRIX[true].values()] for true in MATRIX]
+    else:
+        lines = [["true", *reversed(order)], *([true, *line] for true, line in zip(order, lines, strict=True))]
+    path = tmp_path / ("matrix.tsv" if how == "tabs" else "matrix.csv")
+    path.write_text("\n".join(("\t" if how == "tabs" else ", ").join(line) for line in lines) + "\n\n")
+    summary = run(*fit_words(noisy, tmp_path, *LOGISTIC, "--alpha", 0.01, "--label-noise", path, "--json")).json
+    clf = MultinomialLogisticClassifier.load(tmp_path / "m")
+    wanted = [list(row.values()) for row in MATRIX.values()]
+    assert np.allclose(clf.noise_matrix_, wanted, atol=1e-12)
+    assert summary["parameters"]["label_noise"] == wanted
+    assert summary["label_noise"]["known"]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("0.9,0.1\n0.1,0.9\n", "must hold 3 lines of 3 numbers, one line for each true class, and optionally the names"),
+    ("0.9,0.1,0\n0,1,0\n0,1\n", "must hold 3 lines of 3 numbers"),
+    ("", "must hold 3 lines of 3 numbers"),
+    ("0.9,0.1,0\n0,1,0\n0,0.5,0.4\n", "lines that sum to 1, but that of class 'virginica' sums to 0.9"),
+    ("0.9,0.1,0\n0,1,0\n0,1.5,-0.5\n", "must hold probabilities, from 0 to 1, but holds '1.5'"),
+    ("0.9,0.1,0\n0,1,0\n0,a,b\n", "but holds 'a'"),
+    ("1,0,0\n0,1,0\n0,1,0\n", "matrix must be invertible"),
+    ("-,setosa,rose,virginica\nsetosa,1,0,0\nversicolor,0,1,0\nvirginica,0,0,1\n", "classes in its first line, 'setosa',"),
+    ("-,setosa,versicolor,virginica\na,1,0,0\nb,0,1,0\nc,0,0,1\n", "in its first column, 'setosa', 'versicolor', 'virgi"),
+])  # fmt: skip
+def test_bad_matrices_are_wrong_usage(run, noisy, tmp_path, text, message):
+    (tmp_path / "matrix.csv").write_text(text)
+    error = run(*fit_words(noisy, tmp_path, "--label-noise", tmp_path / "matrix.csv"), code=2).error
+    assert "'--label-noise'" in error
+    assert message in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_other_wrong_usage(run, noisy, tmp_path):
+    words = fit_words(noisy, tmp_path)
+    for value in ("often", "1", "-0.1", "nan", "matrix.txt"):
+        error = run(*words, f"--label-noise={value}", code=2).error
+        assert (
+            "'--label-noise': it must be auto, none, symmetric, class-conditional, the share of wrong labels" in error
+        )
+        assert repr(value) in error
+    error = run(*words, "--label-noise", 0.7, code=2).error
+    assert "'--label-noise': it must be less than 0.667 for 3 classes" in error
+    assert "none.csv" in run(*words, "--label-noise", tmp_path / "none.csv", code=1).error
+    assert "'--suspicious': 's.txt' must end in .csv" in run(*words, "--suspicious", "s.txt", code=2).error
+    matrix = tmp_path / "matrix.csv"
+    matrix.write_text("content")
+    error = run(*words, "--label-noise", matrix, "--suspicious", matrix, code=2).error
+    assert "is the file of --label-noise, which would be replaced" in error
+    assert matrix.read_text() == "content"
+
+
+def test_rows_that_cannot_be_judged(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind\n" + "".join(f"{i},x\n" for i in range(9)) + "9,y\n")
+    words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--alpha", 0.1, "--model", "logistic"]
+    error = run(*words, "--suspicious", tmp_path / "s.csv", code=2).error
+    assert "'--suspicious': class 'y' has one row" in error
+    assert not (tmp_path / "m").exists()
+    run(*words, "--quiet")
+    words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "kind"]
+    assert run(*words, code=2).error.startswith("Invalid value for '--refit': class 'y' has one row")
+    assert run(*words, "--no-refit").out.startswith("row,label,suggested,quality\n")
+
+
+def test_interrupted_while_rows_are_judged(run, noisy, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MultinomialLogisticClassifier, "_out_of_fold", interrupt)
+    words = fit_words(noisy, tmp_path, *LOGISTIC, "--alpha", 0.1, "--suspicious", tmp_path / "s.csv")
+    assert run(*words, code=130).error == "interrupted; the model was written, the suspicious rows were not"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.fixture(scope="module")
+def model(noisy, tmp_path_factory):
+    X, y = features_and_labels()
+    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.15).fit(X, y)
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    clf.save(path)
+    return path, clf
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
+    path, clf = model
+    X, y = features_and_labels()
+    words = ["suspicious", path, noisy, "-t", "kind"]
+    printed = run(*words).out
+    rows = pd.read_csv(io.StringIO(printed))
+    assert rows["row"].tolist() == clf.find_label_issues(X, y, cv=StratifiedKFold(FOLDS), threshold=THRESHOLD).tolist()
+    got = run(*words, "--json").json
+    assert (got["rows"], got["suspicious"], got["threshold"], got["refit"]) == (150, len(rows), THRESHOLD, True)
+    assert got["row"] == rows["row"].tolist()
+    assert got["label_noise"]["known"]
+
+    out, plot = tmp_path / "s.parquet", tmp_path / "s.svg"
+    summary = run(*words, "--no-refit", "--threshold", 0.9, "-o", out, "--plot", plot, "--json").json
+    frame = pd.read_parquet(out)
+    assert frame["row"].tolist() == clf.find_label_issues(X, y, cv=None, threshold=0.9).tolist()
+    assert np.allclose(frame["quality"], clf.label_quality(X, y)[frame["row"]], rtol=1e-9)
+    assert (summary["suspicious"], summary["out"], summary["plot"]) == (len(frame), str(out), str(plot))
+    assert b"<svg" in plot.read_bytes()
+    printed = run(*words, "--no-refit", "-o", tmp_path / "s.csv")
+    assert "15 %, as given" in printed.out
+    assert printed.err == ""
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_without_noise_rows_are_still_in_order(run, noisy, tables):
+    """A model that was not told of wrong labels; labels that are numbers."""
+    path = tables / "cancer.safetensors"
+    clf = LegendreTronClassifier.load(path)
+    frame = pd.read_csv(tables / "cancer.csv")
+    got = run("suspicious", path, tables / "cancer.csv", "-t", "malignant", "--no-refit", "--json").json
+    X, y = frame.drop(columns="malignant"), frame["malignant"].to_numpy()
+    assert got["row"] == clf.find_label_issues(X, y, cv=None).tolist()
+    assert got["label_noise"] is None
+    assert set(got["label"]) <= {0, 1}
+
+
+def test_wrong_usage_of_suspicious(run, noisy, model):
+    path, _ = model
+    words = ["suspicious", path, noisy]
+    assert "'--target': which column holds the labels?" in run(*words, code=2).error
+    assert "--threshold" in run(*words, "-t", "kind", "--threshold", 2, code=2).error
+    assert "must end in .csv" in run(*words, "-t", "kind", "-o", "s.txt", code=2).error
+
+
+class Fitted:
+    """An estimator that has chosen a learned link."""
+
+    alpha_, link_alpha_, noise_rate_ = 0.1, 0.01, 0.0
+
+    def __init__(self, rows):
+        names = ["model", "label_noise", "log_loss", "difference", "chosen"]
+        self.tuning_ = pd.DataFrame(rows, columns=names)
+
+
+@pytest.mark.parametrize(("rate", "link_noise", "text"), [
+    (0.1, 0.1, "; log-loss of labels as they are on held-out rows 0.400, logistic regression 0.500"),
+    (0.0, 0.0, "; log-loss on held-out rows 0.400, logistic regression with wrong labels 0.500"),
+])  # fmt: skip
+def test_the_choice_names_what_a_link_was_compared_with(rate, link_noise, text):
+    """Logistic regression with wrong labels, where that was better than without."""
+    estimator = Fitted([
+        ("learned link", link_noise, 0.4, -0.1, True),
+        ("logistic regression", 0.1, 0.5, 0.0, False),
+        ("logistic regression", 0.12, 0.45, -0.05, False),
+        ("logistic regression", 0.0, 0.6, 0.1, False),
+    ])  # fmt: skip
+    estimator.noise_rate_ = rate
+    choice = choice_of(estimator)
+    assert choice["text"] == f"learned link, alpha 0.1, link_alpha 0.01{text}"
+    assert choice["logistic_log_loss"] == 0.5
