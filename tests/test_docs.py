@@ -5,11 +5,15 @@ import importlib.util
 import json
 import math
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from legendretron.cli import main
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
@@ -145,6 +149,34 @@ def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
     exec(compile("\n".join(blocks("choosing.md")), "choosing.md", "exec"), {})
     assert "logistic regression" in capsys.readouterr().out
     assert (tmp_path / "tuning.png").exists()
+
+
+def section(document, title):
+    """The part of a document under a heading."""
+    text = (ROOT / "docs" / document).read_text()
+    return re.search(rf"^## {title}\n(.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)[1]
+
+
+def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    text = section("guide.md", "Wrong labels")
+    python, shell = (
+        "\n".join(re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)) for kind in ("python", "sh")
+    )
+    names = {}
+    exec(compile(python, "guide.md", "exec"), names)
+    low, high = names["clf"].noise_rate_interval_
+    assert low < np.mean(names["y"] != names["true"]) < high
+    assert float(capsys.readouterr().out.split()[-1]) > 0.8  # share of truly wrong labels among the suspicious ones
+    (tmp_path / "suspicious.png").unlink()
+    pd.DataFrame(names["X"], columns=list("abcd")).assign(label=names["y"]).to_csv("train.csv", index=False)
+    for line in shell.splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert "wrong labels: 10 %, as given" in capsys.readouterr().out
+    assert pd.read_csv("suspicious.csv").columns.tolist() == ["row", "label", "suggested", "quality"]
+    assert (tmp_path / "suspicious.png").exists()
 
 
 def test_the_page_on_choosing_says_what_the_code_does():

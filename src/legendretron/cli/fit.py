@@ -138,7 +138,7 @@ def fit(
             "(.csv, .tsv), a line for each true class with the probabilities of labels.",
             "--label-noise",
             parameter="label_noise",
-            metavar="auto|none|symmetric|class-conditional|NUMBER|FILE",
+            metavar="KIND|NUMBER|FILE",
         ),
     ] = None,
     standardize: Annotated[
