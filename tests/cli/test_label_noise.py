@@ -215,7 +215,6 @@ def model(noisy, tmp_path_factory):
     return path, clf
 
 
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
     path, clf = model
     X, y = features_and_labels()
@@ -240,7 +239,6 @@ def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
     assert printed.err == ""
 
 
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_without_noise_rows_are_still_in_order(run, noisy, tables):
     """A model that was not told of wrong labels; labels that are numbers."""
     path = tables / "cancer.safetensors"

@@ -132,35 +132,19 @@ def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
 def judged(
     estimator: LinearLinkClassifier, table: Any, y: np.ndarray, folds: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the probability that each label is right, and the most probable class of each row.
+    """Return the probability that each label is right, and the most probable class of each row.
 
-    .. math:: P(\text{true} = k \mid x, y) = p_k T_{ky} / \sum_j p_j T_{jy}
-
-    The first is ``estimator.label_quality``. With ``folds``, ``p`` comes from models that have not seen the row.
+    The first is ``estimator.label_quality``. With ``folds``, rows are judged by models that have not seen them.
     """
     import numpy as np
-    from scipy.special import log_softmax
 
-    from legendretron.cli.models import checked_features, log_probabilities
+    from legendretron.cli.models import checked_features
 
-    if folds is None:
-        log_p = log_probabilities(estimator, table)
-    else:
-        X = checked_features(estimator, table)
-        with saying_options(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The least populated class in y has only")
-            log_p = estimator._out_of_fold(X, y, folds)
-    n_classes = len(estimator.classes_)
-    if getattr(estimator, "noise_rate_", 0.0) > 0.0:
-        matrix = estimator.noise_matrix_
-    else:
-        replaced = 1.0 / max(len(y), 2)  # one of these labels
-        matrix = (1.0 - replaced) * np.eye(n_classes) + replaced / n_classes
+    with saying_options(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class in y has only")
+        posterior = estimator._posterior(checked_features(estimator, table), y, folds)
     own = np.searchsorted(estimator.classes_, y)
-    with np.errstate(divide="ignore"):  # a label that a class never gets
-        log_matrix = np.log(matrix)
-    posterior = log_softmax(log_p.astype(np.float64) + log_matrix.T[own], axis=1)
-    return np.exp(posterior[np.arange(len(y)), own]), estimator.classes_[posterior.argmax(1)]
+    return posterior[np.arange(len(y)), own], estimator.classes_[posterior.argmax(1)]
 
 
 def suspicious_frame(y: np.ndarray, quality: np.ndarray, suggested: np.ndarray, threshold: float = THRESHOLD) -> Any:

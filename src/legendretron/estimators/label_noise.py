@@ -80,9 +80,10 @@ def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
             f"{matrix.shape}."
         )
     try:
-        return NoiseRequest("known", TransitionNoise(_swap_matrix(matrix)))
+        TransitionNoise(matrix)  # in the order that was given, which errors name
     except ValueError as error:
         raise ValueError(f"label_noise: {error}") from error
+    return NoiseRequest("known", TransitionNoise(_swap_matrix(matrix)))
 
 
 def _swap_matrix(matrix: np.ndarray) -> np.ndarray:

@@ -82,24 +82,46 @@ class LabelQuality(LinkPredictor):
         -------
         ndarray of shape (n_samples,)
         """
-        X = self._check_features(X)
+        posterior = self.label_posterior(X, y, cv)
+        places = np.searchsorted(self.classes_, np.asarray(y))
+        quality: np.ndarray = posterior[np.arange(len(places)), places]
+        return quality
+
+    def label_posterior(self, X: Any, y: Any, cv: Any = None) -> np.ndarray:
+        r"""Probabilities of the true classes of rows whose labels are known too, as far as labels can be trusted.
+
+        .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
+
+        Parameters
+        ----------
+        X, y, cv
+            As in :meth:`label_quality`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        return self._posterior(self._check_features(X), y, cv)
+
+    def _posterior(self, checked: Any, y: Any, cv: Any) -> np.ndarray:
+        """See :meth:`label_posterior`, for checked features."""
         y = np.asarray(y)
-        if y.shape != (X.shape[0],):
-            raise ValueError(f"y must have one label per row of X, {X.shape[0]}, got shape {y.shape}.")
+        if y.shape != (checked.shape[0],):
+            raise ValueError(f"y must have one label per row of X, {checked.shape[0]}, got shape {y.shape}.")
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
-        log_p = self.predict_log_proba(X) if cv is None else self._out_of_fold(X, y, cv)
+        log_p = self._log_proba(checked) if cv is None else self._out_of_fold(checked, y, cv)
         noise: FittedNoise | None = getattr(self, "_noise", None)
         model = None if noise is None or noise.plan.rate == 0.0 else noise.noise()
         n_classes = len(self.classes_)
         if model is None:
-            model = SymmetricNoise(n_classes, 1.0 / max(X.shape[0], 2), learned=False, dtype=torch.float64)
+            model = SymmetricNoise(n_classes, 1.0 / max(len(y), 2), learned=False, dtype=torch.float64)
         labels = torch.as_tensor(swap_labels(np.searchsorted(self.classes_, y), n_classes))
         ordered = torch.as_tensor(swap_classes(log_p).astype(np.float64))
-        posterior = model.log_posterior(ordered, labels).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        quality: np.ndarray = np.exp(posterior.numpy())
-        return quality
+        posterior: np.ndarray = swap_classes(np.exp(model.log_posterior(ordered, labels).numpy()))
+        return posterior
 
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first.
@@ -132,7 +154,7 @@ class LabelQuality(LinkPredictor):
             columns = np.searchsorted(self.classes_, model.classes_)
             # a class that no other row has is as improbable as can be
             log_p[test] = np.log(np.finfo(np.float64).tiny)
-            log_p[np.ix_(test, columns)] = model.predict_log_proba(X[test])
+            log_p[np.ix_(test, columns)] = model._log_proba(X[test])
         if np.isnan(log_p).any():
             row = int(np.flatnonzero(np.isnan(log_p).any(1))[0])
             raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is never held out.")

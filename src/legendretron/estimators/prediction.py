@@ -65,7 +65,10 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         As in all predictions, values that are not finite raise a ``ValueError``.
         """
-        X = self._check_features(X)
+        return self._log_proba(self._check_features(X))
+
+    def _log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of checked features."""
         log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
         for rows, part in self._log_proba_in_parts(X):
             log_p[rows] = part

@@ -14,6 +14,7 @@ from legendretron.links import Link, NoisyLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
+from legendretron.tuning.independence import agreement_of_neighbours, is_independent
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
@@ -111,9 +112,11 @@ def search_links(
 
 def _next_rate(problem: TuningProblem, best: LinkScore) -> float:
     """The rate to go on with: that of the best link, or none if so few labels are noise to it that they do not matter."""
-    if best.estimate is None or not (problem.find_noise == "always" or is_noise(best.estimate, problem.n_classes)):
+    estimate = best.estimate
+    if estimate is None:
         return 0.0
-    return best.estimate.rate
+    noise = is_noise(estimate, problem.n_classes) and is_independent(estimate.agreement)
+    return estimate.rate if noise or problem.find_noise == "always" else 0.0
 
 
 def _mean_estimate(
@@ -127,7 +130,8 @@ def _mean_estimate(
         share * own + (1.0 - share) * other
         for own, other in ((first.held_out, others.held_out), (first.training, others.training))
     )
-    return RateEstimate(1.0, held_out, training, 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error))
+    agreement = share * first.agreement + (1.0 - share) * others.agreement
+    return RateEstimate(1.0, held_out, training, 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error), agreement)
 
 
 def _train(
@@ -226,6 +230,9 @@ def _held_out_losses(
     if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
         return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
     estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
+    rows = np.concatenate([held for _, held in folds])
+    agreement = agreement_of_neighbours(problem.features, rows, log_q, new.labels, estimate.held_out)
+    estimate = estimate._replace(agreement=agreement)
     return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
 
 

@@ -45,6 +45,7 @@ class RateEstimate(NamedTuple):
     held_out: float  #: rate that fits held-out rows best
     training: float  #: rate that fits the rows a model was trained on
     error: float  #: standard error of either
+    agreement: float = 0.0  #: of neighbours, see :mod:`~legendretron.tuning.independence`
 
     @property
     def rate(self) -> float:

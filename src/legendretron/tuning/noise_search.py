@@ -53,7 +53,8 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     list of NoisyPoint
         What was tried, the best first.
     bool
-        Whether the labels bear out that there is noise.
+        Whether noise explains the labels better. It may still be that the model does not fit: then neighbours of rows that
+        seem to be wrong agree with them, as the estimate of the best point says.
     """
     low, high, highest = _RATES
     points = _walk(path, base, low, fixed)
@@ -70,7 +71,10 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     best = _least(path, points)
     away = path.gain(best, base)
     borne_out = is_noise(best.estimate, path.problem.n_classes) and away.mean < -_MUST_GAIN * away.error
-    return _best_first(path, points), borne_out
+    first, *others = _best_first(path, points)
+    if borne_out:
+        first = first._replace(estimate=first.estimate._replace(agreement=path.agreement(first)))
+    return [first, *others], borne_out
 
 
 def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[NoisyPoint]:

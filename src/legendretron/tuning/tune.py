@@ -11,6 +11,7 @@ import numpy as np
 from legendretron.links import TransitionNoise
 from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
+from legendretron.tuning.independence import is_independent
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
 from legendretron.tuning.noise_matrix import find_matrix
@@ -59,11 +60,11 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         with stop_requests(problem.keep_interrupted) as stop_requested:
             path = LogisticPath(problem, problem.n_path_folds, stop_requested)
             plain = _plain_logistic(path, alpha if logistic else None)
-            noisy, borne_out = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+            noisy, suspected, borne_out = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
             doubt = path.doubt
             tuning.interrupted = stop_requested()
         if noisy:
-            rate = noisy[0].estimate.rate if borne_out else 0.0
+            rate = noisy[0].estimate.rate if suspected else 0.0
             tuning.noise = _found(noisy[0].rate, noisy[0].estimate) if borne_out else _no_noise(noisy[0].estimate)
     if logistic:
         base = noisy[0] if borne_out else plain
@@ -84,7 +85,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if best is not None:
         held_out = problem.held_out.first(problem.n_link_folds)
         away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
-        if away is None or away.mean < -_MUST_GAIN * away.error:
+        better = away is None or away.mean < -_MUST_GAIN * away.error
+        if better and (best.estimate is None or _is_taken(problem, best.estimate)):
             tuning.chosen, tuning.whole = best.candidate, best.whole
             if best.estimate is not None:
                 tuning.noise = _found(best.rate, best.estimate)
@@ -124,13 +126,19 @@ def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
     return base._replace(doubt=path.doubt)
 
 
-def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[NoisyPoint], bool]:
-    """What was tried with noise, the best first, and whether to take it."""
+def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[NoisyPoint], bool, bool]:
+    """What was tried with noise, the best first; whether links are to be tried with noise; and whether to take it."""
     find = path.problem.find_noise
     if find == "never" or path.stop_requested():
-        return [], False
-    points, borne_out = search_noise(path, plain, always=find == "always", fixed=fixed)
-    return points, borne_out or find == "always"
+        return [], False, False
+    points, suspected = search_noise(path, plain, always=find == "always", fixed=fixed)
+    suspected = suspected or find == "always"
+    return points, suspected, suspected and _is_taken(path.problem, points[0].estimate)
+
+
+def _is_taken(problem: TuningProblem, estimate: RateEstimate) -> bool:
+    """Whether to believe that labels are wrong, and not the model in some region."""
+    return problem.find_noise == "always" or is_independent(estimate.agreement)
 
 
 def _found(training: float, estimate: RateEstimate) -> FoundNoise:
