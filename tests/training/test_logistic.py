@@ -328,3 +328,35 @@ def test_no_noise_is_found_where_there_is_none(way):
     x, y = noisy_data(n=3000, rate=0.0)
     fitted = fit(x, y, 1e-4, rate=torch.tensor([0.1]).double(), learn_rate=True, tol=1e-7, max_iter=500)
     assert float(fitted.rate) < 0.01
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_gradient_with_a_matrix_against_autograd(c):
+    x, y = noisy_data(n=40, c=c)
+    labels, weights = torch.as_tensor(y), shares(np.random.default_rng(0).random((40, 2)))
+    alpha = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    matrix = torch.softmax(torch.randn(c, c, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), dim=1)
+    features = as_features(x, torch.float64, CPU)
+    objective = _Objective(features, labels, c, weights, alpha, False, False, transition=matrix)
+    flat = torch.randn(2, 5 * (c - 1), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    value, gradient = objective(flat)
+    leaf = flat.clone().requires_grad_()
+    weight, bias = leaf[:, : 4 * (c - 1)].view(2, 4, c - 1), leaf[:, 4 * (c - 1) :]
+    z = torch.einsum("nd,rdk->nrk", torch.as_tensor(x), weight) + bias
+    q = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], -1), -1) @ matrix
+    expected = -(q[torch.arange(40), :, labels].log() * weights).sum(0) + 0.5 * alpha * weight.square().sum((1, 2))
+    assert torch.allclose(value, expected, rtol=1e-12)
+    (of_flat,) = torch.autograd.grad(expected.sum(), leaf)
+    assert torch.allclose(gradient, of_flat, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_a_symmetric_matrix_is_a_rate(way, c):
+    x, y = noisy_data(c=c)
+    matrix = 0.7 * torch.eye(c, dtype=torch.float64) + 0.3 / c
+    by_rate = fit(x, y, 1e-2, rate=torch.tensor([0.3]).double(), tol=1e-7)
+    by_matrix = fit(x, y, 1e-2, transition=matrix, tol=1e-7)
+    assert by_matrix.converged.all()
+    assert torch.allclose(by_rate.weight, by_matrix.weight, atol=1e-4)
+    none = fit(x, y, 1e-2, transition=torch.eye(c, dtype=torch.float64), tol=1e-7)
+    assert torch.allclose(none.weight, fit(x, y, 1e-2).weight, atol=1e-5)

@@ -83,8 +83,9 @@ def search_links(
     remaining = candidates
     short = min(problem.steps // _SHORT, _MOST_SHORT)
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
-        if steps < problem.steps and (len(remaining) <= keep or steps == 0):
-            continue  # nothing to choose between, or by
+        nothing_to_find = len(remaining) <= keep and rate == 0.0  # with noise, the link's own rate
+        if steps < problem.steps and (nothing_to_find or steps == 0):
+            continue
         whole = problem.fit_whole and steps == problem.steps
         scores = _train(problem, remaining, first, steps, doubt, rate, whole=whole)
         if scores is None:

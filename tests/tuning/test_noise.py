@@ -1,0 +1,216 @@
+"""Wrong labels: rates, matrices, and the difference between noise and a model that does not fit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
+from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.training import as_features
+from legendretron.tuning import tune
+from legendretron.tuning.candidates import link_candidates
+from legendretron.tuning.independence import agreement_of_neighbours, is_independent
+from legendretron.tuning.logistic_path import LogisticPath
+from legendretron.tuning.noise_matrix import estimate_matrix, find_matrix
+from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
+from legendretron.tuning.noise_search import is_noise, search_noise
+
+CPU = torch.device("cpu")
+
+
+def sure_data(n=300, c=3, d=4, seed=0):
+    """Classes that a linear model tells apart nearly surely."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    return x, (6.0 * x @ rng.normal(size=(d, c))).argmax(1)
+
+
+def predicted(n, c, rate, power=1.0, seed=0):
+    """Predictions for rows whose labels were drawn from them, sharpened or not, and then replaced at random."""
+    rng = np.random.default_rng(seed)
+    log_p = 3.0 * rng.normal(size=(n, c))
+    log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+    labels = (log_p + rng.gumbel(size=(n, c))).argmax(1)
+    labels = np.where(rng.random(n) < rate, rng.integers(0, c, n), labels)
+    # predictions are the truth to a power
+    said = torch.log_softmax(torch.as_tensor(log_p) / power, dim=-1)
+    return LabelledRows(said, torch.as_tensor(labels), torch.ones(n, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("c", [2, 5])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("power", [1.0, 1.2**3])
+def test_rate_and_temperature_are_found(c, rate, power):
+    rows = predicted(20_000, c, rate, power)
+    estimate, log_q = estimate_rates(rows, rows)
+    assert abs(estimate.rate - rate) < 4.0 * estimate.error + 1e-3
+    assert estimate.temperature == pytest.approx(power, rel=0.21)
+    assert torch.allclose(log_q.exp().sum(1), torch.ones(len(log_q), dtype=torch.float64))
+    low, high = estimate.interval
+    assert 0.0 <= low <= estimate.rate <= high <= 1.0
+
+
+def test_the_rate_has_the_least_loss():
+    rows = predicted(500, 3, 0.3)
+    estimate, log_q = estimate_rates(rows, rows, temperatures=(1.0,))
+    own = rows.log_p.exp()[torch.arange(500), rows.labels]
+    grid = torch.linspace(0.0, 0.97, 400, dtype=torch.float64)[:, None]
+    losses = -torch.log((1 - grid) * own + grid / 3).mean(1)
+    mine = -log_q[torch.arange(500), rows.labels].mean()
+    assert float(mine) <= float(losses.min()) + 1e-9
+    assert abs(estimate.held_out - float(grid[losses.argmin()])) < 0.005
+
+
+def test_weights_of_rows_count():
+    first, second = predicted(2000, 3, 0.0, seed=1), predicted(2000, 3, 0.5, seed=2)
+    weight = torch.cat([torch.ones(2000), torch.zeros(2000)]).double()
+    both = LabelledRows(*(torch.cat(pair) for pair in zip(first, second, strict=True)))._replace(weight=weight)
+    assert estimate_rates(both, both)[0].rate == pytest.approx(estimate_rates(first, first)[0].rate, abs=1e-6)
+
+
+def test_predictions_that_are_certain_and_wrong():
+    rows = predicted(500, 3, 0.3)
+    sharp = rows._replace(log_p=torch.log_softmax(rows.log_p * 1e4, dim=-1))
+    estimate, log_q = estimate_rates(sharp, sharp)
+    assert torch.isfinite(log_q[torch.arange(500), rows.labels]).all()
+    assert 0.0 < estimate.rate < 1.0
+
+
+def test_both_rates_and_the_doubt():
+    estimate = RateEstimate(1.0, held_out=0.4, training=0.2, error=0.01)
+    assert estimate.rate == pytest.approx(0.3)
+    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == (1 - 0.4)
+    assert estimate.interval == pytest.approx((0.2 - 0.0196, 0.4 + 0.0196))
+    above = RateEstimate(1.0, held_out=0.2, training=0.25, error=0.0)
+    assert (above.rate, above.doubt, above.lowest) == (0.2, 0.0, 0.2)
+    assert above.interval == (0.2, 0.25)
+
+
+def test_few_wrong_labels_are_none():
+    assert not is_noise(RateEstimate(1.0, 0.2, 0.05, 0.0), 3)
+    assert is_noise(RateEstimate(1.0, 0.2, 0.08, 0.0), 3)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_noise_is_found_where_there_is_some(make_problem, c):
+    x, y = sure_data(c=c)
+    problem = make_problem(x, symmetric_noise(y, 0.2, c, 0), find_noise="if it helps")
+    path = LogisticPath(problem)
+    points, found = search_noise(path, path.search(), always=False, fixed=False)
+    share = points[0].estimate.rate * (c - 1) / c
+    assert found
+    assert abs(share - 0.2) < 0.06
+    assert is_independent(points[0].estimate.agreement)
+    assert [path.loss(point) for point in points] == sorted(path.loss(point) for point in points)
+
+
+def test_no_noise_where_there_is_none(make_problem):
+    x, y = sure_data()
+    path = LogisticPath(make_problem(x, y))
+    points, found = search_noise(path, path.search(), always=False, fixed=False)
+    assert not found
+    assert {point.rate for point in points} == {0.3}  # given up after the first
+
+
+def test_one_strength_only(make_problem):
+    x, y = sure_data(n=120)
+    path = LogisticPath(make_problem(x, symmetric_noise(y, 0.2, 3, 0)))
+    points, _ = search_noise(path, path.fit(0.01), always=True, fixed=True)
+    assert {point.alpha for point in points} == {0.01}
+    assert len({point.rate for point in points}) == len(points) > 1
+
+
+def corner(n=900, seed=0):
+    """Right labels that no linear model fits: those of a corner are the other way round."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return x, ((x[:, 0] > 0) ^ (x[:, 1] > 1.2)).astype(int)
+
+
+def test_a_model_that_does_not_fit_is_not_noise(make_problem):
+    x, y = corner()
+    path = LogisticPath(make_problem(x, y))
+    points, _ = search_noise(path, path.search(), always=False, fixed=False)
+    assert path.agreement(points[0]) > 0.5
+    problem = make_problem(x, y, find_noise="if it helps")
+    tuning = tune(problem, [], logistic=True)
+    assert (tuning.noise.training, tuning.noise.rate) == (0.0, 0.0)
+    assert tune(dataclasses.replace(problem, find_noise="always"), [], logistic=True).noise.rate > 0.1
+
+
+def test_neighbours_of_sparse_rows_are_those_of_dense_ones():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 6)) * (rng.random((200, 6)) < 0.5)
+    labels = torch.as_tensor(rng.integers(0, 3, 200))
+    log_q = torch.log_softmax(torch.as_tensor(rng.normal(size=(200, 3))), dim=1)
+    rows = np.arange(200)
+    found = [
+        agreement_of_neighbours(as_features(kind(x), torch.float64, CPU), rows, log_q, labels, 0.9)
+        for kind in (np.asarray, scipy.sparse.csr_matrix)
+    ]
+    assert found[0] != 0.0
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+def test_nothing_suspicious_says_nothing():
+    log_q = torch.log(torch.full((50, 2), 0.5, dtype=torch.float64))
+    features = as_features(np.random.default_rng(0).normal(size=(50, 2)), torch.float64, CPU)
+    assert agreement_of_neighbours(features, np.arange(50), log_q, torch.zeros(50, dtype=torch.int64), 0.1) == 0.0
+
+
+def test_the_likeliest_matrix(make_problem):
+    matrix = np.array([[0.8, 0.2, 0.0], [0.1, 0.9, 0.0], [0.0, 0.3, 0.7]])
+    rows = predicted(30_000, 3, 0.0)
+    rows = rows._replace(labels=torch.as_tensor(flip_labels(rows.labels.numpy(), matrix, 0)))
+    start = SymmetricNoise(3, 0.3, learned=False, dtype=torch.float64).matrix()
+    found = estimate_matrix(rows, start)
+    assert torch.allclose(found, torch.as_tensor(matrix), atol=0.03)
+    assert torch.allclose(found.sum(1), torch.ones(3, dtype=torch.float64))
+
+
+def test_pairs_that_are_taken_for_each_other(make_problem):
+    x, y = sure_data(n=500)
+    matrix = pair_transition(3, 0.3)
+    problem = make_problem(x, flip_labels(y, matrix, 0), find_noise="matrix")
+    path = LogisticPath(problem)
+    found, noise = find_matrix(path, path.search(), fixed=False)
+    assert np.abs(found.numpy() - matrix).max() < 0.15
+    assert noise.low <= 0.45 <= noise.high  # of symmetric noise with as many wrong labels
+    tuning = tune(problem, [], logistic=True)
+    assert np.array_equal(tuning.noise_matrix, found.numpy())
+
+
+def test_known_noise_changes_the_path(make_problem):
+    x, y = sure_data()
+    noisy = symmetric_noise(y, 0.3, 3, 0)
+    plain = LogisticPath(make_problem(x, noisy)).fit(1e-3)
+    rate = SymmetricNoise(3, 0.45, learned=False, dtype=torch.float64)
+    by_rate = LogisticPath(make_problem(x, noisy, known_noise=rate)).fit(1e-3)
+    by_matrix = LogisticPath(make_problem(x, noisy, known_noise=TransitionNoise(rate.matrix()))).fit(1e-3)
+    assert by_rate.log_losses.mean() < plain.log_losses.mean() - 0.05
+    assert np.allclose(by_rate.log_losses, by_matrix.log_losses, atol=1e-2)
+
+
+def test_what_the_table_says_of_noise(make_problem):
+    x, y = sure_data()
+    problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), find_noise="if it helps")
+    tuning = tune(problem, link_candidates(0.1, 0.01), logistic=True)
+    (chosen,) = [row for row in tuning.rows if row["chosen"]]
+    assert chosen["label_noise"] == pytest.approx(tuning.noise.rate * 2 / 3)
+    assert 0.1 < chosen["label_noise"] < 0.3
+    assert any(row["label_noise"] == 0.0 for row in tuning.rows)
+    link = next(row for row in tuning.rows if row["model"] == "learned link")
+    assert link["label_noise"] > 0.05  # links are tried with noise too
+    none = tune(dataclasses.replace(problem, find_noise="never"), [], logistic=True)
+    assert none.noise is None
+    assert all(row["label_noise"] == 0.0 for row in none.rows)
+
+
+def test_a_link_that_explains_what_looked_like_noise(make_problem):
+    x, y = corner()
+    tuning = tune(make_problem(x, y, find_noise="if it helps", steps=400), link_candidates(0.03, 1e-4), logistic=True)
+    assert tuning.noise.rate == 0.0
+    assert all(row["steps"] != 400 or row["label_noise"] == 0.0 for row in tuning.rows)
