@@ -196,7 +196,7 @@ def test_known_noise_changes_the_path(make_problem):
 
 def test_what_the_table_says_of_noise(make_problem):
     x, y = sure_data()
-    problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), find_noise="if it helps")
+    problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), find_noise="if it helps", steps=400)
     tuning = tune(problem, link_candidates(0.1, 0.01), logistic=True)
     (chosen,) = [row for row in tuning.rows if row["chosen"]]
     assert chosen["label_noise"] == pytest.approx(tuning.noise.rate * 2 / 3)
