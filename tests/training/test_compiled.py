@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 
 from legendretron._numba import support as support_module
-from legendretron.links import CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
+from legendretron.links import CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import state as state_module
 from legendretron.training import step as step_module
@@ -53,7 +53,8 @@ class Pair:
                 SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)
             )
         if noise is not None:
-            links = [NoisyLink(one, SymmetricNoise(c, noise[0], learned=noise[1])) for one in links]
+            made = noise if isinstance(noise, TransitionNoise) else SymmetricNoise(c, noise[0], learned=noise[1])
+            links = [NoisyLink(one, made) for one in links]
         alpha = torch.linspace(0.1, 0.3, runs, dtype=dtype)
         self.steps = []
         for _ in range(2):
@@ -344,6 +345,29 @@ def test_labels_of_which_some_are_wrong(link, c, rate, learned):
         assert not torch.allclose(
             pair.plain.model.link.noise.rate(), torch.tensor(rate, dtype=torch.float64), atol=1e-4
         )
+
+
+def transition(c):
+    raw = torch.randn(c, c, dtype=torch.float64, generator=torch.Generator().manual_seed(c))
+    return TransitionNoise(torch.softmax(raw + 2.0 * torch.eye(c, dtype=torch.float64), dim=1))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3]])
+@pytest.mark.parametrize("c", [2, 5])
+def test_labels_that_are_wrong_by_a_matrix(link, c, sparse):
+    pair = Pair(link=link, c=c, runs=3, centred=True, sparse=sparse, noise=transition(c))
+    _take(pair, 1)
+    pair.compare()
+    _take(pair, 5)
+    pair.compare(1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_matrix_with_extreme_features(dtype):
+    pair = Pair(c=4, scale=1e4, dtype=dtype, noise=transition(4))
+    _take(pair, 3)
+    assert torch.isfinite(pair.compiled.many.__self__.optimiser.first).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

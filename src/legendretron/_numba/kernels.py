@@ -168,6 +168,47 @@ def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, d
 
 
 @_compiled
+def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, dy, width):
+    """As :func:`_log_loss`, with a transition matrix of noise: ``q = T' p``.
+
+    The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes.
+    """
+    zero = y.dtype.type(0)
+    n_classes = n_out + 1
+    fill(total, 0, width, zero)
+    for j in range(width):
+        put(top, j, at(y, py + j))
+    for k in range(1, n_classes):
+        highest(y, py + k * width, y.dtype.type(k), top, best, width)
+    for k in range(n_classes):
+        exp_differences(y, py + k * width, top, dy, k * width, total, width)
+    loss = hits = 0.0
+    for j in range(n):
+        label, weight = at(labels, first + j), at(weights, first + j)
+        # hits are those of the observed labels, whose most probable class need not be that of the true ones
+        q = most = 0.0
+        likeliest = 0
+        for c in range(n_classes):
+            share = 0.0
+            for k in range(n_classes):
+                share += at(dy, k * width + j) * at(matrix, k * n_classes + c)
+            if c == label:
+                q = share
+            if share > most or (n_classes == 2 and share == most):
+                most, likeliest = share, c
+        q = max(q / at(total, j), 1e-300)
+        loss -= weight * math.log(q)
+        if label == likeliest:
+            hits += weight
+        for k in range(n_out):
+            p = at(dy, k * width + j) / at(total, j)
+            put(dy, k * width + j, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+    for k in range(n_out):
+        fill(dy, k * width + n, width - n, zero)  # what fills up the width does not count
+    return loss, hits, 0.0
+
+
+@_compiled
 def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
     """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
     zero = theta.dtype.type(0)
@@ -248,7 +289,7 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     strengths, shared, centre = penalty
     beta1, beta2, eps = numbers
     n_out, hidden, depth = sizes
-    learned_rate, rate = noise
+    learned_rate, rate, has_matrix, matrix = noise
     batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z, dy, dx = buffers[:12]
     top, total, best, ones, raw, raw_slope, grad = buffers[12:]
     n_steps, n_runs, n_rows = rows.shape
@@ -277,7 +318,12 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 )
                 _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width)
                 py = n_blocks * n_out * width
-                more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, dy, width)
+                if has_matrix:
+                    more = _log_loss_with_matrix(
+                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, dy, width
+                    )
+                else:
+                    more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, dy, width)
                 loss += more[0]
                 hits += more[1]
                 of_rate += more[2]

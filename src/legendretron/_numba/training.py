@@ -46,6 +46,8 @@ class CompiledTraining:
         Where the penalty on the link vanishes; without the rate, which has none.
     learned_rate, known_rate : bool, float
         Whether the rate of symmetric noise is learned; if not, what it is.
+    known_matrix : array of shape (C, C), optional
+        Transition matrix of noise that is not symmetric, rows true classes.
     n_outputs, n_blocks, hidden, depth : int
         ``K``, ``B``, ``H`` and ``M``.
     n_rows : int
@@ -73,6 +75,7 @@ class CompiledTraining:
         depth: int,
         learned_rate: bool,
         known_rate: float,
+        known_matrix: Array | None = None,
         n_rows: int,
         betas: tuple[float, float],
         eps: float,
@@ -88,7 +91,8 @@ class CompiledTraining:
         self._penalty = (strengths, shared, centre)
         self._numbers = (*betas, eps)
         self._sizes = (n_outputs, hidden, depth)
-        self._noise = (learned_rate, known_rate)
+        matrix = np.zeros(1, flat.dtype) if known_matrix is None else np.ascontiguousarray(known_matrix).reshape(-1)
+        self._noise = (learned_rate, known_rate, known_matrix is not None, matrix.astype(flat.dtype))
         self._n_blocks = n_blocks
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR

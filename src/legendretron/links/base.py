@@ -44,13 +44,14 @@ class TensorSpec(NamedTuple):
 
 
 class RidgeChain(NamedTuple):
-    """Sizes of a link that is a chain of input-convex networks of one shape before softmax+, maybe with symmetric noise."""
+    """Sizes of a link that is a chain of input-convex networks of one shape before softmax+, maybe with noise."""
 
     n_blocks: int
     hidden: int
     depth: int
     learned_rate: bool = False  #: whether the last parameter is the logit of a rate of noise
     known_rate: float = 0.0  #: rate of noise that is not learned
+    known_matrix: Tensor | None = None  #: transition matrix of noise that is not learned, (C, C)
 
 
 class NotCanonicalError(ValueError):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links.base import Link, RidgeChain
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
@@ -144,6 +144,8 @@ class NoisyLink(Link):
 
     def _ridge_chain(self) -> RidgeChain | None:
         chain, noise = self.clean._ridge_chain(), self.noise
+        if chain is not None and type(noise) is TransitionNoise and not noise.learned:
+            return chain._replace(known_matrix=noise.matrix())
         if chain is None or type(noise) is not SymmetricNoise:
             return None
         if noise.learned:

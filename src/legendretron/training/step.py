@@ -164,6 +164,7 @@ class CompiledStep:
             depth=chain.depth,
             learned_rate=chain.learned_rate,
             known_rate=chain.known_rate,
+            known_matrix=None if chain.known_matrix is None else chain.known_matrix.detach().to(flat).numpy(),
             n_rows=step.n_rows,
             betas=optimiser.betas,
             eps=optimiser.eps,

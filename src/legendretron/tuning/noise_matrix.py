@@ -81,8 +81,10 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
     low, high = max(0.0, wrong[0] - 1.96 * error), min(1.0, wrong[1] + 1.96 * error)
     scale = n_classes / (n_classes - 1)
+    # wrong labels that held-out rows have more than the mean are predictions that fail, as for a rate
+    doubt = min(max(0.0, (wrong[1] - middle) / (1.0 - middle)) * scale, 0.5)
     rate, low, high = (min(share * scale, 1.0 - 1e-9) for share in (middle, low, high))
-    return matrix, FoundNoise(rate, 1.0, 0.0, rate, low, high)
+    return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high)
 
 
 def _mean(held_out: Tensor, training: Tensor) -> Tensor:
