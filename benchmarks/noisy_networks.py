@@ -373,6 +373,7 @@ def picture_of_accuracy(record: Mapping[str, Any], path: Path) -> Path:
         panel.axvline(62.5, color="0.8", linewidth=1)
         panel.set_xticks([0, 20, 50, 75], ["0 %", "20 %", "50 %", "pair flips\n30 %"])
         panel.set(xlabel="wrong labels in training", ylabel="test accuracy (%)")
+        panel.set_ylim(top=min(panel.get_ylim()[1], 100.5))  # bars of a mean may go beyond what there is
         panel.grid(axis="y", color="0.9")
     return save_panels(panels, path, ncols=3, fontsize="small")
 
