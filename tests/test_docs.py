@@ -17,7 +17,7 @@ from legendretron.cli import main
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
-from legendretron.tuning import link_search, rules, scores
+from legendretron.tuning import independence, link_search, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
 
@@ -189,7 +189,12 @@ def test_the_page_on_choosing_says_what_the_code_does():
         80 * 100,
     )
     assert f"From {rules.ONE_SPLIT_FROM:,} rows on, one split" in text
-    assert f"From {rules.ONE_FOLD_FROM:,} rows on, steps 3 and 4 use the first fold" in text
+    assert f"From {rules.ONE_FOLD_FROM:,} rows on, steps 3 to 5 use the first fold" in text
     assert (rules.REPEATS, rules.REPEAT_PARAMETERS, f"Below {rules.REPEAT_BELOW:,} rows" in text) == (3, 256, True)
     assert f"({link_search._MOST_SHORT:,} at most)" in text
     assert f"beyond {rules._LARGE:,} rows" in text
+    low, high, highest = noise_search._RATES
+    assert f"(`e` in training {low}, then {high} and {highest})" in text
+    assert f"by more than {noise_search._MUST_GAIN} standard errors" in text
+    assert f"by {independence._MOST} or more" in text
+    assert (noise_search._LEAST_SHARE, "At least a twentieth" in text) == (1 / 20, True)
