@@ -1,0 +1,556 @@
+"""Wrong labels: found, given or learned in training, and what a fitted model says about them."""
+
+import functools
+import itertools
+import pickle
+import re
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.splits import SeparateSplits, fit_splits
+from tests.given import GIVEN
+
+FAST = {**GIVEN, "max_epochs": 20, "random_state": 0, "batch_size": 32}
+#: Strengths and noise are chosen, but not with much care for learned links.
+QUICK = {"cv": 2, "max_epochs": 3, "random_state": 0}
+T2 = np.array([[0.9, 0.1], [0.3, 0.7]])
+T3 = np.array([[0.8, 0.2, 0.0], [0.0, 0.9, 0.1], [0.1, 0.1, 0.8]])
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+def clean_data(n=300, n_classes=2, seed=0, n_features=3):
+    """Classes that a linear model tells apart, and their true labels."""
+    generator = np.random.default_rng(seed)
+    directions = 12.0 * np.eye(n_features)[:, :n_classes]
+    X = generator.normal(size=(n, n_features))
+    return X, np.argmax(X @ directions + generator.gumbel(size=(n, n_classes)) * 0.3, axis=1)
+
+
+def observed(y, matrix, seed=1):
+    """Labels as they are observed."""
+    u = np.random.default_rng(seed).uniform(size=(len(y), 1))
+    return np.minimum((u > np.cumsum(np.asarray(matrix)[y], axis=1)).sum(1), len(matrix) - 1)
+
+
+def symmetric(wrong, n_classes):
+    """The matrix for a share of wrong labels."""
+    return np.full((n_classes, n_classes), wrong / (n_classes - 1)) + np.eye(n_classes) * (
+        1.0 - wrong - wrong / (n_classes - 1)
+    )
+
+
+def noisy_data(wrong=0.2, n=300, n_classes=2, seed=0):
+    """Features, labels as they are observed, and true ones."""
+    X, y = clean_data(n, n_classes, seed)
+    return X, observed(y, symmetric(wrong, n_classes), seed + 1), y
+
+
+X_NOISY, Y_NOISY, Y_TRUE = noisy_data()
+X_CLEAN, Y_CLEAN = clean_data(200)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A fit that has found noise by itself."""
+    return LegendreTronClassifier(**QUICK).fit(X_NOISY, Y_NOISY)
+
+
+# --- found ---
+
+
+@pytest.mark.parametrize(("n_classes", "wrong"), [(2, 0.2), (3, 0.3)])
+def test_noise_is_found_and_its_rate_is_near_the_truth(n_classes, wrong):
+    X, y, true = noisy_data(wrong, 300, n_classes)
+    clf = LegendreTronClassifier(**QUICK).fit(X, y)
+    plain = LegendreTronClassifier(**QUICK, label_noise=None).fit(X, y)
+    share = (y != true).mean()
+    assert clf.noise_rate_ == pytest.approx(share, abs=0.06)
+    low, high = clf.noise_rate_interval_
+    assert low <= clf.noise_rate_ <= high
+    assert low <= share <= high
+    np.testing.assert_allclose(clf.noise_matrix_, symmetric(clf.noise_rate_, n_classes), atol=1e-9)
+    new, labels = clean_data(1000, n_classes, seed=9)
+    rows = np.arange(1000)
+    loss, plain_loss = (-m.predict_log_proba(new)[rows, labels].mean() for m in (clf, plain))
+    assert loss < 0.8 * plain_loss
+    assert not clf.history_.to_frame().empty
+
+
+def test_no_noise_is_found_in_clean_data_and_the_model_is_that_of_none():
+    clf = LegendreTronClassifier(**QUICK).fit(X_CLEAN, Y_CLEAN)
+    plain = LegendreTronClassifier(**QUICK, label_noise=None).fit(X_CLEAN, Y_CLEAN)
+    assert clf.noise_rate_ == 0.0
+    assert clf.noise_rate_interval_[0] == 0.0
+    np.testing.assert_array_equal(clf.noise_matrix_, np.eye(2))
+    assert (clf.alpha_, clf.link_alpha_) == (plain.alpha_, plain.link_alpha_)
+    np.testing.assert_array_equal(clf.coef_, plain.coef_)
+    np.testing.assert_array_equal(clf.predict_proba(X_CLEAN), plain.predict_proba(X_CLEAN))
+    np.testing.assert_array_equal(clf.predict_proba_observed(X_CLEAN), clf.predict_proba(X_CLEAN))
+    with pytest.raises(AttributeError, match="label_noise is None"):
+        _ = plain.noise_rate_
+
+
+def test_logistic_regression_looks_for_noise_only_if_asked():
+    plain = MultinomialLogisticClassifier().fit(X_NOISY, Y_NOISY)
+    assert not hasattr(plain, "noise_rate_")
+    clf = MultinomialLogisticClassifier(label_noise="auto").fit(X_NOISY, Y_NOISY)
+    assert clf.noise_rate_ == pytest.approx((Y_NOISY != Y_TRUE).mean(), abs=0.06)
+
+
+def test_fits_with_the_same_seed_are_the_same(found):
+    again = clone(found).fit(X_NOISY, Y_NOISY)
+    np.testing.assert_array_equal(again.coef_, found.coef_)
+    assert again.noise_rate_interval_ == found.noise_rate_interval_
+    quality = found.label_quality(X_NOISY, Y_NOISY, cv=2)
+    np.testing.assert_array_equal(again.label_quality(X_NOISY, Y_NOISY, cv=2), quality)
+
+
+def test_single_precision(found):
+    clf = LegendreTronClassifier(**QUICK).fit(X_NOISY.astype(np.float32), Y_NOISY)
+    assert clf.predict_proba(X_NOISY).dtype == clf.predict_proba_observed(X_NOISY).dtype == np.float32
+    assert clf.noise_rate_ == pytest.approx(found.noise_rate_, abs=0.02)
+    np.testing.assert_allclose(clf.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=0.05)
+    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=3)
+    assert 0.0 <= quality.min() <= quality.max() <= 1.0
+
+
+# --- given ---
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_rate_that_is_known(n_classes):
+    X, y, _ = noisy_data(0.2, 300, n_classes)
+    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.2).fit(X, y)
+    assert clf.noise_rate_ == pytest.approx(0.2)
+    assert clf.noise_rate_interval_ == pytest.approx((0.2, 0.2))
+    np.testing.assert_allclose(clf.noise_matrix_, symmetric(0.2, n_classes))
+    plain = MultinomialLogisticClassifier(alpha=1e-3).fit(X, y)
+    new, labels = clean_data(1000, n_classes, seed=9)
+    rows = np.arange(1000)
+    assert -clf.predict_log_proba(new)[rows, labels].mean() < -plain.predict_log_proba(new)[rows, labels].mean()
+
+
+@pytest.mark.parametrize("names", [None, NAMES])
+@pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
+def test_a_matrix_that_is_known_is_in_the_order_of_the_classes(matrix, names):
+    X, true = clean_data(3000, len(matrix))
+    y = observed(true, matrix)
+    labels = y if names is None else names[y]
+    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=matrix.tolist()).fit(X, labels)
+    np.testing.assert_allclose(clf.noise_matrix_, matrix)
+    assert clf.noise_rate_ == pytest.approx((y != true).mean(), abs=0.03)
+    np.testing.assert_allclose(clf.predict_proba_observed(X), clf.predict_proba(X) @ matrix, atol=1e-12)
+    # observed and true classes are as frequent as they are: a matrix in the wrong order would show
+    np.testing.assert_allclose(clf.predict_proba_observed(X).mean(0), np.bincount(y) / 3000, atol=0.01)
+    np.testing.assert_allclose(clf.predict_proba(X).mean(0), np.bincount(true) / 3000, atol=0.03)
+
+
+def test_a_matrix_is_found_in_the_order_of_the_classes():
+    X, true = clean_data(1500)
+    y = NAMES[observed(true, T2)]
+    clf = MultinomialLogisticClassifier(label_noise="class-conditional", cv=2).fit(X, y)
+    np.testing.assert_allclose(clf.noise_matrix_, T2, atol=0.05)
+    assert clf.noise_rate_ == pytest.approx((y != NAMES[true]).mean(), abs=0.03)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, np.eye(2)], ids=["0", "0.0", "identity"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10),
+        LegendreTronClassifier(solver="lbfgs", alpha=0.1, link_alpha=None, random_state=0),
+        LegendreTronClassifier(**FAST),
+    ],
+    ids=["logistic", "lbfgs", "adam"],
+)
+def test_no_noise_that_is_known_is_none(zero, estimator):
+    plain = clone(estimator).set_params(label_noise=None).fit(X_CLEAN, Y_CLEAN)
+    clf = clone(estimator).set_params(label_noise=zero).fit(X_CLEAN, Y_CLEAN)
+    assert clf.noise_rate_ == 0.0
+    np.testing.assert_allclose(clf.predict_proba(X_CLEAN), plain.predict_proba(X_CLEAN), atol=1e-5)
+
+
+# --- learned in training ---
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("link", "solver", "kind"),
+    [
+        *itertools.product(["composite", "canonical", "softmax"], ["auto", "lbfgs"], ["symmetric"]),
+        ("softmax", "adam", "symmetric"),  # minibatches are what the others have with "auto"
+        *itertools.product(["canonical", "softmax"], ["adam", "lbfgs"], ["class-conditional"]),
+        ("composite", "lbfgs", "class-conditional"),
+    ],
+)
+def test_noise_is_learned_in_training_if_strengths_are_given(link, solver, kind):
+    given = {"alpha": 1e-3, "link_alpha": "auto" if link == "softmax" else 1e-2}
+    X, y, true = noisy_data(0.2, 600)
+    clf = LegendreTronClassifier(link, **given, solver=solver, max_epochs=40, random_state=0, label_noise=kind)
+    clf.fit(X, y)
+    assert clf.noise_rate_ == pytest.approx(0.2, abs=0.08)
+    low, high = clf.noise_rate_interval_
+    assert 0.0 <= low < clf.noise_rate_ < high <= 1.0
+    np.testing.assert_allclose(clf.noise_matrix_.sum(1), 1.0)
+    assert (clf.predict(X) == true).mean() > 0.93
+    np.testing.assert_allclose(clf.predict_proba_observed(X), clf.predict_proba(X) @ clf.noise_matrix_, atol=1e-6)
+
+
+def test_given_strengths_and_auto_say_why_there_is_no_rate():
+    clf = LegendreTronClassifier(**FAST).fit(X_NOISY, Y_NOISY)
+    plain = LegendreTronClassifier(**FAST, label_noise=None).fit(X_NOISY, Y_NOISY)
+    for name in ("noise_rate_", "noise_rate_interval_", "noise_matrix_"):
+        with pytest.raises(AttributeError, match=r"the strengths were given.*label_noise='symmetric'"):
+            getattr(clf, name)
+    np.testing.assert_array_equal(clf.predict_proba(X_NOISY), plain.predict_proba(X_NOISY))
+    np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))
+    quality = clf.label_quality(X_NOISY, Y_NOISY)  # rows are ranked all the same
+    assert np.median(quality[Y_NOISY != Y_TRUE]) < np.quantile(quality[Y_NOISY == Y_TRUE], 0.1)
+
+
+# --- what a model says about labels ---
+
+
+@pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
+def test_the_formulas(matrix):
+    X, true = clean_data(300, len(matrix))
+    y = observed(true, matrix)
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=matrix).fit(X, NAMES[y])
+    p = clf.predict_proba(X)
+    joint = p * matrix[:, y].T
+    posterior = joint / joint.sum(1, keepdims=True)
+    np.testing.assert_allclose(clf.label_posterior(X, NAMES[y]), posterior, atol=1e-12)
+    np.testing.assert_allclose(clf.label_quality(X, NAMES[y]), posterior[np.arange(300), y], atol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba_observed(X), p @ matrix, atol=1e-12)
+
+
+def test_observed_probabilities_of_noise_that_was_found(found):
+    expected = found.predict_proba(X_NOISY) @ found.noise_matrix_
+    np.testing.assert_allclose(found.predict_proba_observed(X_NOISY), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("cv", [None, 5, ShuffleSplit(1, test_size=0.5, random_state=0)], ids=str)
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, scipy.sparse.csr_matrix], ids=["array", "frame", "sparse"])
+def test_quality_of_labels(form, cv):
+    X, y, true = X_NOISY, NAMES[Y_NOISY], NAMES[Y_TRUE]
+    data = form(X)
+    if form is pd.DataFrame:
+        data.columns = ["a", "b", "c"]
+        y = pd.Series(y, index=np.arange(len(y))[::-1])
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(data, y)
+    if isinstance(cv, ShuffleSplit):
+        with pytest.raises(ValueError, match=r"must hold out every row once, but row .* is never held out"):
+            clf.label_quality(data, y, cv=cv)
+        return
+    quality = clf.label_quality(data, y, cv=cv)
+    assert quality.shape == (300,)
+    assert 0.0 <= quality.min() <= quality.max() <= 1.0
+    wrong = np.asarray(y) != true
+    assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
+    posterior = clf.label_posterior(data, y, cv=cv)
+    np.testing.assert_allclose(posterior.sum(1), 1.0)
+    np.testing.assert_allclose(posterior[np.arange(300), (np.asarray(y) == "bee").astype(int)], quality)
+
+
+def test_rows_are_judged_by_models_that_have_not_seen_them():
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
+    folds = [(np.arange(0, 300, 2), np.arange(1, 300, 2)), (np.arange(1, 300, 2), np.arange(0, 300, 2))]
+    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=folds)
+    for train, test in folds:
+        part = clone(clf).fit(X_NOISY[train], Y_NOISY[train])
+        np.testing.assert_allclose(quality[test], part.label_quality(X_NOISY[test], Y_NOISY[test]), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["label_quality", "label_posterior", "find_label_issues"])
+def test_labels_that_do_not_fit_the_model(method):
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
+    judge = getattr(clf, method)
+    with pytest.raises(ValueError, match=r"y holds labels that are not in classes_: \[7\]"):
+        judge(X_NOISY, np.where(np.arange(300) == 5, 7, Y_NOISY))
+    with pytest.raises(ValueError, match=r"one label per row of X, 300, got shape \(299,\)"):
+        judge(X_NOISY, Y_NOISY[:-1])
+    with pytest.raises(ValueError, match="X has 2 features"):
+        judge(X_NOISY[:, :2], Y_NOISY)
+
+
+def test_issues_are_flipped_labels_the_most_suspicious_first(found):
+    issues = found.find_label_issues(X_NOISY, Y_NOISY)
+    quality = found.label_quality(X_NOISY, Y_NOISY, cv=5)
+    assert issues.dtype.kind == "i"
+    assert (np.diff(quality[issues]) >= 0).all()
+    assert set(issues) == set(np.flatnonzero(quality < 0.5))
+    wrong = Y_NOISY != Y_TRUE
+    assert wrong[issues].mean() > 0.85
+    assert wrong[issues].sum() > 0.7 * wrong.sum()
+    few = found.find_label_issues(X_NOISY, Y_NOISY, threshold=0.1)
+    assert 0 < len(few) < len(issues)
+    assert np.array_equal(issues[: len(few)], few)
+    assert len(found.find_label_issues(X_NOISY, Y_NOISY, cv=None, threshold=0.0)) == 0
+    for threshold in (-0.1, 1.5, True, "half"):
+        with pytest.raises(ValueError, match="threshold must be a probability"):
+            found.find_label_issues(X_NOISY, Y_NOISY, threshold=threshold)
+
+
+# --- going on ---
+
+
+def test_a_warm_start_keeps_what_is_known():
+    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.2, warm_start=True).fit(X_NOISY, Y_NOISY)
+    first = clf.predict_proba(X_NOISY)
+    np.testing.assert_allclose(clf.fit(X_NOISY, Y_NOISY).predict_proba(X_NOISY), first, atol=1e-3)
+    assert clf.noise_rate_ == pytest.approx(0.2)
+    clf.set_params(label_noise=0.1).fit(X_NOISY, Y_NOISY)
+    assert clf.noise_rate_ == pytest.approx(0.1)
+
+
+def test_a_warm_start_keeps_what_was_found():
+    clf = LegendreTronClassifier(**QUICK, warm_start=True).fit(X_NOISY, Y_NOISY)
+    rate, interval, matrix = clf.noise_rate_, clf.noise_rate_interval_, clf.noise_matrix_
+    clf.fit(X_NOISY, Y_NOISY)
+    assert (clf.noise_rate_, clf.noise_rate_interval_) == (rate, interval)
+    np.testing.assert_array_equal(clf.noise_matrix_, matrix)
+    assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
+    before = clf.predict_proba(X_NOISY)
+    with pytest.raises(ValueError, match="continues with the label noise that was found in the first fit"):
+        clf.set_params(label_noise=0.3).fit(X_NOISY, Y_NOISY)
+    np.testing.assert_array_equal(clf.predict_proba(X_NOISY), before)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
+def test_a_warm_start_goes_on_learning_noise(kind):
+    given = {**GIVEN, "random_state": 0, "max_epochs": 5, "hidden": 2}
+    clf = LegendreTronClassifier(label_noise=kind, warm_start=True, **given).fit(X_NOISY, Y_NOISY)
+    early = clf.noise_rate_
+    for _ in range(3):
+        clf.fit(X_NOISY, Y_NOISY)
+    assert 0.0 < clf.noise_rate_ < 0.5
+    assert clf.noise_rate_ != early
+
+
+def test_partial_fit_with_noise_that_is_known():
+    clf = MultinomialLogisticClassifier(label_noise=T2, random_state=0)
+    X, true = clean_data(600)
+    y = observed(true, T2)
+    for part in np.array_split(np.tile(np.arange(600), 5), 10):
+        clf.partial_fit(X[part], y[part], classes=[0, 1])
+    np.testing.assert_allclose(clf.noise_matrix_, T2)
+    assert (clf.predict(X) == true).mean() > 0.9
+    clf.partial_fit(X[:1], y[:1])
+    np.testing.assert_allclose(clf.noise_matrix_, T2)
+
+
+def test_partial_fit_after_noise_was_found(found):
+    clf = pickle.loads(pickle.dumps(found))
+    clf.partial_fit(X_NOISY[:100], Y_NOISY[:100])
+    assert clf.noise_rate_ == found.noise_rate_
+    assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
+def test_partial_fit_cannot_learn_noise(kind):
+    clf = LegendreTronClassifier(label_noise=kind)
+    with pytest.raises(ValueError, match=f"label_noise='{kind}' needs all data at once"):
+        clf.partial_fit(X_NOISY, Y_NOISY, classes=[0, 1])
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    auto = LegendreTronClassifier(random_state=0).partial_fit(X_NOISY, Y_NOISY, classes=[0, 1])
+    assert not hasattr(auto, "noise_rate_")
+
+
+class _Stopped(Exception):
+    pass
+
+
+def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, monkeypatch, found):
+    path = tmp_path / "checkpoint"
+    stopped = clone(found).set_params(checkpoint=path)
+    with monkeypatch.context() as patch:
+
+        def stop(*arguments, **options):
+            raise _Stopped
+
+        for name in ("fit_convex", "train"):
+            patch.setattr(f"legendretron.estimators.base.{name}", stop)
+        with pytest.raises(_Stopped):
+            stopped.fit(X_NOISY, Y_NOISY)
+    assert path.with_name("checkpoint.strengths").exists()
+
+    def refuse(*arguments, **options):
+        raise AssertionError("nothing is to be chosen again")
+
+    monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
+    resumed = stopped.fit(X_NOISY, Y_NOISY)
+    assert not path.with_name("checkpoint.strengths").exists()
+    assert resumed._noise.plan == found._noise.plan
+    np.testing.assert_array_equal(resumed.noise_matrix_, found.noise_matrix_)
+    np.testing.assert_allclose(resumed.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=1e-3)
+
+
+# --- bad values ---
+
+BAD = [
+    -0.1,
+    0.5,
+    0.7,
+    1,
+    2.0,
+    float("nan"),
+    float("inf"),
+    "symetric",
+    "",
+    [0.1, 0.2],
+    T3,
+    [[0.9, 0.1]],
+    [[0.9, 0.2], [0.3, 0.7]],
+    [[1.1, -0.1], [0.3, 0.7]],
+    [[0.5, 0.5], [0.5, 0.5]],
+    [[np.nan, 0.1], [0.3, 0.7]],
+]
+
+
+@pytest.mark.parametrize("value", BAD, ids=lambda value: re.sub(r"\s+", " ", str(value)))
+def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
+    for fit in (lambda clf: clf.fit(X_CLEAN, Y_CLEAN), lambda clf: clf.partial_fit(X_CLEAN, Y_CLEAN, classes=[0, 1])):
+        clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=value)
+        with pytest.raises(ValueError, match="label_noise"):
+            fit(clf)
+        assert not [name for name in vars(clf) if name.endswith("_")]
+    fitted = MultinomialLogisticClassifier(alpha=0.1, label_noise=0.1).fit(X_CLEAN, Y_CLEAN)
+    before = fitted.predict_proba(X_CLEAN)
+    with pytest.raises(ValueError, match="label_noise"):
+        fitted.set_params(label_noise=value).fit(X_CLEAN[::2], Y_CLEAN[::2])
+    np.testing.assert_array_equal(fitted.predict_proba(X_CLEAN), before)
+    assert fitted.noise_rate_ == pytest.approx(0.1)
+
+
+def test_how_much_noise_there_can_be_depends_on_the_classes():
+    X, y, _ = noisy_data(0.3, 150, 3)
+    assert MultinomialLogisticClassifier(alpha=0.1, label_noise=0.6).fit(X, y).noise_rate_ == pytest.approx(0.6)
+    with pytest.raises(ValueError, match=r"label_noise must be below 0.667 for 3 classes"):
+        MultinomialLogisticClassifier(alpha=0.1, label_noise=2 / 3).fit(X, y)
+
+
+def test_too_few_rows_to_hold_out():
+    with pytest.raises(ValueError, match="label_noise='symmetric' needs rows to hold out"):
+        LegendreTronClassifier(label_noise="symmetric").fit([[0.0], [1.0]], [0, 1])
+    assert LegendreTronClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]).predict([[0.0]]) == [0]
+
+
+# --- saving ---
+
+KINDS = {
+    "found": lambda: LegendreTronClassifier(**QUICK),
+    "symmetric": lambda: MultinomialLogisticClassifier(label_noise="symmetric", cv=2),
+    "class-conditional": lambda: MultinomialLogisticClassifier(label_noise="class-conditional", cv=2),
+    "learned": lambda: LegendreTronClassifier(label_noise="symmetric", **FAST),
+    "learned matrix": lambda: LegendreTronClassifier(
+        "softmax", label_noise="class-conditional", **{**FAST, "max_epochs": 5}
+    ),
+    "rate": lambda: LegendreTronClassifier(label_noise=0.2, **FAST),
+    "matrix": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2),
+    "nested list": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()),
+    "none": lambda: MultinomialLogisticClassifier(alpha=1e-2),
+}
+
+
+@functools.cache
+def fitted(kind):
+    """One of these, fitted to strings."""
+    return KINDS[kind]().fit(X_NOISY, NAMES[Y_NOISY])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_is_loaded(kind, tmp_path):
+    clf = fitted(kind)
+    clf.save(tmp_path / "model")
+    for other in (type(clf).load(tmp_path / "model"), pickle.loads(pickle.dumps(clf))):
+        for name in ("predict_proba", "predict_proba_observed"):
+            np.testing.assert_array_equal(getattr(other, name)(X_NOISY), getattr(clf, name)(X_NOISY))
+        for cv in (None,) if kind in ("class-conditional", "found") else (None, 2):
+            np.testing.assert_array_equal(
+                other.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv), clf.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv)
+            )
+        if kind == "none":
+            assert not hasattr(other, "noise_rate_")
+            continue
+        assert other.noise_rate_ == clf.noise_rate_
+        assert other.noise_rate_interval_ == clf.noise_rate_interval_
+        np.testing.assert_array_equal(other.noise_matrix_, clf.noise_matrix_)
+        np.testing.assert_array_equal(other.get_params()["label_noise"], clf.get_params()["label_noise"])
+        if "tuning_" in dir(clf) and hasattr(clf, "tuning_"):
+            pd.testing.assert_frame_equal(other.tuning_, clf.tuning_)
+
+
+@pytest.mark.parametrize("kind", ["found", "matrix"])
+def test_onnx_predicts_true_labels(kind, tmp_path):
+    clf = fitted(kind)
+    clf.to_onnx(tmp_path / "clf.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "clf.onnx", providers=["CPUExecutionProvider"])
+    label, p = session.run(["label", "probabilities"], {"X": X_NOISY})
+    np.testing.assert_array_equal(label, clf.predict(X_NOISY))
+    np.testing.assert_allclose(p, clf.predict_proba(X_NOISY), atol=1e-9)
+    assert np.abs(p - clf.predict_proba_observed(X_NOISY)).max() > 0.05
+
+
+# --- with other parameters ---
+
+
+def test_rows_of_weight_zero_do_not_count():
+    weight = np.ones(300)
+    weight[:60] = 0.0
+    y = Y_NOISY.copy()
+    y[:60] = 1 - Y_TRUE[:60]
+    for make in (
+        lambda: MultinomialLogisticClassifier(label_noise="symmetric", cv=[(np.arange(60, 180), np.arange(180, 300))]),
+        lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2, class_weight="balanced"),
+        lambda: LegendreTronClassifier(label_noise="symmetric", **{**FAST, "batch_size": 300}),
+    ):
+        weighted, removed = make().fit(X_NOISY, y, sample_weight=weight), make()
+        if isinstance(removed.cv, list):
+            removed.set_params(cv=[(np.arange(120), np.arange(120, 240))])
+        removed.fit(X_NOISY[60:], y[60:])
+        assert weighted.noise_rate_ == pytest.approx(removed.noise_rate_, abs=1e-6)
+        np.testing.assert_allclose(weighted.predict_proba(X_NOISY), removed.predict_proba(X_NOISY), atol=1e-5)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 1.0}])
+def test_class_weights_of_classes_that_are_equally_frequent(class_weight, found):
+    clf = clone(found).set_params(link="softmax", class_weight=class_weight).fit(X_NOISY, Y_NOISY)
+    assert clf.noise_rate_ == pytest.approx(found.noise_rate_, abs=0.02)
+    assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
+    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=2)
+    assert 0.0 <= quality.min() <= quality.max() <= 1.0
+
+
+def test_parameters_are_kept_as_they_are():
+    for value in (None, "auto", 0.1, T2):
+        clf = LegendreTronClassifier(label_noise=value)
+        assert clf.get_params()["label_noise"] is value
+        np.testing.assert_array_equal(clone(clf).label_noise, value)
+        assert MultinomialLogisticClassifier().set_params(label_noise=value).label_noise is value
+    assert LegendreTronClassifier().label_noise == "auto"
+    assert MultinomialLogisticClassifier().label_noise is None
+
+
+def test_a_grid_search_over_noise():
+    grid = {"label_noise": [None, 0.2, T2]}
+    search = GridSearchCV(MultinomialLogisticClassifier(alpha=1e-2), grid, cv=2, scoring="neg_log_loss")
+    search.fit(X_NOISY, Y_NOISY)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_splits_with_noise_are_fitted_one_by_one():
+    rows = np.stack([np.arange(150), np.arange(150, 300)])
+    for noise in (0.2, T2):
+        clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=noise)
+        fitted = fit_splits(clf, X_NOISY, Y_NOISY, rows, [0, 1])
+        assert isinstance(fitted, SeparateSplits)
+        for own, estimator in zip(rows, fitted.estimators, strict=True):
+            alone = clone(clf).set_params(random_state=0).fit(X_NOISY[own], Y_NOISY[own])
+            np.testing.assert_allclose(estimator.predict_proba(X_NOISY), alone.predict_proba(X_NOISY), atol=1e-6)
