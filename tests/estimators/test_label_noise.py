@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -521,7 +523,8 @@ def test_rows_of_weight_zero_do_not_count():
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 1.0}])
 def test_class_weights_of_classes_that_are_equally_frequent(class_weight, found):
-    clf = clone(found).set_params(link="softmax", class_weight=class_weight).fit(X_NOISY, Y_NOISY)
+    clf = clone(found).set_params(link="softmax", class_weight=class_weight, label_noise="symmetric")
+    clf.fit(X_NOISY, Y_NOISY)
     assert clf.noise_rate_ == pytest.approx(found.noise_rate_, abs=0.02)
     assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
     quality = clf.label_quality(X_NOISY, Y_NOISY, cv=2)
@@ -554,3 +557,64 @@ def test_splits_with_noise_are_fitted_one_by_one():
         for own, estimator in zip(rows, fitted.estimators, strict=True):
             alone = clone(clf).set_params(random_state=0).fit(X_NOISY[own], Y_NOISY[own])
             np.testing.assert_allclose(estimator.predict_proba(X_NOISY), alone.predict_proba(X_NOISY), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "sep", "seed", "more"), [(300, 0.5, 1, {}), (300, 1.0, 1, {"n_classes": 3, "n_informative": 5})], ids=str
+)
+def test_clean_data_that_are_not_fitted_do_not_suffer(n, sep, seed, more):
+    X, y = make_classification(n + 3000, flip_y=0, class_sep=sep, random_state=seed, **more)
+    auto, plain = (LegendreTronClassifier(random_state=0, label_noise=v).fit(X[:n], y[:n]) for v in ("auto", None))
+    assert log_loss(y[n:], auto.predict_proba(X[n:])) <= 1.01 * log_loss(y[n:], plain.predict_proba(X[n:]))
+
+
+def test_where_no_noise_is_found_the_model_is_that_of_none():
+    X, y = make_classification(3300, flip_y=0, class_sep=1.5, n_informative=4, n_clusters_per_class=3, random_state=0)
+    auto, plain = (LegendreTronClassifier(random_state=0, label_noise=v).fit(X[:300], y[:300]) for v in ("auto", None))
+    assert auto.noise_rate_ == 0.0
+    np.testing.assert_array_equal(auto.predict_proba(X), plain.predict_proba(X))
+
+
+@pytest.mark.parametrize("noise", [0.2, T2, "symmetric"], ids=["rate", "matrix", "symmetric"])
+def test_splits_with_noise(noise):
+    rows = np.stack([np.arange(150), np.arange(150, 300)])
+    clf = MultinomialLogisticClassifier(alpha=1e-2, standardize=False, label_noise=noise)
+    fitted = fit_splits(clf, X_NOISY, Y_NOISY, rows, [0, 0])
+    alone = [clone(clf).set_params(random_state=0).fit(X_NOISY[r], Y_NOISY[r]) for r in rows]
+    expected = [
+        -m.predict_log_proba(X_NOISY[r])[np.arange(150), Y_NOISY[r]].mean() for m, r in zip(alone, rows, strict=True)
+    ]
+    np.testing.assert_allclose(fitted.evaluate(rows)[0], expected, rtol=1e-3)
+
+
+def test_a_warm_start_at_the_minimum_changes_nothing():
+    clf = MultinomialLogisticClassifier(label_noise="auto", warm_start=True, random_state=0).fit(X_NOISY, Y_NOISY)
+    before = clf.predict_proba(X_NOISY)
+    np.testing.assert_allclose(clf.fit(X_NOISY, Y_NOISY).predict_proba(X_NOISY), before, atol=1e-2)
+
+
+def test_class_weights_hide_noise_so_it_is_not_looked_for():
+    clf = MultinomialLogisticClassifier(label_noise="auto", class_weight="balanced").fit(X_NOISY, Y_NOISY)
+    assert not hasattr(clf, "noise_rate_")
+
+
+def test_more_than_half_of_the_labels_are_wrong(tmp_path):
+    X, y = clean_data(200)
+    matrix = [[0.1, 0.9], [0.8, 0.2]]
+    clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=matrix).fit(X, observed(y, matrix))
+    clf.save(tmp_path / "model")
+    assert clf.noise_rate_ == pytest.approx(0.85, abs=0.03)
+
+
+@pytest.mark.parametrize("value", [[["a", "b"], ["c", "d"]], [[1, 0], [0]], True], ids=str)
+def test_values_that_are_no_numbers(value):
+    with pytest.raises(ValueError, match="label_noise"):
+        MultinomialLogisticClassifier(alpha=0.1, label_noise=value).fit(X_NOISY, Y_NOISY)
+
+
+@pytest.mark.filterwarnings("ignore:The least populated class")
+def test_a_fold_without_a_class_can_have_the_rate_of_all_classes():
+    X, y = clean_data(100)
+    y = np.where(np.arange(100) == 0, 2, y)
+    clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=0.6).fit(X, y)
+    assert clf.label_quality(X, y, cv=5)[0] < 0.5

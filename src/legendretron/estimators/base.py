@@ -254,6 +254,10 @@ class LinearLinkClassifier(LabelQuality, ABC):
             generator.set_state(before)
         is_softmax = isinstance(link, SoftmaxLink)
         link = with_noise(link, noise)
+        # weights of logistic regression are trained as they are, and predict with a temperature
+        tempered = found.plan.temperature if is_softmax and found is not None else 1.0
+        if resume:
+            start = start.scaled(1.0 / tempered)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -296,8 +300,7 @@ class LinearLinkClassifier(LabelQuality, ABC):
             found = FittedNoise.of(learned, observed / observed.sum(), known=not noise.learned, n_rows=len(rows))
         if found is not None:
             trained = found.link_to_predict(trained)
-        if is_softmax and found is not None and not (resume or online):
-            w, b = w * found.plan.temperature, b * found.plan.temperature
+        w, b = w * tempered, b * tempered
         self._noise = found
         self.link_ = trained.to("cpu", dtype).eval().requires_grad_(False)
         self._standardized = Standardized(start.mean, start.scale, w.to("cpu", dtype), b.to("cpu", dtype), kept)
@@ -376,9 +379,17 @@ class LinearLinkClassifier(LabelQuality, ABC):
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
             fit_whole=device.type == "cuda" and self._ends_as_tried(),
             known_noise=noise,
-            find_noise=_FIND_NOISE.get(self.label_noise, "never") if isinstance(self.label_noise, str) else "never",
+            find_noise=self._find_noise(),
             **self._plan(len(rows)),
         )
+
+    def _find_noise(self) -> str:
+        """Whether to look for wrong labels, see :class:`~legendretron.tuning.problem.TuningProblem`."""
+        if not isinstance(self.label_noise, str):
+            return "never"
+        if self.label_noise == "auto" and self.class_weight is not None:
+            return "never"  # weights by label make noise that strikes all labels alike strike some more than others
+        return _FIND_NOISE[self.label_noise]
 
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
@@ -485,13 +496,13 @@ class LinearLinkClassifier(LabelQuality, ABC):
 
     def _fitted_again(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
         """See :meth:`LabelQuality._fitted_again`."""
-        copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0)
+        copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0, label_noise=None)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
-        plan = None if self._noise is None or self._noise.known else self._noise.plan
-        matrix = None if self._noise is None or self._noise.known else self._noise.matrix
-        if len(classes) < len(self.classes_) and (matrix is not None or np.ndim(self.label_noise) == 2):
+        plan = None if self._noise is None else self._noise.plan
+        matrix = None if self._noise is None else self._noise.matrix
+        if len(classes) < len(self.classes_) and matrix is not None:
             raise ValueError(
                 "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
             )

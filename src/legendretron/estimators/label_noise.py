@@ -64,6 +64,10 @@ def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
     """Read the parameter; classes of a matrix are in the order of ``classes_``, those of the noise in that of the link."""
     if label_noise is None or isinstance(label_noise, str):  # names are checked with the other parameters
         return NoiseRequest(label_noise)
+    if isinstance(label_noise, bool | np.bool_):
+        raise ValueError(f"label_noise must be a share, a matrix, a name or None, got {label_noise!r}.")
+    if isinstance(label_noise, np.ndarray) and label_noise.ndim == 0:
+        label_noise = label_noise.item()
     if isinstance(label_noise, Real):
         most = (n_classes - 1) / n_classes
         if not 0.0 <= float(label_noise) < most:
@@ -73,7 +77,10 @@ def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
             )
         rate = replaced_share(float(label_noise), n_classes)
         return NoiseRequest("known", SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64))
-    matrix = np.asarray(label_noise, dtype=np.float64)
+    try:
+        matrix = np.asarray(label_noise, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"label_noise must be a square matrix of numbers, got {label_noise!r}.") from error
     if matrix.shape != (n_classes, n_classes):
         raise ValueError(
             f"label_noise must be a matrix of shape ({n_classes}, {n_classes}), one row for each true class, got "
@@ -130,11 +137,12 @@ class FittedNoise:
             rate = float(noise.rate().detach())
         else:
             kept = matrix
-            rate = min(replaced_share(_wrong_by(matrix, observed), n_classes), 1.0)
+            rate = replaced_share(_wrong_by(matrix, observed), n_classes)
         wrong = wrong_share(rate, n_classes)
         error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
         low, high = (replaced_share(wrong + side * error, n_classes) for side in (-1.96, 1.96))
-        plan = FoundNoise(rate, 1.0, 0.0, rate, max(0.0, low), min(1.0, high))
+        most = replaced_share(1.0, n_classes)  # symmetric noise ends at 1, a matrix where all labels are wrong
+        plan = FoundNoise(min(rate, 1.0 - 1e-9), 1.0, 0.0, rate, max(0.0, low), min(most, high))
         return cls(n_classes, plan, known, kept)
 
     def noise(self) -> LabelNoise:

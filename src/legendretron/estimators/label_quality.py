@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise
@@ -83,7 +84,7 @@ class LabelQuality(LinkPredictor):
         ndarray of shape (n_samples,)
         """
         posterior = self.label_posterior(X, y, cv)
-        places = np.searchsorted(self.classes_, np.asarray(y))
+        places = np.searchsorted(self.classes_, column_or_1d(y))
         quality: np.ndarray = posterior[np.arange(len(places)), places]
         return quality
 
@@ -106,7 +107,7 @@ class LabelQuality(LinkPredictor):
 
     def _posterior(self, checked: Any, y: Any, cv: Any) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
-        y = np.asarray(y)
+        y = column_or_1d(y)
         if y.shape != (checked.shape[0],):
             raise ValueError(f"y must have one label per row of X, {checked.shape[0]}, got shape {y.shape}.")
         unknown = np.setdiff1d(y, self.classes_)
@@ -138,7 +139,7 @@ class LabelQuality(LinkPredictor):
         ndarray of int
             Row numbers.
         """
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0.0 <= float(threshold) <= 1.0:
             raise ValueError(f"threshold must be a probability, from 0 to 1, got {threshold!r}.")
         quality = self.label_quality(X, y, cv)
         order = np.argsort(quality, kind="stable")

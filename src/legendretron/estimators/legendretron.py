@@ -121,7 +121,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         estimated. ``"class-conditional"``: how many is estimated for each pair of classes; that needs many rows. A number:
         the share of wrong labels, replaced by other classes at random. A matrix: probabilities of observed labels (columns)
         for each true class (rows), in the order of ``classes_``. If the strengths of the penalties are given, nothing is
-        tried on held-out rows: then ``"auto"`` is ``None``, and noise that is to be estimated is learned in training.
+        tried on held-out rows: then ``"auto"`` is ``None``, and noise that is to be estimated is learned in training. With
+        ``class_weight``, ``"auto"`` is ``None``, too: weights by observed labels hide how many of them are wrong.
 
     Attributes
     ----------

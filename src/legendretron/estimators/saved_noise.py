@@ -24,8 +24,8 @@ def is_plan(value: Any) -> bool:
     if not all(type(number) in (int, float) for number in value):
         return False
     training, temperature, doubt, rate, low, high = value
-    shares = all(0.0 <= share < 1.0 for share in (training, doubt, rate))
-    return shares and 0.0 <= low <= high <= 1.0 and 1e-3 <= temperature <= 1e3
+    shares = all(0.0 <= share < 1.0 for share in (training, doubt)) and 0.0 <= rate <= 2.0  # a matrix may go beyond 1
+    return shares and 0.0 <= low <= high <= 2.0 and 1e-3 <= temperature <= 1e3
 
 
 def encode_noise(noise: FittedNoise | None) -> dict[str, Any] | None:

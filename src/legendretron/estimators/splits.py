@@ -104,7 +104,8 @@ def fit_splits(
     Parameters
     ----------
     estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-        With ``standardize=False``, ``early_stopping=False`` and given strengths, all splits are trained side by side.
+        With ``standardize=False``, ``early_stopping=False``, given strengths and no ``label_noise``, all splits are trained
+        side by side.
         Otherwise they have nothing in common, and are fitted one after the other; the result is a :class:`SeparateSplits`.
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
@@ -138,7 +139,9 @@ def fit_splits(
     if alphas is not None and estimator.alpha == "auto":
         estimator.set_params(alpha=float(alphas[0]))
     asked = estimator._strengths()
-    if estimator.standardize or estimator.early_stopping or not asked.fixed:
+    given = estimator.label_noise
+    noise = given is not None and not (isinstance(given, str) and given == "auto")
+    if estimator.standardize or estimator.early_stopping or noise or not asked.fixed:
         if estimator.checkpoint is not None:
             raise ValueError(
                 "checkpoint needs splits that are trained side by side: standardize=False, early_stopping=False and numbers "

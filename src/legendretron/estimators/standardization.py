@@ -64,6 +64,10 @@ class Standardized(Standardizer):
         shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
         return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
 
+    def scaled(self, factor: float) -> Self:
+        """The predictor times a number."""
+        return replace(self, weight=self.weight * factor, bias=self.bias * factor)
+
     def folded(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients ``(K, d)`` and intercepts ``(K,)`` for unscaled features."""
         return self.fold(self.weight.double().cpu().numpy(), self.bias.double().cpu().numpy(), dtype)

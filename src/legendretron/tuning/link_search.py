@@ -14,7 +14,7 @@ from legendretron.links import Link, NoisyLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.independence import agreement_of_neighbours, is_independent
+from legendretron.tuning.independence import agreement, is_independent
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
@@ -94,8 +94,11 @@ def search_links(
         remaining = [score.candidate for score in ranked[:keep]]
         best = ranked[0]
         if steps < problem.steps:
-            rate = _next_rate(problem, best)
             yield scores
+            if rate > 0.0 and (rate := _next_rate(problem, best)) == 0.0:
+                # no noise to the link: then it is chosen as if none had been looked for
+                yield from search_links(problem, candidates, base, doubt)
+                return
         else:
             yield ranked[1:]
     complete = problem.n_link_folds <= n_first
@@ -131,8 +134,8 @@ def _mean_estimate(
         share * own + (1.0 - share) * other
         for own, other in ((first.held_out, others.held_out), (first.training, others.training))
     )
-    agreement = share * first.agreement + (1.0 - share) * others.agreement
-    return RateEstimate(1.0, held_out, training, 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error), agreement)
+    error = 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error)
+    return RateEstimate(1.0, held_out, training, error, first.agreement)
 
 
 def _train(
@@ -195,6 +198,11 @@ def _train(
         fitted = FittedLink(*model.take(last), result.history.of_run(last)) if whole else None
         losses = np.where(np.isfinite(own), own, np.inf)
         scores.append(LinkScore(candidate, steps, losses, estimate, rate, whole=fitted))
+    if rate > 0.0:  # of the best one it is also asked whether its noise is none of its own making
+        best = int(np.argmin([score.losses.mean() for score in scores]))
+        runs_of = range(best * len(parts), best * len(parts) + len(folds))
+        _, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=True, judged=True)
+        scores[best] = scores[best]._replace(estimate=estimate)
     return scores
 
 
@@ -209,11 +217,19 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor
 
 
 def _held_out_losses(
-    problem: TuningProblem, folds: list[Fold], model: LinearModel, runs: range, doubt: float, *, estimated: bool
+    problem: TuningProblem,
+    folds: list[Fold],
+    model: LinearModel,
+    runs: range,
+    doubt: float,
+    *,
+    estimated: bool,
+    judged: bool = False,
 ) -> tuple[np.ndarray, RateEstimate | None]:
     """Log-loss of each held-out row under a candidate, whose runs are those of the folds.
 
-    If the rate of noise is to be estimated, losses are of observed labels with the rate that fits them best.
+    If the rate of noise is to be estimated, losses are of observed labels with the rate that fits them best; if it is to be
+    judged, the agreement of other rows is found, too.
     """
     if not estimated:
         parts = [
@@ -231,9 +247,10 @@ def _held_out_losses(
     if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
         return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
     estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
-    rows = np.concatenate([held for _, held in folds])
-    agreement = agreement_of_neighbours(problem.features, rows, log_q, new.labels, estimate.held_out)
-    estimate = estimate._replace(agreement=agreement)
+    if judged:
+        rows = np.concatenate([held for _, held in folds])
+        found = agreement(problem.features, problem.labels, rows, log_q, new.labels, estimate.held_out)
+        estimate = estimate._replace(agreement=found)
     return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
 
 

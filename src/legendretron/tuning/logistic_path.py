@@ -17,7 +17,7 @@ from torch import Tensor
 
 from legendretron.links import SymmetricNoise
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.independence import agreement_of_neighbours
+from legendretron.tuning.independence import agreement
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
@@ -145,11 +145,12 @@ class LogisticPath:
         return NoisyPoint(alpha, rate, estimate, own, of_any_class, fitted, self.doubt)
 
     def agreement(self, point: NoisyPoint) -> float:
-        """How much neighbours of suspicious rows agree with them."""
+        """How much other rows agree with suspicious ones."""
         held_out, training = self.labelled(point.fitted)
         estimate, log_q = estimate_rates(held_out, training, temperatures=(point.estimate.temperature,))
         rows, _ = self._held(self._noise_folds)
-        return agreement_of_neighbours(self.problem.features, rows, log_q, held_out.labels, estimate.held_out)
+        problem = self.problem
+        return agreement(problem.features, problem.labels, rows, log_q, held_out.labels, estimate.held_out)
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""

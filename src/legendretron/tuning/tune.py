@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -76,17 +77,15 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     try:
         left = [] if tuning.interrupted else links
         known = None if base is None else base.losses
-        for stage in search_links(problem, left, known, doubt, rate) if left else ():
-            for score in stage:
-                tuning.rows.append(_row(problem, score.candidate, score.steps, score, base))
-                best = score if score.final else None
+        best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt, rate))
+        if best is not None and best.estimate is not None and not _is_taken(problem, best.estimate):
+            best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt))
     except InterruptedSearchError:
         tuning.interrupted = True
     if best is not None:
         held_out = problem.held_out.first(problem.n_link_folds)
         away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
-        better = away is None or away.mean < -_MUST_GAIN * away.error
-        if better and (best.estimate is None or _is_taken(problem, best.estimate)):
+        if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
             if best.estimate is not None:
                 tuning.noise = _found(best.rate, best.estimate)
@@ -103,6 +102,22 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         tuning.logistic = base.fitted
     _mark_chosen(problem, tuning)
     return tuning
+
+
+def _best_link(
+    problem: TuningProblem,
+    tuning: Tuning,
+    links: list[Candidate],
+    base: PathPoint | NoisyPoint | None,
+    stages: Iterator[list[LinkScore]],
+) -> LinkScore | None:
+    """The link that is left at the end of a search, whose stages are written into the table."""
+    best = None
+    for stage in stages if links else ():
+        for score in stage:
+            tuning.rows.append(_row(problem, score.candidate, score.steps, score, base))
+            best = score if score.final else None
+    return best
 
 
 def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None) -> Tuning:
