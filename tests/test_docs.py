@@ -20,6 +20,7 @@ from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
+from tests.experiments.test_label_noise import benchmark as label_noise
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,6 +39,7 @@ DECLARED = {
     **EXPERIMENTS,
     "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC,
     "defaults": defaults.EXPERIMENT,
+    "label_noise": label_noise.EXPERIMENT,
 }
 
 

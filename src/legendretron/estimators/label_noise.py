@@ -28,8 +28,8 @@ def wrong_share(rate: float, n_classes: int) -> float:
 
     Examples
     --------
-    >>> wrong_share(0.3, 3)
-    0.2
+    >>> wrong_share(0.5, 2)
+    0.25
     """
     return rate * (n_classes - 1) / n_classes
 
