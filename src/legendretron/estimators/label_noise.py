@@ -12,6 +12,7 @@ import torch
 
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
 from legendretron.tuning import FoundNoise
+from legendretron.tuning.noise_matrix import share_of_wrong_labels
 
 __all__ = ["LEARNED", "FittedNoise", "NoiseRequest", "clean_link", "replaced_share", "requested_noise", "wrong_share"]
 
@@ -137,7 +138,7 @@ class FittedNoise:
             rate = float(noise.rate().detach())
         else:
             kept = matrix
-            rate = replaced_share(_wrong_by(matrix, observed), n_classes)
+            rate = replaced_share(share_of_wrong_labels(matrix, observed), n_classes)
         wrong = wrong_share(rate, n_classes)
         error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
         low, high = (replaced_share(wrong + side * error, n_classes) for side in (-1.96, 1.96))
@@ -179,9 +180,3 @@ class FittedNoise:
     def matrix_by_classes(self) -> np.ndarray:
         """The transition matrix, in the order of ``classes_``."""
         return _swap_matrix(self.noise().matrix().detach().double().numpy())
-
-
-def _wrong_by(matrix: np.ndarray, observed: np.ndarray) -> float:
-    """Share of wrong labels, from the shares of the observed ones."""
-    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
-    return float(1.0 - (true / true.sum()) @ np.diag(matrix))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from numbers import Real
 from typing import Any
 
@@ -161,6 +162,6 @@ class LabelQuality(LinkPredictor):
             raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is never held out.")
         return log_p
 
+    @abstractmethod
     def _fitted_again(self, X: Any, y: np.ndarray) -> LabelQuality:
         """A copy with the same strengths and noise, fitted to other rows."""
-        raise NotImplementedError

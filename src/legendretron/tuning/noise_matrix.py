@@ -23,7 +23,7 @@ from legendretron.tuning.noise_rates import LabelledRows
 from legendretron.tuning.noise_search import search_noise
 from legendretron.tuning.table import FoundNoise
 
-__all__ = ["estimate_matrix", "find_matrix"]
+__all__ = ["estimate_matrix", "find_matrix", "share_of_wrong_labels"]
 
 _ITERATIONS, _TOLERANCE = 500, 1e-6
 #: Rows of each true class that are imagined to follow the start: a class of few rows has no matrix of its own.
@@ -93,8 +93,17 @@ def _mean(held_out: Tensor, training: Tensor) -> Tensor:
 
 
 def _wrong(matrix: Tensor, labels: Tensor) -> float:
-    """Share of wrong labels, from the shares of the observed ones."""
-    plain = matrix.cpu().numpy()
-    observed = np.bincount(labels.cpu().numpy(), minlength=len(plain)) / len(labels)
-    true = np.clip(np.linalg.lstsq(plain.T, observed, rcond=None)[0], 1e-12, None)
-    return float(1.0 - (true / true.sum()) @ np.diag(plain))
+    counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
+    return share_of_wrong_labels(matrix.cpu().numpy(), counts / len(labels))
+
+
+def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
+    """From a transition matrix, and the shares of the observed labels.
+
+    Examples
+    --------
+    >>> round(share_of_wrong_labels(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.6, 0.4])), 6)
+    0.2
+    """
+    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
+    return float(1.0 - (true / true.sum()) @ np.diag(matrix))
