@@ -9,7 +9,6 @@ follow each other, so that the ratio of two times is of the same minute. A sweep
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
 import importlib
@@ -38,14 +37,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from command_line import run_from_command_line
 from defaults_numbers import BASELINE, OURS
 from defaults_report import Plan, write_report
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, render, sweep
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.experiment import OnDownload
-from legendretron.experiments.packing import pack
 from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
 from legendretron.paper.data import find_data, load_prepared
 
@@ -302,45 +301,13 @@ EXPERIMENT = Interleaved(
 )
 
 
-def _models(asked: list[str] | None) -> list[str] | None:
-    """Names of models, where a group stands for its models."""
-    groups = {"main": list(MAIN), "ablation": list(ABLATION)}
-    return None if asked is None else [name for word in asked for name in groups.get(word, [word])]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the LIBSVM files; they are downloaded if it is not given")
-    parser.add_argument("--out", type=Path, default=Path("results/defaults"))
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--datasets", nargs="+", choices=EXPERIMENT.datasets)
-    parser.add_argument("--models", nargs="+", choices=[*EXPERIMENT.models, "main", "ablation"])
-    parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
-    parser.add_argument(
-        "--pack", action="store_true", help="then put the runs of each data set and model into one file"
+    run_from_command_line(
+        EXPERIMENT,
+        description=(__doc__ or "").splitlines()[0],
+        data_help="folder of the LIBSVM files; they are downloaded if it is not given",
+        groups={"main": list(MAIN), "ablation": list(ABLATION)},
     )
-    options = parser.parse_args()
-    experiment = EXPERIMENT.narrowed(datasets=options.datasets, models=_models(options.models), seeds=options.seeds)
-    jobs = f" --jobs {options.jobs}" if options.jobs != 1 else ""  # what runs at once may slow each other down
-    state = sweep(
-        experiment,
-        options.out,
-        Resources(options.data),
-        n_jobs=options.jobs,
-        render_only=options.render,
-        command=f"python benchmarks/defaults.py --data DIR{jobs}",
-        on_progress=lambda state, finished: print(
-            f"{state.before + state.now} of {state.total} runs"
-            + (f", {finished.batch.name}: {finished.seconds:.1f} s" if finished else ""),
-            flush=True,
-        ),
-    )
-    for problem in [*state.skipped.values(), *(f"{batch.name}: {why}" for batch, why in state.failed)]:
-        print(problem)
-    if options.pack:
-        print(f"{pack(options.out)} files of results")
-    print(*render(experiment, state, options.out), sep="\n")
 
 
 if __name__ == "__main__":

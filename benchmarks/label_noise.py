@@ -10,12 +10,11 @@ different machines, and their files of results put into one folder. cleanlab com
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from command_line import run_from_command_line
 from defaults import FROM_SKLEARN, LIBSVM, LOGISTIC, cost, find, load, logistic, scores
 from defaults_numbers import BASELINE, OURS
 from generalised_cross_entropy import STRENGTHS, GeneralisedCrossEntropy
@@ -44,8 +44,7 @@ from label_noise_numbers import (
 from label_noise_report import Plan, write_report
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, render, sweep
-from legendretron.experiments.packing import pack
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
 from with_cleanlab import WithCleanlab
 
@@ -174,7 +173,9 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     torch.set_num_threads(1)
     with threadpool_limits(1):
         warm_up(batch.model, issparse(X))
-        runs = [measured(batch.model, X, y, run.noise, run.seed) for run in batch.runs]
+        runs = [
+            measured(batch.model, X, y, run.noise, run.seed, doubts=run.seed < DOUBTED_SPLITS) for run in batch.runs
+        ]
     return Outcome(facts, runs)
 
 
@@ -186,7 +187,7 @@ def noisy_split(y: np.ndarray, noise: float, seed: int) -> tuple[np.ndarray, np.
     return train, labels, test
 
 
-def measured(model: str, X: Any, y: np.ndarray, noise: float, seed: int) -> dict[str, Any]:
+def measured(model: str, X: Any, y: np.ndarray, noise: float, seed: int, *, doubts: bool) -> dict[str, Any]:
     """Fit a model to four fifths of the rows, with wrong labels among them, and test it on the others."""
     n_classes = int(y.max()) + 1
     train, labels, test = noisy_split(y, noise, seed)
@@ -200,7 +201,7 @@ def measured(model: str, X: Any, y: np.ndarray, noise: float, seed: int) -> dict
         fitted, fitted_cpu = time.perf_counter(), time.process_time()
         unconverged = any(issubclass(warning.category, ConvergenceWarning) for warning in given)
         p = np.asarray(estimator.predict_proba(X[test]), dtype=np.float64)
-        found = doubted(model, estimator, X_train, labels, wrong) if seed < DOUBTED_SPLITS else {}
+        found = doubted(model, estimator, X_train, labels, wrong) if doubts else {}
     for warning in given:
         if not issubclass(warning.category, ConvergenceWarning):
             warnings.warn(str(warning.message), warning.category, stacklevel=2)
@@ -268,50 +269,14 @@ EXPERIMENT = Interleaved(
 )
 
 
-def _models(asked: Sequence[str] | None) -> list[str] | None:
-    """Names of models, where a group stands for its models."""
-    return None if asked is None else [name for word in asked for name in GROUPS.get(word, [word])]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the LIBSVM files; they are downloaded if it is not given")
-    parser.add_argument("--out", type=Path, default=Path("results/label_noise"))
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
-    parser.add_argument("--splits", type=int)
-    parser.add_argument("--datasets", nargs="+", choices=EXPERIMENT.datasets)
-    parser.add_argument("--noises", nargs="+", choices=list(NOISES))
-    parser.add_argument("--models", nargs="+", choices=[*EXPERIMENT.models, *GROUPS])
-    parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
-    parser.add_argument(
-        "--pack", action="store_true", help="then put the runs of each data set and model into one file"
+    run_from_command_line(
+        EXPERIMENT,
+        description=(__doc__ or "").splitlines()[0],
+        data_help="folder of the LIBSVM files; they are downloaded if it is not given",
+        groups=GROUPS,
+        noises=NOISES,
     )
-    options = parser.parse_args()
-    experiment = EXPERIMENT.narrowed(
-        datasets=options.datasets,
-        models=_models(options.models),
-        seeds=options.splits,
-        noise=None if options.noises is None else [NOISES[name] for name in options.noises],
-    )
-    jobs = f" --jobs {options.jobs}" if options.jobs != 1 else ""  # what runs at once may slow each other down
-    state = sweep(
-        experiment,
-        options.out,
-        Resources(options.data),
-        n_jobs=options.jobs,
-        render_only=options.render,
-        command=f"python benchmarks/label_noise.py --data DIR{jobs}",
-        on_progress=lambda state, finished: print(
-            f"{state.before + state.now} of {state.total} runs"
-            + (f", {finished.batch.name}: {finished.seconds:.1f} s" if finished else ""),
-            flush=True,
-        ),
-    )
-    for problem in [*state.skipped.values(), *(f"{batch.name}: {why}" for batch, why in state.failed)]:
-        print(problem)
-    if options.pack:
-        print(f"{pack(options.out)} files of results")
-    print(*render(experiment, state, options.out), sep="\n")
 
 
 if __name__ == "__main__":
