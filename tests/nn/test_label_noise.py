@@ -100,10 +100,10 @@ def test_rates_and_matrices():
         LegendreHead(D, C, label_noise=0.2).noise_matrix, 0.75 * torch.eye(C) + 0.05 * torch.ones(C, C)
     )
     assert LegendreHead(D, C, label_noise=0).noise_rate == 0.0
-    for label_noise in ("learn", "symmetric", "class-conditional"):
+    for label_noise, replaced in (("learn", 0.25), ("symmetric", 0.25), ("class-conditional", 0.1)):
         head = LegendreHead(D, C, label_noise=label_noise)
-        assert head.noise_rate == pytest.approx(0.4)  # one in two is replaced, by itself too
-        torch.testing.assert_close(head.noise_matrix, 0.5 * torch.eye(C) + 0.1)
+        assert head.noise_rate == pytest.approx(replaced * (1 - 1 / C))  # some are replaced by themselves
+        torch.testing.assert_close(head.noise_matrix, (1 - replaced) * torch.eye(C) + replaced / C)
         assert not head.noise_matrix.requires_grad
     for matrix in (FLIPS, FLIPS.numpy().astype(np.float64), FLIPS.tolist()):
         head = LegendreHead(D, C, label_noise=matrix)

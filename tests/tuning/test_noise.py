@@ -1,6 +1,7 @@
 """Wrong labels: rates, matrices, and the difference between noise and a model that does not fit."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training import as_features
 from legendretron.tuning import tune
 from legendretron.tuning.candidates import link_candidates
-from legendretron.tuning.independence import agreement_of_neighbours, is_independent
+from legendretron.tuning.forest import Forest, grow_forest
+from legendretron.tuning.independence import agreement_of_neighbours, is_believable, most_wrong
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, find_matrix
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
@@ -82,11 +84,64 @@ def test_predictions_that_are_certain_and_wrong():
 def test_both_rates_and_the_doubt():
     estimate = RateEstimate(1.0, held_out=0.4, training=0.2, error=0.01)
     assert estimate.rate == pytest.approx(0.3)
-    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == (1 - 0.4)
     assert estimate.interval == pytest.approx((0.2 - 0.0196, 0.4 + 0.0196))
+    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == 1 - estimate.interval[1]
     above = RateEstimate(1.0, held_out=0.2, training=0.25, error=0.0)
-    assert (above.rate, above.doubt, above.lowest) == (0.2, 0.0, 0.2)
+    assert (above.rate, above.lowest) == (0.2, 0.2)
     assert above.interval == (0.2, 0.25)
+    assert RateEstimate(1.0, held_out=0.0, training=0.0, error=0.5).doubt == 0.0  # no noise, no doubt
+    assert RateEstimate(1.0, held_out=0.9, training=0.5, error=math.inf).doubt < 1.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("wrong", [0.0, 0.2, 0.4])
+def test_the_clearest_rows_bound_the_share_of_wrong_labels(n_classes, wrong):
+    x, y = sure_data(n=1500, c=n_classes)
+    labels = symmetric_noise(y, wrong, n_classes, 0)
+    forest = grow_forest(as_features(x, torch.float64, CPU), torch.as_tensor(labels), n_classes)
+    assert (labels != y).mean() <= most_wrong(forest) < (labels != y).mean() + 0.12
+
+
+def titanic():
+    """Sex, class and whether they survived, of those on board: nobody's label is wrong, and few were certain."""
+    on_board = {(0, 1): (118, 62), (0, 2): (154, 25), (0, 3): (422, 88), (0, 4): (670, 192)}  # sex, class: lost, saved
+    on_board |= {(1, 1): (4, 141), (1, 2): (13, 93), (1, 3): (106, 90), (1, 4): (3, 20)}
+    rows = [(*who, saved) for who, counts in on_board.items() for saved in (0, 1) for _ in range(counts[saved])]
+    table = np.random.default_rng(0).permutation(np.array(rows))
+    return table[:, :2].astype(float), table[:, 2]
+
+
+def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
+    """A floor fits them better, and suspicious rows are alone. But where labels are clearest, hardly any are wrong."""
+    x, y = titanic()
+    path = LogisticPath(make_problem(x, y))
+    points, found = search_noise(path, path.search(), always=False, fixed=False)
+    estimate = points[0].estimate
+    assert found
+    assert estimate.agreement < 0.1
+    assert estimate.most < 0.25 < 0.3 < estimate.rate
+    assert not is_believable(estimate)
+    noise = tune(make_problem(x, y, find_noise="if it helps"), [], logistic=True).noise
+    assert (noise.rate, noise.low) == (0.0, 0.0)
+    assert noise.high == pytest.approx(estimate.most)
+
+
+def test_the_bound_is_the_least_upper_limit():
+    proba = np.linspace(0.5, 1.0, 1000)
+    labels = np.zeros(1000, dtype=int)
+    labels[:500] = np.arange(500) % 2  # half of those that are least sure are wrong
+    forest = Forest(np.arange(1000), np.stack([proba, 1 - proba], axis=1), labels)
+    m, z = 400, 2.5  # none of the surest are wrong: z^2 / (m + z^2)
+    assert most_wrong(forest) == pytest.approx(z**2 / (m + z**2))
+    few = Forest(np.arange(10), forest.proba[:10], labels[:10])
+    assert most_wrong(few) == 1.0
+
+
+def test_a_rate_close_to_one_is_not_believed():
+    assert is_believable(RateEstimate(1.0, 0.8, 0.8, 0.01))
+    assert not is_believable(RateEstimate(1.0, 0.9, 0.9, 0.01))
+    assert not is_believable(RateEstimate(1.0, 0.5, 0.5, 0.01, most=0.4))
+    assert not is_believable(RateEstimate(1.0, 0.5, 0.5, 0.01, agreement=0.2))
 
 
 def test_few_wrong_labels_are_none():
@@ -103,7 +158,7 @@ def test_noise_is_found_where_there_is_some(make_problem, c):
     share = points[0].estimate.rate * (c - 1) / c
     assert found
     assert abs(share - 0.2) < 0.06
-    assert is_independent(points[0].estimate.agreement)
+    assert is_believable(points[0].estimate)
     assert [path.loss(point) for point in points] == sorted(path.loss(point) for point in points)
 
 
@@ -134,7 +189,7 @@ def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     x, y = corner()
     path = LogisticPath(make_problem(x, y))
     points, _ = search_noise(path, path.search(), always=False, fixed=False)
-    assert path.agreement(points[0]) > 0.5
+    assert path.judged(points[0]).estimate.agreement > 0.5
     problem = make_problem(x, y, find_noise="if it helps")
     tuning = tune(problem, [], logistic=True)
     assert (tuning.noise.training, tuning.noise.rate) == (0.0, 0.0)

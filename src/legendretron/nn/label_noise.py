@@ -13,9 +13,10 @@ from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, Tran
 
 __all__ = ["NoisyLabels", "make_label_noise", "observed"]
 
-#: Where learning starts, as a share of labels that is replaced. From far above, the network becomes certain first, and the
-#: rate then comes down to what it is. From below, the network has learned the noise before the rate gets there.
-_START = 0.5
+#: Where learning starts, as a share of labels that is replaced. From above, the network becomes certain first, and the rate
+#: then comes down to what it is; from below, a network may have learned the noise before the rate gets there. A matrix has to
+#: start lower: with much noise at first, a class can be taken for wrong labels of another one, and is lost.
+_STARTS = {SymmetricNoise.kind: 0.25, TransitionNoise.kind: 0.1}
 
 #: Kinds that are learned, by the names that users give.
 _LEARNED = {
@@ -65,8 +66,9 @@ def make_label_noise(
     if isinstance(label_noise, str):
         if label_noise not in _LEARNED:
             raise _unknown(label_noise)
-        symmetric = SymmetricNoise(c, _START, **made)
-        if _LEARNED[label_noise] == SymmetricNoise.kind:
+        kind = _LEARNED[label_noise]
+        symmetric = SymmetricNoise(c, _STARTS[kind], **made)
+        if kind == SymmetricNoise.kind:
             return symmetric
         return TransitionNoise(symmetric.matrix().detach(), learned=True, **made)
     if isinstance(label_noise, bool):

@@ -21,7 +21,7 @@ def parameter_groups(
 
     A link's parameters have their own meaning: zero is not their neutral value, so weight decay, which pulls towards
     zero, is off for them unless asked for. The same holds for what is learned of wrong labels, where zero is a rate of one
-    half. A rate has a long way to go, from one half to what it is: give it a learning rate ten times the network's or more.
+    half. A rate may have a long way to go: give it ten times the network's learning rate, or more.
 
     Parameters
     ----------

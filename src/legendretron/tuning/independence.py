@@ -11,89 +11,110 @@ over the ``m`` suspicious rows is near 0 for noise, and near 1 for a region that
 Among many features that say nothing, the nearest rows say nothing either. So a random forest is asked as well, which finds
 the features that matter: how much more probable than by the model is the label of a suspicious row to trees that have not
 seen it? Forests are more timid than models in general, so the same for other classes of other rows is subtracted.
+
+Noise also strikes **everywhere**. If a fifth of the labels is wrong at random, then a fifth is wrong in any group of rows, be
+they ever so clear. So where a forest is surest, the share of labels that it does not predict bounds the share of wrong ones.
+Labels that just cannot be told from the features, on the other hand, are where classes meet.
 """
 
 from __future__ import annotations
 
-import warnings
+import math
 
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.tuning.forest import Forest
+from legendretron.tuning.noise_rates import RateEstimate
+from legendretron.tuning.problem import TuningProblem
 
-__all__ = ["agreement", "agreement_of_forest", "agreement_of_neighbours", "is_independent"]
+__all__ = ["agreement_of_forest", "agreement_of_neighbours", "is_believable", "judged", "most_wrong"]
 
 _NEIGHBOURS = 5
 #: Suspicious rows that are looked at, and rows among which their neighbours are, at most.
 _QUERIES, _OTHERS = 500, 20_000
-#: Trees of the forest, rows of each, least rows of a leaf, and probabilities in all.
-_TREES, _ROWS_OF_A_TREE, _LEAF, _PROBABILITIES = 100, 5000, 3, 4_000_000
 #: Fewer suspicious rows than this say nothing.
 _LEAST = 5
 #: Agreement up to which it is noise: on data with noise it was below 0.07, on data that are not fitted above 0.12.
 _MOST = 0.1
+#: Shares of the rows, the surest ones, in which labels are compared with predictions; the fewest rows; and standard errors up
+#: to which fewer wrong labels than supposed are chance.
+_SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, 2.5
+#: A rate above this is hardly told from labels that say nothing.
+_HIGHEST = 0.85
 
 
-def is_independent(agreement: float) -> bool:
-    """Whether other rows agree so little with suspicious rows that these are noise."""
-    return agreement < _MOST
-
-
-def agreement(
-    features: Features, all_labels: Tensor, rows: np.ndarray, log_q: Tensor, labels: Tensor, rate: float
-) -> float:
-    """The larger one of the agreement of neighbours and that of a forest; of sparse rows, the first.
+def judged(
+    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
+) -> RateEstimate:
+    """Add to an estimate what other rows, and a forest, say; of sparse rows there is no forest.
 
     Parameters
     ----------
-    features, all_labels
-        All rows, and their labels.
+    estimate : RateEstimate
+        Of symmetric noise, which is part of ``log_q``.
+    problem : TuningProblem
+        All rows.
+    rows, log_q, labels
+        See :func:`agreement_of_neighbours`.
+    """
+    rate = estimate.held_out
+    found, most = agreement_of_neighbours(problem.features, rows, log_q, labels, rate), 1.0
+    if (forest := problem.forest) is not None:
+        found = max(found, agreement_of_forest(forest, rows, log_q, labels, rate))
+        most = most_wrong(forest)
+    return estimate._replace(agreement=found, most=min(1.0, most * problem.n_classes / (problem.n_classes - 1)))
+
+
+def is_believable(estimate: RateEstimate) -> bool:
+    """Whether an estimate that was judged is about noise, and not about a model that does not fit."""
+    return estimate.agreement < _MOST and estimate.rate <= min(estimate.most, _HIGHEST)
+
+
+def most_wrong(forest: Forest) -> float:
+    """Upper bound of the share of wrong labels, if these are wrong at random.
+
+    It is the least upper limit, by Wilson's score interval, of the share of labels that are not the predicted ones, among the
+    rows that the forest is surest of.
+    """
+    surest = np.argsort(-forest.proba.max(1), kind="stable")
+    wrong = (forest.proba.argmax(1) != forest.labels)[surest]
+    bound = 1.0
+    for share in _SUREST:
+        m = max(_FEWEST, int(share * len(wrong)))
+        if m <= len(wrong):
+            d, z = float(wrong[:m].mean()), _CHANCE
+            middle, width = d + z**2 / (2 * m), z * math.sqrt(d * (1.0 - d) / m + z**2 / (4 * m**2))
+            bound = min(bound, (middle + width) / (1.0 + z**2 / m))
+    return bound
+
+
+def agreement_of_forest(forest: Forest, rows: np.ndarray, log_q: Tensor, labels: Tensor, rate: float) -> float:
+    """How much more probable to a forest than to the model are the labels of suspicious rows, than other labels are.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of all rows, or of some.
     rows, log_q, labels, rate
         See :func:`agreement_of_neighbours`.
     """
-    of_neighbours = agreement_of_neighbours(features, rows, log_q, labels, rate)
-    if not is_independent(of_neighbours) or not isinstance(features, DenseFeatures):
-        return of_neighbours
-    return max(of_neighbours, agreement_of_forest(features, all_labels, rows, log_q, labels, rate))
-
-
-def agreement_of_forest(
-    features: DenseFeatures, all_labels: Tensor, rows: np.ndarray, log_q: Tensor, labels: Tensor, rate: float
-) -> float:
-    """How much more probable to a forest than to the model are the labels of suspicious rows, than other labels are."""
     n_classes = log_q.shape[1]
-    most = max(2000, min(_OTHERS, _PROBABILITIES // n_classes))
-    _, first = np.unique(rows, return_index=True)
-    some = np.sort(first)[:: -(-len(first) // most)]
-    index = torch.as_tensor(some, device=log_q.device)
-    q, own = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
-    suspicious = (rate / n_classes) / q[np.arange(len(own)), own] > 0.5
+    unique, first = np.unique(rows, return_index=True)
+    _, own, known = np.intersect1d(unique, forest.rows, assume_unique=True, return_indices=True)
+    index = torch.as_tensor(first[own], device=log_q.device)
+    q, label = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
+    each = np.arange(len(label))
+    suspicious = (rate / n_classes) / q[each, label] > 0.5
     if suspicious.sum() < _LEAST or suspicious.all():
         return 0.0
-    # the more rows the better, be they predicted or not
-    seen = np.union1d(rows[some], np.arange(features.n_rows)[:: -(-features.n_rows // most)])
-    where = torch.as_tensor(seen, device=features.x.device)
-    x = features.x[where].float().cpu().numpy()
-    forest = RandomForestClassifier(
-        _TREES,
-        min_samples_leaf=_LEAF,
-        max_samples=min(len(x), _ROWS_OF_A_TREE),
-        oob_score=True,
-        random_state=0,
-    )
-    with warnings.catch_warnings():  # of a few rows that are in all trees
-        warnings.simplefilter("ignore")
-        forest.fit(x, all_labels[where].cpu().numpy())
-    away = np.zeros_like(q)
-    away[:, forest.classes_] = forest.oob_decision_function_[np.searchsorted(seen, rows[some])]
-    away -= q
-    of_labels = away[np.arange(len(own)), own]
-    others = (np.nansum(away, axis=1) - of_labels)[~suspicious] / (n_classes - 1)
-    return float(np.nanmean(of_labels[suspicious]) - np.nanmean(others))
+    away = forest.proba[known] - q
+    of_labels = away[each, label]
+    others = (away.sum(1) - of_labels)[~suspicious] / (n_classes - 1)
+    return float(of_labels[suspicious].mean() - others.mean())
 
 
 def agreement_of_neighbours(features: Features, rows: np.ndarray, log_q: Tensor, labels: Tensor, rate: float) -> float:

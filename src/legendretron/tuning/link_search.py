@@ -14,7 +14,8 @@ from legendretron.links import Link, NoisyLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.independence import agreement, is_independent
+from legendretron.tuning.independence import is_believable
+from legendretron.tuning.independence import judged as judged_by_others
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
@@ -119,7 +120,7 @@ def _next_rate(problem: TuningProblem, best: LinkScore) -> float:
     estimate = best.estimate
     if estimate is None:
         return 0.0
-    noise = is_noise(estimate, problem.n_classes) and is_independent(estimate.agreement)
+    noise = is_noise(estimate, problem.n_classes) and is_believable(estimate)
     return estimate.rate if noise or problem.find_noise == "always" else 0.0
 
 
@@ -135,7 +136,7 @@ def _mean_estimate(
         for own, other in ((first.held_out, others.held_out), (first.training, others.training))
     )
     error = 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error)
-    return RateEstimate(1.0, held_out, training, error, first.agreement)
+    return RateEstimate(1.0, held_out, training, error, first.agreement, first.most)
 
 
 def _train(
@@ -229,7 +230,7 @@ def _held_out_losses(
     """Log-loss of each held-out row under a candidate, whose runs are those of the folds.
 
     If the rate of noise is to be estimated, losses are of observed labels with the rate that fits them best; if it is to be
-    judged, the agreement of other rows is found, too.
+    judged, what other rows say is found, too.
     """
     if not estimated:
         parts = [
@@ -249,8 +250,7 @@ def _held_out_losses(
     estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
     if judged:
         rows = np.concatenate([held for _, held in folds])
-        found = agreement(problem.features, problem.labels, rows, log_q, new.labels, estimate.held_out)
-        estimate = estimate._replace(agreement=found)
+        estimate = judged_by_others(estimate, problem, rows, log_q, new.labels)
     return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from legendretron.links import SymmetricNoise
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.independence import agreement
+from legendretron.tuning.independence import judged
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
@@ -144,13 +144,12 @@ class LogisticPath:
         own, of_any_class = self._losses(log_q, self._held(which)[0])
         return NoisyPoint(alpha, rate, estimate, own, of_any_class, fitted, self.doubt)
 
-    def agreement(self, point: NoisyPoint) -> float:
-        """How much other rows agree with suspicious ones."""
+    def judged(self, point: NoisyPoint) -> NoisyPoint:
+        """The point, with what other rows say about its estimate."""
         held_out, training = self.labelled(point.fitted)
         estimate, log_q = estimate_rates(held_out, training, temperatures=(point.estimate.temperature,))
         rows, _ = self._held(self._noise_folds)
-        problem = self.problem
-        return agreement(problem.features, problem.labels, rows, log_q, held_out.labels, estimate.held_out)
+        return point._replace(estimate=judged(estimate, self.problem, rows, log_q, held_out.labels))
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""

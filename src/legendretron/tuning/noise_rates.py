@@ -45,7 +45,8 @@ class RateEstimate(NamedTuple):
     held_out: float  #: rate that fits held-out rows best
     training: float  #: rate that fits the rows a model was trained on
     error: float  #: standard error of either
-    agreement: float = 0.0  #: of neighbours, see :mod:`~legendretron.tuning.independence`
+    agreement: float = 0.0  #: of other rows with suspicious ones, see :mod:`~legendretron.tuning.independence`
+    most: float = 1.0  #: rate that the clearest rows allow, see there, too
 
     @property
     def rate(self) -> float:
@@ -65,11 +66,16 @@ class RateEstimate(NamedTuple):
 
     @property
     def doubt(self) -> float:
-        r"""Share of predictions to doubt: the floor of true probabilities that makes up for the difference of the rates.
+        r"""Share of predictions to doubt, as a floor of true probabilities.
 
-        .. math:: 1 - \epsilon_{held} = (1 - \epsilon) (1 - \delta)
+        Labels that are taken for noise may be right: where the rate is uncertain, and where held-out rows need a higher one
+        than training rows. So true probabilities get a floor that explains even the upper end :math:`u` of the interval:
+
+        .. math:: 1 - u = (1 - \epsilon) (1 - \delta)
         """
-        return max(0.0, (self.held_out - self.rate) / (1.0 - self.rate))
+        if self.rate == 0.0:
+            return 0.0
+        return min(_HIGHEST, max(0.0, (self.interval[1] - self.rate) / (1.0 - self.rate)))
 
 
 def estimate_rates(

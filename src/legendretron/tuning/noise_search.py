@@ -21,9 +21,9 @@ _RATES = (0.3, 0.7, 0.9)
 #: A path ends when the loss is so much above the least, or after so many factors of ten.
 _SHARE, _DECADES = 0.02, 4
 #: Noise is ruled out at once if it gains less than so many standard errors, or if it is in less than this share.
-_NO_GAIN, _NO_SHARE = 1.0, 0.025
+_NO_GAIN, _NO_SHARE = 0.5, 0.025
 #: Noise must be in this share of the labels, as training rows have it too, and gain so many standard errors.
-_LEAST_SHARE, _MUST_GAIN = 0.05, 1.645
+_LEAST_SHARE, _MUST_GAIN = 0.05, 1.0
 
 
 def is_noise(estimate: RateEstimate, n_classes: int, least: float = _LEAST_SHARE) -> bool:
@@ -53,8 +53,8 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     list of NoisyPoint
         What was tried, the best first.
     bool
-        Whether noise explains the labels better. It may still be that the model does not fit: then neighbours of rows that
-        seem to be wrong agree with them, as the estimate of the best point says.
+        Whether noise explains the labels better. It may still be that the model does not fit: the estimate of the best point
+        says what other rows make of it.
     """
     low, high, highest = _RATES
     points = _walk(path, base, low, fixed)
@@ -73,7 +73,7 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     borne_out = is_noise(best.estimate, path.problem.n_classes) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
     if borne_out:
-        first = first._replace(estimate=first.estimate._replace(agreement=path.agreement(first)))
+        first = path.judged(first)
     return [first, *others], borne_out
 
 

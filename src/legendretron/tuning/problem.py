@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from legendretron.links import LabelNoise, Link
-from legendretron.training.features import Features
+from legendretron.training.features import DenseFeatures, Features
 from legendretron.tuning.folds import Fold
+from legendretron.tuning.forest import Forest, grow_forest
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
 __all__ = ["TuningProblem"]
@@ -114,3 +115,10 @@ class TuningProblem:
     def single_precision(self) -> Features:
         """The features in float32: enough to compare candidates, and faster."""
         return self.features.single()
+
+    @cached_property
+    def forest(self) -> Forest | None:
+        """A second opinion on the labels; None if rows are sparse."""
+        if not isinstance(self.features, DenseFeatures):
+            return None
+        return grow_forest(self.features, self.labels, self.n_classes)

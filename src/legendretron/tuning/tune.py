@@ -12,7 +12,7 @@ import numpy as np
 from legendretron.links import TransitionNoise
 from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
-from legendretron.tuning.independence import is_independent
+from legendretron.tuning.independence import is_believable
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
 from legendretron.tuning.noise_matrix import find_matrix
@@ -34,7 +34,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     """Choose strengths, and whether some labels are noise, by cross-validated log-loss of the labels as they are.
 
     A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
-    row by row: of two models that do equally well, the simpler one. For the same reason noise has to gain more than that, see
+    row by row: of two models that do equally well, the simpler one. For the same reason noise has to gain as much, see
     :mod:`~legendretron.tuning.noise_search`.
 
     Parameters
@@ -153,7 +153,7 @@ def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tup
 
 def _is_taken(problem: TuningProblem, estimate: RateEstimate) -> bool:
     """Whether to believe that labels are wrong, and not the model in some region."""
-    return problem.find_noise == "always" or is_independent(estimate.agreement)
+    return problem.find_noise == "always" or is_believable(estimate)
 
 
 def _found(training: float, estimate: RateEstimate) -> FoundNoise:
@@ -161,8 +161,8 @@ def _found(training: float, estimate: RateEstimate) -> FoundNoise:
 
 
 def _no_noise(estimate: RateEstimate) -> FoundNoise:
-    """No noise; but there may be as much as would fit held-out rows."""
-    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1])
+    """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
+    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
 
 
 def _mark_chosen(problem: TuningProblem, tuning: Tuning) -> None:

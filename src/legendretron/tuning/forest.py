@@ -1,0 +1,52 @@
+"""A random forest as a second opinion on labels: probabilities by the trees that have not seen a row.
+
+A forest finds the features that matter, and regions of any shape. Its probabilities are timid, so it does not replace a
+model; but it can tell whether labels that a model takes for wrong can be predicted after all, and where they are clearest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from torch import Tensor
+
+from legendretron.training.features import DenseFeatures
+
+__all__ = ["Forest", "grow_forest"]
+
+#: Trees, rows of each, and least rows of a leaf.
+_TREES, _ROWS_OF_A_TREE, _LEAF = 100, 5000, 3
+#: Rows that are predicted, and probabilities in all, at most; but not fewer rows than the last.
+_ROWS, _PROBABILITIES, _FEWEST = 20_000, 4_000_000, 2000
+
+
+class Forest(NamedTuple):
+    """What trees that have not seen a row say about it."""
+
+    rows: np.ndarray  #: numbers of the rows, in order
+    proba: np.ndarray  #: (n, C)
+    labels: np.ndarray  #: as observed, (n,)
+
+
+def grow_forest(features: DenseFeatures, labels: Tensor, n_classes: int) -> Forest:
+    """Grow trees on some of the rows, spread evenly; rows that all trees have seen are left out."""
+    most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
+    some = slice(None, None, -(-features.n_rows // most))
+    x, y = features.x[some].float().cpu().numpy(), labels[some].cpu().numpy()
+    forest = RandomForestClassifier(
+        _TREES,
+        min_samples_leaf=_LEAF,
+        max_samples=min(len(x), _ROWS_OF_A_TREE),
+        oob_score=True,
+        random_state=0,
+    )
+    with warnings.catch_warnings():  # of a few rows that are in all trees
+        warnings.simplefilter("ignore")
+        forest.fit(x, y)
+    proba = np.zeros((len(y), n_classes))
+    proba[:, forest.classes_] = forest.oob_decision_function_
+    known = np.isfinite(proba).all(1) & (proba.sum(1) > 0.0)
+    return Forest(np.arange(features.n_rows)[some][known], proba[known], y[known])
