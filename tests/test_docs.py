@@ -17,7 +17,7 @@ from legendretron.cli import main
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
-from legendretron.tuning import independence, link_search, noise_search, rules, scores
+from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
@@ -200,5 +200,7 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert f"by more than {noise_search._MUST_GAIN} standard errors" in text
     assert f"by {independence._MOST} or more" in text
     assert f"by {independence._CHANCE} standard errors, then" in text
+    assert f"with {noise_rates._WIDTH} standard errors on both sides" in text
+    assert f"and for {noise_rates._WIDTH} standard errors" in text
     assert f"A rate `e` above {independence._HIGHEST} is not believed" in text
     assert (noise_search._LEAST_SHARE, "At least a twentieth" in text) == (1 / 20, True)

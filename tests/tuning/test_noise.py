@@ -84,8 +84,8 @@ def test_predictions_that_are_certain_and_wrong():
 def test_both_rates_and_the_doubt():
     estimate = RateEstimate(1.0, held_out=0.4, training=0.2, error=0.01)
     assert estimate.rate == pytest.approx(0.3)
-    assert estimate.interval == pytest.approx((0.2 - 0.0196, 0.4 + 0.0196))
-    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == 1 - estimate.interval[1]
+    assert estimate.interval == pytest.approx((0.2 - 0.025, 0.4 + 0.025))
+    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == 1 - 0.3 - math.hypot(0.1, 0.025)
     above = RateEstimate(1.0, held_out=0.2, training=0.25, error=0.0)
     assert (above.rate, above.lowest) == (0.2, 0.2)
     assert above.interval == (0.2, 0.25)

@@ -11,6 +11,7 @@ Predictions of a penalised model are too timid, or with weak penalties too bold,
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,9 @@ _HIGHEST = 0.98
 _HALVINGS = 20
 #: Held-out rows that are enough to choose a temperature by.
 _ENOUGH = 20_000
-#: Standard errors on both sides of an interval.
-_WIDTH = 1.96
+#: Standard errors on both sides of an interval. Nine in ten would be 1.6; but errors are of one fit, and the fit is chosen
+#: among several.
+_WIDTH = 2.5
 
 
 class LabelledRows(NamedTuple):
@@ -60,7 +62,7 @@ class RateEstimate(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """From the rate on training rows to that on held-out rows, and two standard errors on both sides."""
+        """From the rate on training rows to that on held-out rows, and two and a half standard errors on both sides."""
         low, high = self.lowest - _WIDTH * self.error, max(self.held_out, self.training) + _WIDTH * self.error
         return max(0.0, low), min(1.0, high)
 
@@ -69,13 +71,17 @@ class RateEstimate(NamedTuple):
         r"""Share of predictions to doubt, as a floor of true probabilities.
 
         Labels that are taken for noise may be right: where the rate is uncertain, and where held-out rows need a higher one
-        than training rows. So true probabilities get a floor that explains even the upper end :math:`u` of the interval:
+        than training rows. So true probabilities get a floor that explains a rate as high as that, too:
 
-        .. math:: 1 - u = (1 - \epsilon) (1 - \delta)
+        .. math:: 1 - u = (1 - \epsilon) (1 - \delta), \qquad
+            (u - \epsilon)^2 = (\epsilon_{held} - \epsilon)^2 + (2.5\, s)^2
+
+        with the standard error ``s``: the two are independent.
         """
         if self.rate == 0.0:
             return 0.0
-        return min(_HIGHEST, max(0.0, (self.interval[1] - self.rate) / (1.0 - self.rate)))
+        away = math.hypot(max(self.held_out, self.training) - self.rate, _WIDTH * self.error)
+        return min(_HIGHEST, away / (1.0 - self.rate))
 
 
 def estimate_rates(
