@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from abc import ABC, abstractmethod
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -22,28 +21,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
+from legendretron.estimators.choosing import ChoosingClassifier
 from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.kept_choice import KeptChoice
-from legendretron.estimators.label_noise import LEARNED, FittedNoise, clean_link, requested_noise
-from legendretron.estimators.label_quality import LabelQuality
+from legendretron.estimators.label_noise import FittedNoise, clean_link, requested_noise
 from legendretron.estimators.onnx import export_estimator
 from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized, Standardizer
-from legendretron.estimators.strengths import Strengths
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
+from legendretron.links import LabelNoise, NoisyLink, SoftmaxLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.training.features import Features
 from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
-from legendretron.training.threads import threads_for
-from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
-from legendretron.tuning.candidates import link_candidates
+from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
 from legendretron.tuning.link_search import FittedLink
-from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
+from legendretron.tuning.rules import LEARNING_RATE
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
@@ -52,13 +46,11 @@ __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 #: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
 _CONVEX_ITERATIONS = 1000
-#: Whether to look for noise in the labels, by the parameter ``label_noise``.
-_FIND_NOISE = {"auto": "if it helps", "symmetric": "always", "class-conditional": "matrix"}
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000
 
 
-class LinearLinkClassifier(LabelQuality, ABC):
+class LinearLinkClassifier(ChoosingClassifier):
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
     history_: History
@@ -66,7 +58,6 @@ class LinearLinkClassifier(LabelQuality, ABC):
     alpha_: float
     link_alpha_: float
     _standardized: Standardized
-    _tuning: Tuning | None
     _noise: FittedNoise | None
 
     # the title in the HTML display links to the paper
@@ -75,23 +66,8 @@ class LinearLinkClassifier(LabelQuality, ABC):
 
     # --- for subclasses ---
 
-    @abstractmethod
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link: ...
-
-    @abstractmethod
-    def _strengths(self) -> Strengths:
-        """What the parameters say about the penalties."""
-
     def _check_resumed_link(self) -> None:
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
-
-    @abstractmethod
-    def _settings(self) -> dict[str, Any]:
-        """Entries of TrainingSettings that only one of the estimators has."""
-
-    @abstractmethod
-    def _symmetric_logistic(self, tuned: bool) -> bool:
-        """Whether the penalty of logistic regression is the same whichever class is the reference."""
 
     # --- fitting ---
 
@@ -336,61 +312,6 @@ class LinearLinkClassifier(LabelQuality, ABC):
             return asked.to_learn(n_classes, before), None
         return asked.known, None
 
-    def _problem(
-        self,
-        features: Features,
-        labels: np.ndarray,
-        weight: np.ndarray,
-        X: Any,
-        y: np.ndarray,
-        rows: np.ndarray,
-        groups: Any,
-        seed: int,
-        noise: LabelNoise | None,
-    ) -> TuningProblem:
-        """What strengths are chosen for."""
-        folds = make_folds(self.cv, X, y, rows, groups, seed)
-        if not folds and (self.cv is not None or groups is not None):
-            which = "groups" if groups is not None else f"cv={self.cv!r}"
-            raise ValueError(
-                f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
-                "out, or give alpha and link_alpha."
-            )
-        if not folds and isinstance(self.label_noise, str) and self.label_noise in LEARNED:
-            raise ValueError(
-                f"label_noise={self.label_noise!r} needs rows to hold out, of classes that the other rows have too, and "
-                "there are too few; give a rate, or leave it out."
-            )
-        n_classes, device = int(labels.max()) + 1, check_device(self.device)
-        return TuningProblem(
-            features,
-            torch.as_tensor(labels, device=device),
-            n_classes,
-            weight,
-            folds,
-            groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
-            lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
-            seed=seed,
-            verbose=int(self.verbose),
-            keep_interrupted=bool(self.keep_interrupted),
-            penalize_intercept=bool(self.penalize_intercept),
-            symmetric_logistic=self._symmetric_logistic(tuned=True),
-            centred=self._settings()["centred"],
-            link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
-            fit_whole=device.type == "cuda" and self._ends_as_tried(),
-            known_noise=noise,
-            find_noise=self._find_noise(),
-            **self._plan(len(rows)),
-        )
-
-    def _find_noise(self) -> str:
-        """Whether to look for wrong labels, see :class:`~legendretron.tuning.problem.TuningProblem`."""
-        if not isinstance(self.label_noise, str):
-            return "never"
-        if self.label_noise == "auto" and self.class_weight is not None:
-            return "never"  # weights by label make noise that strikes all labels alike strike some more than others
-        return _FIND_NOISE[self.label_noise]
-
     def _fresh(
         self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
@@ -402,29 +323,6 @@ class LinearLinkClassifier(LabelQuality, ABC):
         if self.init == "paper":
             init_linear(d, generator, w, b)
         return Standardized(units.mean, units.scale, w.T.contiguous(), b)
-
-    def _plan(self, n_rows: int) -> dict[str, Any]:
-        """Batch size, steps and rate of learned links while strengths are chosen."""
-        batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
-        epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
-        steps = steps_for(n_rows) if epochs is None else epochs * math.ceil(n_rows / batch)
-        rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
-        return {"batch_size": batch, "steps": steps, "learning_rate": rate}
-
-    def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
-        """Try out what the parameters leave open."""
-        links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
-        # a strength that is given asks for a learned link
-        logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
-        n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
-        with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
-            return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
-
-    def _ends_as_tried(self) -> bool:
-        """Whether a learned link is trained in the end just as candidates are."""
-        automatic = self.max_epochs == "auto" and self.dtype is None and self.solver != "lbfgs"
-        usual = self.schedule == "cosine" and self.init != "paper"
-        return automatic and usual and not self.early_stopping and self.checkpoint is None
 
     def _by_convex_solver(self, online: bool) -> bool:
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
@@ -534,16 +432,6 @@ class LinearLinkClassifier(LabelQuality, ABC):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    @property
-    def tuning_(self) -> Any:
-        """The candidates that were tried, as a pandas data frame, the chosen one first."""
-        tuning: Tuning | None = getattr(self, "_tuning", None)
-        if tuning is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has no tuning_: the strengths of its penalties were given, or it is not fitted."
-            )
-        return tuning.to_frame()
 
     # --- saving ---
 
