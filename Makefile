@@ -5,11 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PIP := -m pip install --quiet --disable-pip-version-check
-WORKERS := -n auto
+# each worker begins with files of its own, whose fixtures and imports it has once, and takes others' at the end
+WORKERS := -n auto --dist worksteal
 TESTED := .[test,cli,plots,export,examples,distributed]
 
 # tensors are tiny: a second thread per process only slows it down
 export OMP_NUM_THREADS ?= 1
+# without bytecode on disk, each of the processes that tests start would compile all of torch
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory rooms clean
 
