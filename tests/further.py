@@ -11,6 +11,7 @@ VARIANTS = {
     "composite_identity",
     "canonical_identity",
     "one_knot",
+    "cosines",
     "brier",
 }
 

@@ -76,6 +76,7 @@ def test_output_to_a_full_disk(launch, tables):
     assert (code, err) == (1, "error: no space left on the disk for the output; free some, or write elsewhere\n")
 
 
+@starts_again
 def test_interrupt(launch, tables, tmp_path):
     """Ctrl-C in the midst of a fit: exit code 130, one line, no model."""
     checkpoint = tmp_path / "c"

@@ -467,7 +467,13 @@ def fitted(kind):
     return KINDS[kind]().fit(X_NOISY, NAMES[Y_NOISY])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+#: like others, of which one learns more, and one is given as less
+ALIKE = ("symmetric", "learned", "rate", "matrix")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.exhaustive if kind in ALIKE else ()) for kind in KINDS]
+)
 def test_what_is_saved_is_loaded(kind, tmp_path):
     clf = fitted(kind)
     clf.save(tmp_path / "model")

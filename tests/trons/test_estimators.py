@@ -38,8 +38,20 @@ ALL = {
     "isgp": ISGPLinkgisticClassifier(alpha=1e-3, max_iter=8, m_steps=300, random_state=0),
     "gp": GPLinkgisticClassifier(alpha=1e-3, max_iter=8, m_steps=300, random_state=0),
 }
-every_estimator = pytest.mark.parametrize("clf", ALL.values(), ids=ALL.keys())
-every_name = pytest.mark.parametrize("name", ALL)
+#: of the same kind as others, with the same code for data of all sorts
+ALIKE = ("bregmantron_approx", "gp")
+
+
+def cases(values):
+    """Parameters of tests: the same for every estimator."""
+    return [
+        pytest.param(value, id=name, marks=pytest.mark.exhaustive if name in ALIKE else ())
+        for name, value in values.items()
+    ]
+
+
+every_estimator = pytest.mark.parametrize("clf", cases(ALL))
+every_name = pytest.mark.parametrize("name", cases({name: name for name in ALL}))
 
 
 @functools.cache
