@@ -9,6 +9,7 @@ import cycle of files, and no import of a room from one above it. A test checks 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +72,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
 def imports() -> Graph:
     """Which file imports from which, by module name."""
     known = modules()

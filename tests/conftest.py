@@ -2,11 +2,31 @@ import os
 import signal
 import threading
 
+import pytest
 import torch
 from hypothesis import settings
 
+from tests.further import is_further
+
+collect_ignore = ["nn/worker.py"]  # there are no examples in it, and what it imports takes seconds
+
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """A folder for what takes long and is the same for all workers of pytest: the first writes it, behind a lock."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are not wanted are left out
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if hasattr(item, "callspec") and is_further(item.callspec.params):
+            item.add_marker(pytest.mark.exhaustive)
+
 
 # a second thread on tiny tensors costs more than it brings
 torch.set_num_threads(int(os.environ.get("LEGENDRETRON_TEST_THREADS", "1")))

@@ -60,7 +60,14 @@ def test_every_record_tells_where_it_comes_from():
             assert record.get(key), f"{path.name} lacks {key}"
 
 
-@pytest.mark.parametrize("folder", sorted((ROOT / "docs/results").rglob("runs")), ids=lambda path: path.parent.name)
+#: of which the report takes seconds
+LARGE = ("label_noise",)
+
+
+@pytest.mark.parametrize("folder", [
+    pytest.param(path, id=path.parent.name, marks=pytest.mark.exhaustive if path.parent.name in LARGE else ())
+    for path in sorted((ROOT / "docs/results").rglob("runs"))
+])  # fmt: skip
 def test_reports_are_those_of_the_records(folder, tmp_path):
     """What `legendretron reproduce` has written follows from the runs that lie beside it."""
     records = {record["key"]: record for record in read_records(folder)}
@@ -159,6 +166,7 @@ def section(document, title):
     return re.search(rf"^## {title}\n(.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)[1]
 
 
+@pytest.mark.exhaustive
 def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -9,13 +9,13 @@ from legendretron import LegendreTronClassifier
 
 @pytest.fixture(scope="module")
 def curved(tmp_path_factory):
-    """Ten classes of two clusters each, which planes do not separate."""
+    """Six classes of two clusters each, which planes do not separate."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(20, 3))
-    which = rng.integers(20, size=800)
-    X = centres[which] + 0.2 * rng.normal(size=(800, 3))
+    centres = rng.normal(size=(12, 3))
+    which = rng.integers(12, size=400)
+    X = centres[which] + 0.2 * rng.normal(size=(400, 3))
     path = tmp_path_factory.mktemp("curved") / "t.csv"
-    pd.DataFrame(X, columns=list("abc")).assign(kind=which % 10).to_csv(path, index=False)
+    pd.DataFrame(X, columns=list("abc")).assign(kind=which % 6).to_csv(path, index=False)
     return path
 
 

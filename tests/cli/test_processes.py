@@ -10,6 +10,9 @@ import pytest
 
 from tests.cli.conftest import FIXED, make_iris
 
+# most of the time of these tests goes into starting Python, and with it torch
+starts_again = pytest.mark.exhaustive
+
 
 def finish(process, seconds=120):
     out, err = process.communicate(timeout=seconds)
@@ -33,6 +36,7 @@ def test_exit_codes_and_lines(launch, tables, tmp_path):
     assert len(err) > 300
 
 
+@starts_again
 def test_json_and_nothing_else(launch, tables):
     process = launch("evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--json")
     code, out, err = finish(process)
@@ -40,6 +44,7 @@ def test_json_and_nothing_else(launch, tables):
     assert json.loads(out)["rows"] == 150
 
 
+@starts_again
 def test_reader_that_closes_the_pipe(launch, tables, tmp_path):
     """Much more than a pipe holds, of which one line is read."""
     frame = make_iris()
@@ -62,6 +67,7 @@ def test_reader_that_closes_the_pipe_at_once(launch, words):
     assert process.returncode == 0
 
 
+@starts_again
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_output_to_a_full_disk(launch, tables):
     with open("/dev/full", "w") as full:
@@ -70,6 +76,7 @@ def test_output_to_a_full_disk(launch, tables):
     assert (code, err) == (1, "error: no space left on the disk for the output; free some, or write elsewhere\n")
 
 
+@starts_again
 def test_interrupt(launch, tables, tmp_path):
     """Ctrl-C in the midst of a fit: exit code 130, one line, no model."""
     checkpoint = tmp_path / "c"
@@ -85,6 +92,7 @@ def test_interrupt(launch, tables, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
+@starts_again
 def test_bar_on_a_terminal(launch, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 300, "--seed", 0, *FIXED]
     ours, theirs = pty.openpty()

@@ -23,7 +23,8 @@ def test_finds_a_slight_violation(c):
 
 
 def test_takes_precision_from_the_loss():
-    assert properness(CanonicalLoss(CompositeLink(2))).worst_violation < 1e-5
+    # few rounds: a link that learns makes a table of its potential in each
+    assert properness(CanonicalLoss(CompositeLink(2)), n_starts=16, n_rounds=10).worst_violation < 1e-5
 
 
 def test_refuses_what_is_no_loss():

@@ -4,16 +4,21 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from tests.data_forms import skip_repeated_forms
 from tests.given import GIVEN
 
+SHORT = {"learning_rate": 0.1, **GIVEN}
+SMALL = {"n_blocks": 1, "hidden": 2, "depth": 2}
 # a check asks for equality to 1e-7, so logistic regression has to go all the way to the minimum
-QUICK = [LegendreTronClassifier(max_epochs=30, **GIVEN), MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10)]
+QUICK = [LegendreTronClassifier(max_epochs=10, **SHORT), MultinomialLogisticClassifier(alpha=0.1, tol=1e-10)]
 LONG = [
     # a check asks for equality to 1e-7, so L-BFGS has to go all the way to the minimum
-    LegendreTronClassifier(solver="lbfgs", max_epochs=3000, alpha=0.1, link_alpha=None, tol=1e-12, random_state=0),
-    LegendreTronClassifier(link="canonical", max_epochs=200, **GIVEN),
-    LegendreTronClassifier(network="cpflow", init="paper", max_epochs=60, random_state=0, **GIVEN),
-    MultinomialLogisticClassifier(alpha=1e-4, solver="adam", max_epochs=60, random_state=0),
+    LegendreTronClassifier(
+        solver="lbfgs", max_epochs=3000, alpha=0.1, link_alpha=None, tol=1e-12, random_state=0, **SMALL
+    ),
+    LegendreTronClassifier(link="canonical", max_epochs=30, **SHORT),
+    LegendreTronClassifier(network="cpflow", init="paper", max_epochs=20, random_state=0, **SHORT),
+    MultinomialLogisticClassifier(alpha=1e-4, solver="adam", max_epochs=20, learning_rate=0.1, random_state=0),
 ]
 
 
@@ -26,6 +31,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(LONG)
 def test_scikit_learn_checks_of_others(estimator, check):
+    skip_repeated_forms(check)
     check(estimator)
 
 
@@ -34,4 +40,5 @@ def test_scikit_learn_checks_of_others(estimator, check):
 def test_scikit_learn_checks_of_defaults(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         pytest.skip("folds of repeated rows are other folds, as in LogisticRegressionCV")
+    skip_repeated_forms(check, any_format=False)  # test_tuned.py chooses with sparse data
     check(estimator)

@@ -65,6 +65,7 @@ def test_cleanlab_is_run(tmp_path):
     assert len(record["precisions"]) == len(numbers.RECALLS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", [numbers.FLOOR, numbers.FORWARD])
 def test_our_logistic_regressions_are_run(tmp_path, model):
     _, _, records = run_part(tmp_path, [model], [0.2], splits=1)

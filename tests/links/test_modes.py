@@ -7,6 +7,7 @@ import torch
 
 from legendretron.links import CompositeLink
 from tests.catalogue import generator, links_with, make_link, normal, proba
+from tests.further import VARIANTS
 from tests.modes import assert_nothing_changes, every_mode, half
 
 
@@ -18,7 +19,10 @@ CASES = {
     **{f"{name}-{c}": _case(name, c, frozen=True) for name, c in links_with(2, 4)},
     "composite_ficnn-2-learning": _case("composite_ficnn", 2, frozen=False),
 }
-every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
+every_case = pytest.mark.parametrize("make", [
+    pytest.param(make, id=key, marks=pytest.mark.exhaustive if key.split("-")[0] in VARIANTS else ())
+    for key, make in CASES.items()
+])  # fmt: skip
 
 
 def values(link):

@@ -7,8 +7,8 @@ import torch
 from legendretron.diagnostics import properness
 from tests.catalogue import CLASSES, EXISTING_LOSSES, EXISTING_SMOOTH_LOSSES, LEADING, LOSSES, normal, proba
 
-# a link that is inverted by Newton's method, in 99 dimensions
-LONG = [("canonical_nested", 100)]
+# a link that is inverted by Newton's method, in many dimensions
+LONG = [("canonical_nested", 10), ("canonical_nested", 100)]
 
 
 def cases(losses):

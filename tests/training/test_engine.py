@@ -58,8 +58,11 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
     assert not torch.allclose(model.flat[0], model.flat[1])
 
 
-@every_link
-@pytest.mark.parametrize(("symmetric", "centred"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("link", "symmetric", "centred"), [
+    pytest.param(link, *penalty, marks=pytest.mark.exhaustive if link == "cpflow" and any(penalty) else ())
+    for link in LINKS
+    for penalty in ((False, False), (True, False), (False, True))
+])  # fmt: skip
 def test_gradient_of_the_objective_against_finite_differences(problem, link, symmetric, centred):
     from legendretron.training.step import objective_gradient
 

@@ -52,7 +52,9 @@ def pair_of_models(d, k, dtype, link):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-@pytest.mark.parametrize(("d", "k", "link"), [(5, 3, True), (7, 1, False), (64, 19, True)])
+@pytest.mark.parametrize(
+    ("d", "k", "link"), [(5, 3, True), (7, 1, False), pytest.param(64, 19, True, marks=pytest.mark.exhaustive)]
+)
 def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
     alpha, link_alpha, intercept, symmetric = PENALTIES[penalty]
     models = pair_of_models(d, k, dtype, link)

@@ -1,10 +1,14 @@
 """What the link learners promise: recovery, errors, links, uncertainty."""
 
+import copy
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -34,7 +38,26 @@ ALL = {
     "isgp": ISGPLinkgisticClassifier(alpha=1e-3, max_iter=8, m_steps=300, random_state=0),
     "gp": GPLinkgisticClassifier(alpha=1e-3, max_iter=8, m_steps=300, random_state=0),
 }
-every_estimator = pytest.mark.parametrize("clf", ALL.values(), ids=ALL.keys())
+#: of the same kind as others, with the same code for data of all sorts
+ALIKE = ("bregmantron_approx", "gp")
+
+
+def cases(values):
+    """Parameters of tests: the same for every estimator."""
+    return [
+        pytest.param(value, id=name, marks=pytest.mark.exhaustive if name in ALIKE else ())
+        for name, value in values.items()
+    ]
+
+
+every_estimator = pytest.mark.parametrize("clf", cases(ALL))
+every_name = pytest.mark.parametrize("name", cases({name: name for name in ALL}))
+
+
+@functools.cache
+def fitted(name):
+    """One of these, fitted to the data of breast cancer; tests that change it change a copy."""
+    return clone(ALL[name]).fit(*load_breast_cancer(return_X_y=True))
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +170,10 @@ def test_attributes_and_consistency(clf, cancer):
     assert report.outside_share == 0.0
 
 
-@every_estimator
-def test_link_and_loss_where_there_is_an_inverse(clf, cancer):
-    X, y = cancer
-    clf.fit(X, y)
+@every_name
+def test_link_and_loss_where_there_is_an_inverse(name, cancer):
+    X, _ = cancer
+    clf = fitted(name)
     z = clf.linear_predictor(X)
     if isinstance(clf, SlIsotronClassifier):
         report = monotonicity(clf.inverse_link, z)
@@ -279,12 +302,12 @@ def test_sparse_is_dense(clf, cancer):
     assert np.allclose(sparse, dense, atol=1e-4)
 
 
-@every_estimator
-def test_single_precision_is_close_to_double(clf, cancer):
+@every_name
+def test_single_precision_is_close_to_double(name, cancer):
     X, y = cancer
-    single = clf.fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
+    single = clone(ALL[name]).fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
     assert single.dtype == np.float32
-    assert np.abs(single - clf.fit(X, y).predict_proba(X)).mean() < 0.01
+    assert np.abs(single - fitted(name).predict_proba(X)).mean() < 0.01
 
 
 @every_estimator
@@ -305,10 +328,10 @@ def test_two_rows_and_one_constant_feature(clf):
     assert clf.predict(X).tolist() == y.tolist()
 
 
-@every_estimator
-def test_errors_and_nothing_half_fitted(clf, cancer):
+@every_name
+def test_errors_and_nothing_half_fitted(name, cancer):
     X, y = cancer
-    clf.fit(X, y)
+    clf = copy.deepcopy(fitted(name))
     before = clf.predict_proba(X)
     iris_X, iris_y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=rf"y holds 3 classes; use .*OneVsRestClassifier\({type(clf).__name__}\(\)\)"):

@@ -119,10 +119,11 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
     grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
     tolerance = 16 * torch.finfo(like.dtype).eps
     inner = torch.linspace(0, 1, _PROBES + 2, dtype=like.dtype, device=like.device)
-    for _ in range(_MAX_ROUNDS):
-        width = grid[1:] - grid[:-1]
-        middle = (grid[:-1] + grid[1:]) / 2
-        probes = (grid[:-1, None] + width[:, None] * inner).reshape(-1)
+    first, width = grid[:-1], grid[1:] - grid[:-1]
+    starts: list[Tensor] = []
+    edges: list[Tensor] = []
+    for last_round in (*[False] * (_MAX_ROUNDS - 1), True):
+        probes = (first[:, None] + width[:, None] * inner).reshape(-1)
         at = from_odds(probes.expand(*runs, -1).unsqueeze(-1))
         slopes = slope(at).reshape(*runs, width.shape[0], -1)
         at = at.reshape(slopes.shape)
@@ -135,9 +136,16 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         rough |= (slopes.amax(-1) > _SLOPE_RATIO * slopes.amin(-1)) & matters
         rough = rough.reshape(-1, rough.shape[-1]).any(0)
         # a panel as narrow as rounding allows is as good as it gets
+        middle = first + width / 2
         rough &= width > tolerance * (1.0 + middle.abs())
-        edges = torch.cat([left, right[..., -1:]], dim=-1)
-        if not bool(rough.any()):
+        if not edges:
+            end = right[..., -1:]
+        done = ~rough | last_round
+        starts.append(first[done])
+        edges.append(left[..., done])
+        if bool(done.all()):
             break
-        grid = torch.cat([grid, middle[rough]]).sort().values
-    return edges
+        # the others are done: only halves of rough panels are looked at again
+        first, width = torch.cat([first[rough], middle[rough]]), (width[rough] / 2).repeat(2)
+    order = torch.cat(starts).argsort()
+    return torch.cat([torch.cat(edges, dim=-1)[..., order], end], dim=-1)

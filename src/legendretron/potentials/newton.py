@@ -73,7 +73,8 @@ def damped_newton(
             new_x, new_r = torch.where(keep, trial, new_x), torch.where(keep, trial_r, new_r)
             new_value = torch.where(good, trial_value, new_value)
             pending = pending & ~good
-            if not bool(pending.any()):
+            # a step too short to change a point does not improve it, and neither does half of it
+            if not bool((pending & (trial != x).any(-1)).any()):
                 break
             factor = torch.where(pending, factor / 2, factor)
         x, r, value = new_x, new_r, new_value
