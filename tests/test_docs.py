@@ -207,8 +207,9 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert f"(`e` in training {low}, then {high} and {highest})" in text
     assert f"by more than {noise_search._MUST_GAIN} standard errors" in text
     assert f"by {independence._MOST} or more" in text
-    assert f"by {independence._CHANCE} standard errors, then" in text
+    assert f"plus {independence._CHANCE} standard errors, bounds the share" in text
+    assert f"above {independence._SLACK} times the bound is not believed" in text
     assert f"with {noise_rates._WIDTH} standard errors on both sides" in text
     assert f"and for {noise_rates._WIDTH} standard errors" in text
-    assert f"A rate `e` above {independence._HIGHEST} is not believed" in text
+    assert f"Neither is a rate `e` above {independence._HIGHEST}" in text
     assert (noise_search._LEAST_SHARE, "At least a twentieth" in text) == (1 / 20, True)

@@ -43,6 +43,8 @@ _MOST = 0.1
 #: Shares of the rows, the surest ones, in which labels are compared with predictions; the fewest rows; and standard errors up
 #: to which fewer wrong labels than supposed are chance.
 _SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, 2.5
+#: A model that does not quite fit finds too many wrong labels; one that finds more than this, times that bound, finds others.
+_SLACK = 1.3
 #: A rate above this is hardly told from labels that say nothing.
 _HIGHEST = 0.85
 
@@ -71,7 +73,8 @@ def judged(
 
 def is_believable(estimate: RateEstimate) -> bool:
     """Whether an estimate that was judged is about noise, and not about a model that does not fit."""
-    return estimate.agreement < _MOST and estimate.rate <= min(estimate.most, _HIGHEST)
+    found = 0.5 * (estimate.held_out + estimate.lowest)
+    return estimate.agreement < _MOST and found <= min(_SLACK * estimate.most, _HIGHEST)
 
 
 def most_wrong(forest: Forest) -> float:

@@ -52,8 +52,8 @@ class RateEstimate(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The estimate."""
-        return 0.5 * (self.held_out + min(self.training, self.held_out))
+        """The estimate: the mean of the two, or what the clearest rows allow if that is less."""
+        return min(self.most, 0.5 * (self.held_out + self.lowest))
 
     @property
     def lowest(self) -> float:

@@ -72,7 +72,7 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     away = path.gain(best, base)
     borne_out = is_noise(best.estimate, path.problem.n_classes) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
-    if borne_out:
+    if borne_out or always:
         first = path.judged(first)
     return [first, *others], borne_out
 
