@@ -386,7 +386,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     def refuse(*arguments, **options):
         raise AssertionError("nothing is to be chosen again")
 
-    monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
+    monkeypatch.setattr("legendretron.estimators.choosing.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
     assert resumed._noise.plan == found._noise.plan

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base
+from legendretron.estimators import base, choosing
 from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.links import PiecewiseLinearLink, SoftmaxLink
 from legendretron.training.progress import Progress
@@ -38,8 +38,8 @@ def calls(monkeypatch):
     """What is trained and chosen in a fit."""
     made = []
 
-    def counting(name):
-        function = getattr(base, name)
+    def counting(module, name):
+        function = getattr(module, name)
 
         def counted(*args, **settings):
             made.append(name)
@@ -47,8 +47,8 @@ def calls(monkeypatch):
 
         return counted
 
-    for name in ("train", "fit_convex", "tune"):
-        monkeypatch.setattr(base, name, counting(name))
+    for module, name in ((base, "train"), (base, "fit_convex"), (choosing, "tune")):
+        monkeypatch.setattr(module, name, counting(module, name))
     return made
 
 

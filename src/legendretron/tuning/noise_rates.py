@@ -63,8 +63,8 @@ class RateEstimate(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """From the rate on training rows to that on held-out rows, and two and a half standard errors on both sides."""
-        low, high = self.lowest - _WIDTH * self.error, max(self.held_out, self.training) + _WIDTH * self.error
-        return max(0.0, low), min(1.0, high)
+        low, high = min(self.lowest, self.rate), max(self.held_out, self.training)
+        return max(0.0, low - _WIDTH * self.error), min(1.0, high + _WIDTH * self.error)
 
     @property
     def doubt(self) -> float:
