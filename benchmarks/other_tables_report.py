@@ -29,9 +29,9 @@ ENOUGH_ROWS, CLEAR = 2000, 75.0
 def _introduction(tables: Sequence[str], splits: int) -> str:
     return (
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. The links and their "
-        "strengths were not chosen on them. The rules by which wrong labels are believed were: a first version failed on some of "
-        "these tables. Labels of training rows are "
-        "made wrong at random, to a class that is not the right one; those of test rows are right. Paired t-tests "
+        "strengths were not chosen on them. The rules by which wrong labels are believed were: a first version "
+        "failed on some of these tables. Labels of training rows are made wrong at random, to a class that is not the "
+        "right one; those of test rows are right. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*."
     )
 
