@@ -102,6 +102,18 @@ def test_the_clearest_rows_bound_the_share_of_wrong_labels(n_classes, wrong):
     assert (labels != y).mean() <= most_wrong(forest) < (labels != y).mean() + 0.12
 
 
+def test_sparse_rows_grow_the_same_forest():
+    x, y = sure_data(n=600, c=3)
+    x = np.where(np.abs(x) < 0.5, 0.0, x)
+    sparse, dense = (
+        grow_forest(as_features(rows, torch.float64, CPU), torch.as_tensor(y), 3, np.arange(0, 600, 2))
+        for rows in (scipy.sparse.csr_array(x), x)
+    )
+    np.testing.assert_array_equal(sparse.rows, dense.rows)
+    np.testing.assert_allclose(sparse.proba.sum(1), 1.0)
+    assert np.corrcoef(sparse.proba.ravel(), dense.proba.ravel())[0, 1] > 0.95
+
+
 def titanic():
     """Sex, class and whether they survived, of those on board: nobody's label is wrong, and few were certain."""
     on_board = {(0, 1): (118, 62), (0, 2): (154, 25), (0, 3): (422, 88), (0, 4): (670, 192)}  # sex, class: lost, saved
@@ -111,9 +123,11 @@ def titanic():
     return table[:, :2].astype(float), table[:, 2]
 
 
-def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem, form):
     """A floor fits them better, and suspicious rows are alone. But where labels are clearest, hardly any are wrong."""
     x, y = titanic()
+    x = form(x)
     path = LogisticPath(make_problem(x, y))
     points, found = search_noise(path, path.search(), always=False, fixed=False)
     estimate = points[0].estimate

@@ -34,6 +34,10 @@ class Features(Protocol):
         """The same in float32."""
         ...
 
+    def taken(self, rows: np.ndarray) -> Any:
+        """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
+        ...
+
 
 class Batch(Protocol):
     """Rows that went into a product."""
@@ -69,6 +73,10 @@ class DenseFeatures:
     def single(self) -> DenseFeatures:
         """See :class:`Features`."""
         return DenseFeatures(self.x.float())
+
+    def taken(self, rows: np.ndarray) -> np.ndarray:
+        """See :class:`Features`."""
+        return self.x[torch.as_tensor(rows, device=self.x.device)].float().cpu().numpy()
 
 
 class _SparseBatch:
@@ -112,6 +120,14 @@ class SparseFeatures:
     def single(self) -> SparseFeatures:
         """See :class:`Features`."""
         return SparseFeatures(self.starts, self.columns, self.values.float(), self.n_features)
+
+    def taken(self, rows: np.ndarray) -> scipy.sparse.csr_array:
+        """See :class:`Features`."""
+        parts = tuple(part.cpu().numpy() for part in (self.values.float(), self.columns, self.starts))
+        taken = scipy.sparse.csr_array(parts, shape=(self.n_rows, self.n_features))[rows]
+        if max(taken.nnz, self.n_features) < 2**31:  # not everything takes longer indices
+            taken.indices, taken.indptr = taken.indices.astype(np.int32), taken.indptr.astype(np.int32)
+        return taken
 
     def by_kernels(self, like: Tensor) -> bool:
         """Whether Triton kernels are used for weights like these; if so, no shape depends on the rows."""

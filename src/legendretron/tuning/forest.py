@@ -14,7 +14,7 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 
-from legendretron.training.features import DenseFeatures
+from legendretron.training.features import Features
 
 __all__ = ["Forest", "grow_forest"]
 
@@ -32,16 +32,15 @@ class Forest(NamedTuple):
     labels: np.ndarray  #: as observed, (n,)
 
 
-def grow_forest(features: DenseFeatures, labels: Tensor, n_classes: int, rows: np.ndarray) -> Forest:
+def grow_forest(features: Features, labels: Tensor, n_classes: int, rows: np.ndarray) -> Forest:
     """Grow trees on some of the given rows, spread evenly; those that all trees have seen are left out."""
     most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
     some = rows[:: -(-len(rows) // most)]
-    index = torch.as_tensor(some, device=labels.device)
-    x, y = features.x[index].float().cpu().numpy(), labels[index].cpu().numpy()
+    x, y = features.taken(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
     forest = RandomForestClassifier(
         _TREES,
         min_samples_leaf=_LEAF,
-        max_samples=min(len(x), _ROWS_OF_A_TREE),
+        max_samples=min(len(y), _ROWS_OF_A_TREE),
         oob_score=True,
         random_state=0,
     )

@@ -26,7 +26,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.training.features import Features
 from legendretron.tuning.forest import Forest
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.problem import TuningProblem
@@ -53,7 +53,7 @@ _HIGHEST = 0.85
 def judged(
     estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
 ) -> RateEstimate:
-    """Add to an estimate what other rows, and a forest, say; of sparse rows there is no forest.
+    """Add to an estimate what other rows, and a forest, say.
 
     Parameters
     ----------
@@ -65,11 +65,12 @@ def judged(
         See :func:`agreement_of_neighbours`.
     """
     rate = estimate.held_out
-    found, most = agreement_of_neighbours(problem.features, rows, log_q, labels, rate), 1.0
-    if (forest := problem.forest) is not None:
-        found = max(found, agreement_of_forest(forest, rows, log_q, labels, rate))
-        most = most_wrong(forest)
-    return estimate._replace(agreement=found, most=min(1.0, most * problem.n_classes / (problem.n_classes - 1)))
+    found = max(
+        agreement_of_neighbours(problem.features, rows, log_q, labels, rate),
+        agreement_of_forest(problem.forest, rows, log_q, labels, rate),
+    )
+    most = most_wrong(problem.forest) * problem.n_classes / (problem.n_classes - 1)
+    return estimate._replace(agreement=found, most=min(1.0, most))
 
 
 def is_believable(estimate: RateEstimate) -> bool:
@@ -154,16 +155,13 @@ def agreement_of_neighbours(features: Features, rows: np.ndarray, log_q: Tensor,
 
 def _nearest(features: Features, rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Positions in ``rows`` of the nearest other rows, for each position in ``queries``: (m, k)."""
-    if isinstance(features, DenseFeatures):
-        x = features.x[torch.as_tensor(rows, device=features.x.device)].float()
-        distances = torch.cdist(x[torch.as_tensor(queries, device=x.device)], x).cpu()
-    else:
-        assert isinstance(features, SparseFeatures)
-        parts = (features.values, features.columns, features.starts)
-        shape = (features.n_rows, features.n_features)
-        csr = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)[rows]
-        squares = np.asarray(csr.multiply(csr).sum(axis=1)).ravel()
-        products = np.asarray((csr[queries] @ csr.T).todense())
+    x = features.taken(rows)
+    if scipy.sparse.issparse(x):
+        squares = np.asarray(x.multiply(x).sum(axis=1)).ravel()
+        products = np.asarray((x[queries] @ x.T).todense())
         distances = torch.as_tensor(squares[queries][:, None] + squares[None, :] - 2.0 * products)
+    else:
+        others = torch.as_tensor(x)
+        distances = torch.cdist(others[torch.as_tensor(queries)], others)
     distances[torch.arange(len(queries)), torch.as_tensor(queries)] = torch.inf
     return distances.topk(_NEIGHBOURS, dim=1, largest=False).indices.numpy()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import LabelNoise, Link
-from legendretron.training.features import DenseFeatures, Features
+from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.forest import Forest, grow_forest
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
@@ -117,8 +117,6 @@ class TuningProblem:
         return self.features.single()
 
     @cached_property
-    def forest(self) -> Forest | None:
-        """A second opinion on the labels, by rows of positive weight; None if rows are sparse."""
-        if not isinstance(self.features, DenseFeatures):
-            return None
+    def forest(self) -> Forest:
+        """A second opinion on the labels, by rows of positive weight."""
         return grow_forest(self.features, self.labels, self.n_classes, np.flatnonzero(self.weight > 0))
