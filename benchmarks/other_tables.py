@@ -21,10 +21,10 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from command_line import run_from_command_line
 from defaults_numbers import BASELINE, OURS
-from label_noise import measured, warm_up
+from label_noise import Interleaved, measured, warm_up
 from label_noise import settings as settings_of_model
 from label_noise_numbers import WITHOUT
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments import Batch, Outcome, Record, Resources, Run
 from legendretron.experiments.experiment import MissingDataError, OnDownload
 from other_tables_report import write_report
 
@@ -101,19 +101,6 @@ def find(table: str, resources: Resources, _: OnDownload) -> str:
 
 def settings(model: str, table: str) -> dict[str, Any]:
     return {**settings_of_model(model, table), "features": "words as one column each"}
-
-
-class Interleaved(Experiment):
-    """Runs in the order of tables, noises, splits, then models, so that those on the same split follow each other."""
-
-    def runs(self) -> list[Run]:
-        return [
-            Run(table, model, noise, self.sizes[0], seed)
-            for table in self.datasets
-            for noise in self.noise
-            for seed in range(self.seeds)
-            for model in self.models
-        ]
 
 
 def execute(batch: Batch, resources: Resources) -> Outcome:

@@ -4,6 +4,7 @@ import functools
 import itertools
 import pickle
 import re
+import warnings
 
 import numpy as np
 import onnxruntime
@@ -13,7 +14,7 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.splits import SeparateSplits, fit_splits
@@ -238,6 +239,30 @@ def test_observed_probabilities_of_noise_that_was_found(found):
     np.testing.assert_allclose(found.predict_proba_observed(X_NOISY), expected, atol=1e-9)
 
 
+def test_folds_of_labels_to_judge():
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
+    twice = [(np.arange(150, 300), np.arange(150)), (np.arange(150), np.arange(149, 300))]
+    with pytest.raises(ValueError, match="row 149 is held out 2 times"):
+        clf.label_quality(X_NOISY, Y_NOISY, cv=twice)
+    seen = [(np.arange(149, 300), np.arange(150)), (np.arange(150), np.arange(150, 300))]
+    with pytest.raises(ValueError, match="must not train on the rows that it holds out, but does on row 149"):
+        clf.label_quality(X_NOISY, Y_NOISY, cv=seen)
+    halves = [(np.arange(150, 300), np.arange(150)), (np.arange(150), np.arange(150, 300))]
+    groups = np.repeat(["a", "b"], 150)
+    together = clf.label_quality(X_NOISY, Y_NOISY, cv=GroupKFold(2), groups=groups)
+    np.testing.assert_allclose(together, clf.label_quality(X_NOISY, Y_NOISY, cv=halves))
+    found = clf.find_label_issues(X_NOISY, Y_NOISY, cv=GroupKFold(2), groups=groups)
+    assert set(found) == set(np.flatnonzero(together < 0.5))
+
+
+def test_the_only_row_of_a_class_is_not_impossible():
+    x, y = np.concatenate([X_NOISY, X_NOISY[:1] + 3.0]), np.append(Y_NOISY, 3)
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a class with fewer rows than folds
+        assert 1e-4 < clf.label_quality(x, y, cv=5)[-1] < 0.5
+
+
 @pytest.mark.parametrize("cv", [None, 5, ShuffleSplit(1, test_size=0.5, random_state=0)], ids=str)
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, scipy.sparse.csr_matrix], ids=["array", "frame", "sparse"])
 def test_quality_of_labels(form, cv):
@@ -248,7 +273,7 @@ def test_quality_of_labels(form, cv):
         y = pd.Series(y, index=np.arange(len(y))[::-1])
     clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(data, y)
     if isinstance(cv, ShuffleSplit):
-        with pytest.raises(ValueError, match=r"must hold out every row once, but row .* is never held out"):
+        with pytest.raises(ValueError, match=r"must hold out every row once, but row \d+ is held out 0 times"):
             clf.label_quality(data, y, cv=cv)
         return
     quality = clf.label_quality(data, y, cv=cv)

@@ -95,7 +95,8 @@ def test_the_noise_takes_no_random_numbers(settings, noise):
 
 
 def test_rates_and_matrices():
-    assert LegendreHead(D, C, label_noise=0.2).noise_rate == pytest.approx(0.2)
+    for rate in (0.2, np.float32(0.2), np.array(0.2), torch.tensor(0.2)):
+        assert LegendreHead(D, C, label_noise=rate).noise_rate == pytest.approx(0.2)
     torch.testing.assert_close(
         LegendreHead(D, C, label_noise=0.2).noise_matrix, 0.75 * torch.eye(C) + 0.05 * torch.ones(C, C)
     )

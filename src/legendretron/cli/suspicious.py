@@ -142,7 +142,7 @@ def judged(
 
     with saying_options(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class in y has only")
-        posterior = estimator._posterior(checked_features(estimator, table), y, folds)
+        posterior = estimator._posterior(checked_features(estimator, table), y, folds, groups=None)
     own = np.searchsorted(estimator.classes_, y)
     return posterior[np.arange(len(y)), own], estimator.classes_[posterior.argmax(1)]
 

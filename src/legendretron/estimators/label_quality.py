@@ -44,15 +44,16 @@ class LabelQuality(LinkPredictor):
         if noise is None:
             raise AttributeError(
                 f"this {type(self).__name__} knows nothing of wrong labels: it is not fitted, or label_noise is None, or "
-                "it is 'auto' but the strengths were given, so nothing was tried on held-out rows. Give "
-                "label_noise='symmetric'."
+                "it is 'auto' but the strengths were given, so nothing was tried on held-out rows, or class_weight was "
+                "given, which hides how many are wrong. Give label_noise='symmetric'."
             )
         return noise
 
     def predict_proba_observed(self, X: Any) -> np.ndarray:
         r"""Probabilities of the labels as they would be observed, some of them wrong: :math:`q = T^\top p`.
 
-        ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same.
+        ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same. Where the
+        noise was estimated, ``p`` has a floor that makes up for what is uncertain about it, and so has ``q``.
         """
         log_p = self.predict_log_proba(X)
         noise: FittedNoise | None = getattr(self, "_noise", None)
@@ -62,7 +63,7 @@ class LabelQuality(LinkPredictor):
         p: np.ndarray = np.exp(log_p)
         return p
 
-    def label_quality(self, X: Any, y: Any, cv: Any = None) -> np.ndarray:
+    def label_quality(self, X: Any, y: Any, cv: Any = None, groups: Any = None) -> np.ndarray:
         r"""For each row, the probability that its label is right.
 
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
@@ -79,24 +80,27 @@ class LabelQuality(LinkPredictor):
         cv : int, splitter, iterable or None, default=None
             If given, each row is judged by a model that has not seen it: the same model, with the strengths and the noise of
             this one, fitted again to the other rows of each fold. Use it for the rows of the fit. None: by this model.
+            Every row must be held out once.
+        groups : array of shape (n_samples,), default=None
+            For a splitter that keeps rows together, such as ``GroupKFold``.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        posterior = self.label_posterior(X, y, cv)
+        posterior = self.label_posterior(X, y, cv, groups)
         places = np.searchsorted(self.classes_, column_or_1d(y))
         quality: np.ndarray = posterior[np.arange(len(places)), places]
         return quality
 
-    def label_posterior(self, X: Any, y: Any, cv: Any = None) -> np.ndarray:
+    def label_posterior(self, X: Any, y: Any, cv: Any = None, groups: Any = None) -> np.ndarray:
         r"""Probabilities of the true classes of rows whose labels are known too, as far as labels can be trusted.
 
         .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
 
         Parameters
         ----------
-        X, y, cv
+        X, y, cv, groups
             As in :meth:`label_quality`.
 
         Returns
@@ -104,9 +108,9 @@ class LabelQuality(LinkPredictor):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        return self._posterior(self._check_features(X), y, cv)
+        return self._posterior(self._check_features(X), y, cv, groups)
 
-    def _posterior(self, checked: Any, y: Any, cv: Any) -> np.ndarray:
+    def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
         y = column_or_1d(y)
         if y.shape != (checked.shape[0],):
@@ -114,7 +118,7 @@ class LabelQuality(LinkPredictor):
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
-        log_p = self._log_proba(checked) if cv is None else self._out_of_fold(checked, y, cv)
+        log_p = self._log_proba(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
         noise: FittedNoise | None = getattr(self, "_noise", None)
         model = None if noise is None or noise.plan.rate == 0.0 else noise.noise()
         n_classes = len(self.classes_)
@@ -125,7 +129,7 @@ class LabelQuality(LinkPredictor):
         posterior: np.ndarray = swap_classes(np.exp(model.log_posterior(ordered, labels).numpy()))
         return posterior
 
-    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5) -> np.ndarray:
+    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first.
 
         Parameters
@@ -134,6 +138,8 @@ class LabelQuality(LinkPredictor):
             As in :meth:`label_quality`; by default each row is judged by a model that has not seen it.
         threshold : float, default=0.5
             Rows with a smaller probability of being right are returned.
+        groups : array of shape (n_samples,), default=None
+            As in :meth:`label_quality`.
 
         Returns
         -------
@@ -142,24 +148,28 @@ class LabelQuality(LinkPredictor):
         """
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0.0 <= float(threshold) <= 1.0:
             raise ValueError(f"threshold must be a probability, from 0 to 1, got {threshold!r}.")
-        quality = self.label_quality(X, y, cv)
+        quality = self.label_quality(X, y, cv, groups)
         order = np.argsort(quality, kind="stable")
         issues: np.ndarray = order[quality[order] < threshold]
         return issues
 
-    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any) -> np.ndarray:
+    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """Log-probabilities of each row by a model that has not seen it."""
         check_is_fitted(self)
-        log_p = np.full((X.shape[0], len(self.classes_)), np.nan)
-        for train, test in check_cv(cv, y, classifier=True).split(X, y):
+        folds = list(check_cv(cv, y, classifier=True).split(X, y, groups))
+        times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+        if (times != 1).any():
+            row = int(np.argmax(times != 1))
+            raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is held out {times[row]} times.")
+        log_p = np.empty((X.shape[0], len(self.classes_)))
+        for train, test in folds:
+            if len(seen := np.intersect1d(train, test)):
+                raise ValueError(f"cv={cv!r} must not train on the rows that it holds out, but does on row {seen[0]}.")
             model = self._fitted_again(X[train], y[train])
             columns = np.searchsorted(self.classes_, model.classes_)
-            # a class that no other row has is as improbable as can be
-            log_p[test] = np.log(np.finfo(np.float64).tiny)
+            # a class that none of these rows has may be that of the next one
+            log_p[test] = -np.log(len(train) + 1.0)
             log_p[np.ix_(test, columns)] = model._log_proba(X[test])
-        if np.isnan(log_p).any():
-            row = int(np.flatnonzero(np.isnan(log_p).any(1))[0])
-            raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is never held out.")
         return log_p
 
     @abstractmethod

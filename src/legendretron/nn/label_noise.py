@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -53,6 +54,8 @@ def make_label_noise(
     c = link.n_classes
     if label_noise is None:
         return None
+    if isinstance(label_noise, np.ndarray | Tensor) and label_noise.ndim == 0:
+        label_noise = label_noise.item()
     if isinstance(link, NoisyLink):
         raise ValueError(
             "label_noise does not apply to a NoisyLink, which has noise of its own; give its clean link, or leave "
