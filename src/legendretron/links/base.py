@@ -3,6 +3,7 @@ r"""The interface of a link: the map between predictors and probabilities."""
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import (
     at_least_single,
     check_integer,
@@ -159,6 +161,27 @@ class Link(nn.Module, ABC):
         """
         return None
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+
+        All parameters and buffers are written, so that it can follow ``to_empty``. Of a link that is sharded over processes,
+        all of them must call it. By default, tensors are those of a new link with the same settings; a link that is not
+        built from its settings alone, such as one given by a table, should override it.
+        """
+        tensors = dict(chain(self.named_parameters(), self.named_buffers()))
+        if not tensors:
+            return
+        device, init = next(iter(tensors.values())).device, getattr(self, "init", None)
+        made: dict[str, Any] = {"init": init, "generator": generator, "device": device}
+        runs = [
+            self.from_settings(self.n_classes, self.settings(), **made).state_dict()
+            for _ in range(math.prod(self.run_shape))
+        ]
+        trained = {name for name, _ in self.named_parameters()}
+        for name, tensor in tensors.items():
+            start = torch.stack([run[name] for run in runs]) if name in trained else runs[0][name]
+            set_start(tensor, start.reshape(tensor.shape))
+
     # --- for subclasses, on rows ---
 
     @property
@@ -179,6 +202,31 @@ class Link(nn.Module, ABC):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return log_softmax_plus(self._log_odds(z))
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        """Log-probabilities from logits of all classes: ``(*run_shape, n, C) -> (*run_shape, n, C)``.
+
+        Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
+        """
+        z = self._differences(logits)
+        self._initialize_once(z)
+        return self._log_proba(z)
+
+    def _differences(self, logits: Tensor) -> Tensor:
+        """Predictors; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting."""
+        z = logits[..., :-1] - logits[..., -1:]
+        lowest = logits.detach().amin(-1, keepdim=True)
+        # beyond this a difference of single digits is rounded to nothing
+        masked = logits.detach().amax(-1, keepdim=True) - lowest > 1.0 / torch.finfo(logits.dtype).eps
+        if logits.is_cuda or not has_values(logits):
+            return torch.where(masked, torch.nan, z)
+        if bool(masked.any()):
+            raise ValueError(
+                f"logits hold a masked class, {float(lowest[masked].amin()):.3g}, but {type(self).__name__} compares all "
+                "classes with each other. Mask the log-probabilities instead, "
+                "log_softmax(link(logits).masked_fill(mask, -inf), dim), or use link='softmax' or 'canonical'."
+            )
+        return z
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
@@ -285,19 +333,30 @@ class Link(nn.Module, ABC):
         with full_precision(rows):
             return self._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor, *, all_classes: bool = False) -> Tensor:
         """Log-probabilities: ``(..., C - 1) -> (..., C)``.
 
         Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
 
         In training mode the first batch of at least two rows also initialises the link, see :meth:`initialize`. With
         ``torch.distributed`` running, the batches of all processes are used together, so all of them must take part.
+
+        Parameters
+        ----------
+        z : Tensor of shape (..., C - 1)
+            Predictors.
+        all_classes : bool
+            Whether ``z`` has an entry for the reference class, too, and shape ``(..., C)``. Predictors are the differences to
+            it. Links that need not take them, softmax and canonical ones, are exact for masked classes, see
+            :class:`~legendretron.nn.LegendreLink`.
         """
-        rows = self._rows("z", z, self.n_classes - 1)
+        name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
+        rows = self._rows(name, z, size)
         with full_precision(rows):
+            if all_classes:
+                return self._shaped(self._log_proba_of_logits(rows), z)
             self._initialize_once(rows)
-            log_proba = self._log_proba(rows)
-        return self._shaped(log_proba, z)
+            return self._shaped(self._log_proba(rows), z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
         """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""

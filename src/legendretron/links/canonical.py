@@ -90,6 +90,10 @@ class CanonicalLink(Link):
         yield TensorSpec("nests.reference_offset", (n_nests,), dtype)
         yield TensorSpec("nests.gate_bias", (n_nests,), dtype)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Link.reset_parameters`."""
+        self.nests.reset_parameters(generator)
+
     def class_axes(self) -> dict[str, int]:
         """Offsets are split: a canonical link sees all classes through one log-sum-exp per nest."""
         return {"nests.offsets": 1}
@@ -101,6 +105,11 @@ class CanonicalLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.nests._log_proba(z)
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        if type(self) is not CanonicalLink:  # a subclass may define another map
+            return super()._log_proba_of_logits(logits)
+        return self.nests._log_proba_of_logits(logits)
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The formulas of NestedLogSumExp with the reference class apart."""

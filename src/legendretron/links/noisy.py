@@ -100,6 +100,11 @@ class NoisyLink(Link):
             made, make_noise(settings["noise"], n_classes, learned=settings["learned"], device=device, dtype=dtype)
         )
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Link.reset_parameters`."""
+        self.clean.reset_parameters(generator)
+        self.noise.reset_parameters(generator)
+
     def penalty_centre(self) -> dict[str, float]:
         """That of the true link; noise is not penalised."""
         return {f"clean.{name}": value for name, value in self.clean.penalty_centre().items()}
@@ -120,6 +125,9 @@ class NoisyLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.noise.log_observed(self.clean._log_proba(z))
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        return self.noise.log_observed(self.clean._log_proba_of_logits(logits))
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         log_p = self.noise.log_clean(log_softmax_plus(log_odds))

@@ -12,6 +12,7 @@ from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import check_integer, check_two_classes
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
@@ -74,15 +75,21 @@ class PiecewiseLinearLink(Link):
         areas = np.logaddexp(0.0, ends[0]) / rate + np.concatenate(
             [[0.0], np.cumsum(np.diff(z) * (p[1:] + p[:-1]) / 2)]
         )
-        for name, array in (
-            ("knots", z),
-            ("values", p),
-            ("slopes", np.append(slopes, 1.0)),
-            ("areas", areas),
-            ("log_odds", ends),
-            ("rate", np.float64(rate)),
-        ):
-            self.register_buffer(name, torch.as_tensor(np.array(array)))
+        self._start = {
+            "knots": z.copy(),
+            "values": p.copy(),
+            "slopes": np.append(slopes, 1.0),
+            "areas": areas,
+            "log_odds": ends,
+            "rate": np.array(rate),
+        }
+        for name, array in self._start.items():
+            self.register_buffer(name, torch.as_tensor(array.copy()))
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the table that the link was built from."""
+        for name, array in self._start.items():
+            set_start(getattr(self, name), torch.as_tensor(array))
 
     @classmethod
     def from_points(cls, z: ArrayLike, p: ArrayLike, max_knots: int | None = None) -> PiecewiseLinearLink:

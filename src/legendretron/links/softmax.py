@@ -2,6 +2,7 @@ r"""The softmax+ link: multinomial logistic regression, nothing to learn."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep, RidgeChain
@@ -24,7 +25,6 @@ class SoftmaxLink(Link):
 
     Examples
     --------
-    >>> import torch
     >>> link = SoftmaxLink(n_classes=3)
     >>> link.link(link.inverse(torch.tensor([2.5, -1.0])))
     tensor([ 2.5000, -1.0000])
@@ -41,6 +41,10 @@ class SoftmaxLink(Link):
 
     def _log_odds(self, z: Tensor) -> Tensor:
         return z
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        # a subclass may define another map
+        return torch.log_softmax(logits, -1) if type(self) is SoftmaxLink else super()._log_proba_of_logits(logits)
 
     def _nll_step(self, like: Tensor) -> NLLStep:
         def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:

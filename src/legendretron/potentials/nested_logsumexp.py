@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 from legendretron.potentials.newton import damped_newton
@@ -103,24 +104,33 @@ class NestedLogSumExp(Potential):
         self.gate_bias = empty(self.n_nests)  # b
         self.reset_parameters(generator)
 
-    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw a new random start."""
+        """See :meth:`Potential.reset_parameters`."""
         noise = 1.0 if self.init == "random" else 0.1
-        offsets = self.offsets.new_empty(*self.run_shape, self.n_nests, self.dim + 1)
-        for tensor in (self.log_mu, offsets, self.gate_bias, self.log_beta):
+        log_mu, gate_bias, log_beta = (blank(of) for of in (self.log_mu, self.gate_bias, self.log_beta))
+        offsets = log_mu.new_empty(*self.run_shape, self.n_nests, self.dim + 1)
+        for tensor in (log_mu, offsets, gate_bias, log_beta):
             tensor.normal_(0.0, noise, generator=generator)
-        self.offsets.copy_(offsets[..., :-1])
-        self.reference_offset.copy_(offsets[..., -1])
         if self.init == "identity":
             # so that F itself, and not only its gradient, is near LogSumExp+
-            self.gate_bias.fill_(-math.log(self.n_nests))
-            self.log_beta.zero_()
+            gate_bias.fill_(-math.log(self.n_nests))
+            log_beta.zero_()
+        set_start(self.log_mu, log_mu)
+        set_start(self.log_beta, log_beta)
+        set_start(self.offsets, offsets[..., :-1])
+        set_start(self.reference_offset, offsets[..., -1])
+        set_start(self.gate_bias, gate_bias)
 
     def _nests(self, z: Tensor) -> _Nests:
+        return self._nests_of(append_reference(z))
+
+    def _nests_of(self, x: Tensor, masked: Tensor | None = None) -> _Nests:
+        """From points of all ``C`` classes; those that are masked, of the same shape, are left out of all sums."""
         mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
-        logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self._all_offsets()
+        logits = mu.unsqueeze(-1) * x.unsqueeze(-2) + self._all_offsets()
+        if masked is not None:
+            logits = logits.masked_fill(masked.unsqueeze(-2), -math.inf)
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
         return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
@@ -134,6 +144,20 @@ class NestedLogSumExp(Potential):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return torch.logsumexp(self._nests(z).log_joint, dim=-2)
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        r"""As ``_log_proba``, from ``C`` logits, of which some may be minus infinity: their classes have probability 0.
+
+        A number added to all of them moves every :math:`v_m` alike, which changes neither :math:`s` nor :math:`\pi`; so no
+        reference class has to be subtracted, and the largest logit is, which rounds the others least.
+        """
+        below = logits - logits.detach().amax(-1, keepdim=True)  # NaN if all are minus infinity: no probabilities exist
+        # What is masked goes through no product and no sum: zero times infinity would be its gradient. A number so low that
+        # a product with it might overflow is as good as minus infinity.
+        masked = below < -(torch.finfo(below.dtype).max ** 0.5)
+        joint = self._nests_of(below.masked_fill(masked, 0.0), masked).log_joint
+        log_p = torch.logsumexp(joint.masked_fill(masked.unsqueeze(-2), 0.0), dim=-2)
+        return log_p.masked_fill(masked, -math.inf)
 
     def _value(self, x: Tensor) -> Tensor:
         nests = self._nests(x)
