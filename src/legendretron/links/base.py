@@ -23,6 +23,7 @@ from legendretron._internal.validation import (
     has_values,
 )
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.links.exact_gradient import canonical_scores
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
@@ -221,6 +222,27 @@ class Link(nn.Module, ABC):
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
         return self._potential(z).unsqueeze(-1) - append_reference(z)
 
+    # --- on the logits of all C classes, whose differences to the last are the predictors: rows of shape (n, C) ---
+
+    def _logit_log_proba(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of logits; overridden where no difference is needed."""
+        return self._log_proba(_from_logits(logits))
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
+        z = _from_logits(logits)
+        return -self._canonical_losses(z), self._log_proba(z).exp()
+
+    def _canonical_scores(self, logits: Tensor) -> Tensor:
+        """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""
+        return canonical_scores(logits, self._scores_and_proba, self._logit_log_proba)
+
+    def _least_losses(self) -> Tensor:
+        """Limits of the canonical losses where the label becomes certain, (C,)."""
+        tensors = chain(self.parameters(), self.buffers())
+        like = next((t for t in tensors if t.is_floating_point()), torch.empty(0))
+        return -self.conjugate(torch.eye(self.n_classes, dtype=at_least_single(like).dtype, device=like.device))
+
     def _why_no_potential(self) -> str:
         """Reason, appended to "is not the gradient of a potential" in the error message."""
         return ""
@@ -410,3 +432,8 @@ class Link(nn.Module, ABC):
         """Text inside the parentheses of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"
+
+
+def _from_logits(logits: Tensor) -> Tensor:
+    """Predictors of the logits of all classes: their differences to the last."""
+    return logits[..., :-1] - logits[..., -1:]

@@ -53,10 +53,11 @@ class BinaryPotential:
     def __init__(self, odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> None:
         self.odds = odds
         self.edges = _edges(odds, slope, from_odds, like)
+        self.rule = _gauss_legendre(like)
         self.before = self._cumulative()
 
     def _cumulative(self) -> Tensor:
-        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:]), dim=-1)
+        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:], self.rule), dim=-1)
         return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -65,7 +66,7 @@ class BinaryPotential:
         inside = z.clamp(edges[..., :1], edges[..., -1:])
         panel = torch.searchsorted(edges.contiguous(), inside.detach().contiguous(), right=True) - 1
         panel = panel.clamp(0, edges.shape[-1] - 2)
-        rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside)
+        rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside, self.rule)
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
 
 
@@ -87,6 +88,10 @@ class KeptPotential:
 
         It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
         """
+        if torch.compiler.is_compiling() and self._table is not None and self._table.edges.dtype == like.dtype:
+            # Building it takes loops that a compiler would unroll into thousands of operations, for minutes; and it cannot
+            # ask whether a tensor has changed. So a compiled graph keeps the table that is there.
+            return self._table
         if any(t.is_inference() for t in tensors):  # these do not track in-place changes
             return make(like)
         key = (like.dtype, like.device, *((t.data_ptr(), t._version) for t in tensors))
@@ -101,11 +106,15 @@ class KeptPotential:
         return KeptPotential, ()
 
 
-def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
+def _gauss_legendre(like: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [-1, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return torch.as_tensor(nodes).to(like), torch.as_tensor(weights).to(like)
+
+
+def _integrate(odds: Rows, left: Tensor, right: Tensor, rule: tuple[Tensor, Tensor]) -> Tensor:
     """Gauss-Legendre on each panel: (*runs, m), (*runs, m) -> (*runs, m)."""
-    nodes, weights = (
-        torch.as_tensor(a, dtype=left.dtype, device=left.device) for a in np.polynomial.legendre.leggauss(_NODES)
-    )
+    nodes, weights = rule
     half = (right - left).unsqueeze(-1) / 2
     at = left.unsqueeze(-1) + half * (1.0 + nodes)
     p = torch.sigmoid(odds(at.reshape(*left.shape[:-1], -1, 1))).reshape(at.shape)
@@ -117,6 +126,7 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
     """Edges of the panels, (*runs, m + 1)."""
     runs = like.shape[:-1]
     grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
+    rule = _gauss_legendre(like)
     tolerance = 16 * torch.finfo(like.dtype).eps
     inner = torch.linspace(0, 1, _PROBES + 2, dtype=like.dtype, device=like.device)
     for _ in range(_MAX_ROUNDS):
@@ -127,8 +137,8 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         slopes = slope(at).reshape(*runs, width.shape[0], -1)
         at = at.reshape(slopes.shape)
         left, centre, right = at[..., 0], at[..., at.shape[-1] // 2], at[..., -1]
-        whole = _integrate(odds, left, right)
-        halves = _integrate(odds, left, centre) + _integrate(odds, centre, right)
+        whole = _integrate(odds, left, right, rule)
+        halves = _integrate(odds, left, centre, rule) + _integrate(odds, centre, right, rule)
         rough = (whole - halves).abs() > tolerance * (1.0 + right.abs())
         # a panel too narrow in z to matter needs no smoothness
         matters = (right - left) > tolerance * (1.0 + right.abs())

@@ -139,6 +139,12 @@ class NoisyLink(Link):
         fixed = matrix[..., -1, :-1].unsqueeze(-2).to(losses)
         return kept * losses + (fixed * z).sum(-1, keepdim=True) - (1.0 - kept) * append_reference(z)
 
+    def _least_losses(self) -> Tensor:
+        raise ValueError(
+            "normalized=True needs a loss with a least value, but with noise no label is ever certain, and the loss falls "
+            "without bound; leave it out, or use the loss of the link of the clean labels."
+        )
+
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]
 

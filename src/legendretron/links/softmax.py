@@ -2,6 +2,7 @@ r"""The softmax+ link: multinomial logistic regression, nothing to learn."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep, RidgeChain
@@ -24,7 +25,6 @@ class SoftmaxLink(Link):
 
     Examples
     --------
-    >>> import torch
     >>> link = SoftmaxLink(n_classes=3)
     >>> link.link(link.inverse(torch.tensor([2.5, -1.0])))
     tensor([ 2.5000, -1.0000])
@@ -60,6 +60,17 @@ class SoftmaxLink(Link):
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         return -log_softmax_plus(z)
+
+    def _canonical_scores(self, logits: Tensor) -> Tensor:
+        # a subclass may define another map
+        if type(self) is not SoftmaxLink:
+            return super()._canonical_scores(logits)
+        return torch.log_softmax(logits, dim=-1)  # whose derivative in torch is exact
+
+    def _logit_log_proba(self, logits: Tensor) -> Tensor:
+        if type(self) is not SoftmaxLink:
+            return super()._logit_log_proba(logits)
+        return torch.log_softmax(logits, dim=-1)
 
     def _potential(self, z: Tensor) -> Tensor:
         return logsumexp_plus(z)

@@ -21,7 +21,8 @@ class _Nests(NamedTuple):
 
     mu: Tensor  # (*runs, 1, M)
     beta: Tensor  # (*runs, 1, 1)
-    gate: Tensor  # beta v + b, (*runs, n, M)
+    top: Tensor  # largest of (z, 0), by which all logits are lowered, (*runs, n, 1)
+    gate: Tensor  # beta (v - top) + b, (*runs, n, M)
     log_pi: Tensor  # (*runs, n, M)
     log_s: Tensor  # (*runs, n, M, C)
 
@@ -118,11 +119,18 @@ class NestedLogSumExp(Potential):
             self.log_beta.zero_()
 
     def _nests(self, z: Tensor) -> _Nests:
+        return self._nests_of_logits(append_reference(z))
+
+    def _nests_of_logits(self, x: Tensor) -> _Nests:
+        """From the logits of all ``C`` classes: a constant added to them is added to ``F``, and changes nothing else."""
         mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
-        logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self._all_offsets()
+        # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
+        # As any constant would do here, the largest one needs no derivative.
+        top = x.detach().amax(-1, keepdim=True)
+        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + self._all_offsets()
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
-        return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
+        return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
@@ -133,11 +141,40 @@ class NestedLogSumExp(Potential):
         return self._log_proba(self._rows("z", z)).reshape(*z.shape[:-1], self.dim + 1)
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        return torch.logsumexp(self._nests(z).log_joint, dim=-2)
+        return self._logit_log_proba(append_reference(z))
+
+    def _logit_log_proba(self, logits: Tensor) -> Tensor:
+        """``log p`` from the logits of all ``C`` classes."""
+        return torch.logsumexp(self._nests_of_logits(logits).log_joint, dim=-2)
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """``x_k - F(x)`` and ``p_k`` for logits ``x`` of all ``C`` classes, together and without a graph."""
+        mu = torch.exp(at_least_single(self.log_mu))
+        beta = torch.exp(at_least_single(self.log_beta))
+        offsets = self._all_offsets()
+        top, index = logits.max(-1, keepdim=True)
+        below = logits - top
+        log_s = torch.log_softmax(torch.addcmul(offsets, mu.unsqueeze(-1), below.unsqueeze(-2)), dim=-1)
+        # log-sum-exp of a nest, from the class whose logit is 0 now: c_m - log s_m there
+        at_top = index.unsqueeze(-2).expand(*index.shape[:-1], self.n_nests, 1)
+        inside = torch.gather(offsets.expand_as(log_s) - log_s, -1, at_top).squeeze(-1)
+        gate = torch.addcmul(at_least_single(self.gate_bias), beta / mu, inside)
+        pi = torch.softmax(gate, dim=-1).unsqueeze(-2)
+        scores = below - torch.logsumexp(gate, dim=-1, keepdim=True) / beta
+        return scores, (pi @ log_s.exp()).squeeze(-2)
+
+    def _least_losses(self) -> Tensor:
+        r"""Limits of ``F(z) - z_k`` where ``p_k`` goes to 1, of shape (C,).
+
+        .. math:: \tfrac1\beta \log \sum_m e^{\beta c_{mk} / \mu_m + b_m}
+        """
+        mu, beta = torch.exp(at_least_single(self.log_mu)), torch.exp(at_least_single(self.log_beta))
+        inside = (beta / mu).unsqueeze(-1) * self._all_offsets().squeeze(0) + self.gate_bias.unsqueeze(-1)
+        return torch.logsumexp(inside, dim=-2) / beta
 
     def _value(self, x: Tensor) -> Tensor:
         nests = self._nests(x)
-        return torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
+        return nests.top.squeeze(-1) + torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
 
     def _value_minus(self, x: Tensor) -> Tensor:
         r"""``F(z) - z_k`` for all ``C`` classes, reference last, without subtracting: (*runs, n, C).
