@@ -10,6 +10,7 @@ There is no closed form when ``T`` is a network, but it is one integral of a smo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -70,7 +71,14 @@ class BinaryPotential:
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
 
 
-class KeptPotential:
+class _Table(Protocol):
+    edges: Tensor
+
+
+AnyTable = TypeVar("AnyTable", bound=_Table)
+
+
+class KeptPotential(Generic[AnyTable]):
     """Cache for the table of a link whose tensors are frozen, valid as long as they do not change.
 
     Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild.
@@ -79,11 +87,9 @@ class KeptPotential:
     def __init__(self) -> None:
         self._key: tuple[object, ...] = ()
         self._held: list[Tensor] = []
-        self._table: BinaryPotential | None = None
+        self._table: AnyTable | None = None
 
-    def table(
-        self, make: Callable[[Tensor], BinaryPotential], like: Tensor, tensors: Sequence[Tensor]
-    ) -> BinaryPotential:
+    def table(self, make: Callable[[Tensor], AnyTable], like: Tensor, tensors: Sequence[Tensor]) -> AnyTable:
         """Return the cached table, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
 
         It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
@@ -102,7 +108,7 @@ class KeptPotential:
             self._key, self._held = key, [t.detach() for t in tensors]
         return self._table
 
-    def __reduce__(self) -> tuple[type[KeptPotential], tuple[()]]:
+    def __reduce__(self) -> tuple[type[KeptPotential[AnyTable]], tuple[()]]:
         return KeptPotential, ()
 
 

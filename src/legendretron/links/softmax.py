@@ -67,6 +67,10 @@ class SoftmaxLink(Link):
             return super()._canonical_scores(logits)
         return torch.log_softmax(logits, dim=-1)  # whose derivative in torch is exact
 
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = self._logit_log_proba(logits)
+        return log_p, log_p.exp()
+
     def _logit_log_proba(self, logits: Tensor) -> Tensor:
         if type(self) is not SoftmaxLink:
             return super()._logit_log_proba(logits)

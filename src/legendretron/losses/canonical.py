@@ -97,7 +97,7 @@ class CanonicalLoss(LossOfLink):
         like = next((t for t in self.canonical_link.buffers() if t.is_floating_point()), None)
         if self.n_classes == 2 and like is not None and has_values(like):
             with torch.no_grad():
-                self.canonical_link._losses_at(torch.zeros(1, 1, dtype=like.dtype, device=like.device))
+                self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # what moves a module, or changes its dtype
