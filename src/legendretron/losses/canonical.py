@@ -89,7 +89,7 @@ class CanonicalLoss(LossOfLink):
         self.canonical_link = frozen_copy(link)
         with torch.inference_mode(False), torch.no_grad():
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
-        self.register_load_state_dict_post_hook(_prepare_after_loading)
+        self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
         self._prepare()
 
     def _prepare(self) -> None:
@@ -100,7 +100,7 @@ class CanonicalLoss(LossOfLink):
                 self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # what moves a module, or changes its dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
         self._prepare()
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -109,8 +109,9 @@ def _layout(header: dict[str, Any], tensors: dict[str, Tensor]) -> Iterator[Tens
 
 
 def _made(cls: type[Criterion], given: list[Any], settings: dict[str, Any], weight: Tensor | None) -> Criterion:
+    make: Callable[..., Criterion] = cls  # each class has its own arguments
     try:
-        loss = cls(*given, weight=weight, **settings)
+        loss = make(*given, weight=weight, **settings)
     except TypeError as error:  # a setting that the loss does not have
         raise ValueError(f"settings must be those of a {cls.__name__}: {error}.") from error
     if set(settings) != set(loss._settings()):

@@ -157,11 +157,11 @@ class NestedLogSumExp(Potential):
         log_s = torch.log_softmax(torch.addcmul(offsets, mu.unsqueeze(-1), below.unsqueeze(-2)), dim=-1)
         # log-sum-exp of a nest, from the class whose logit is 0 now: c_m - log s_m there
         at_top = index.unsqueeze(-2).expand(*index.shape[:-1], self.n_nests, 1)
-        inside = torch.gather(offsets.expand_as(log_s) - log_s, -1, at_top).squeeze(-1)
+        inside = (torch.gather(offsets.expand_as(log_s), -1, at_top) - torch.gather(log_s, -1, at_top)).squeeze(-1)
         gate = torch.addcmul(at_least_single(self.gate_bias), beta / mu, inside)
         pi = torch.softmax(gate, dim=-1).unsqueeze(-2)
         scores = below - torch.logsumexp(gate, dim=-1, keepdim=True) / beta
-        return scores, (pi @ log_s.exp()).squeeze(-2)
+        return scores, (pi @ log_s.exp_()).squeeze(-2)
 
     def _least_losses(self) -> Tensor:
         r"""Limits of ``F(z) - z_k`` where ``p_k`` goes to 1, of shape (C,).
