@@ -184,7 +184,10 @@ def check_labels(
     if tuple(y.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(y.shape)}.")
     labels = y.long()  # before comparing: a label of 8 bits cannot hold a negative ignore_index
-    if not has_values(labels):
+    if labels.numel() == 0 or not has_values(labels):
+        return labels
+    low, high = torch.aminmax(labels)
+    if int(low) >= 0 and int(high) < n_classes:
         return labels
     bad = (labels < 0) | (labels >= n_classes)
     if ignore_index is not None:

@@ -2,6 +2,7 @@ r"""The interface of a link: the map between predictors and probabilities."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -25,6 +26,8 @@ from legendretron._internal.validation import (
     has_values,
 )
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.links.exact_gradient import canonical_scores
+from legendretron.links.potential_table import PotentialTable
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
@@ -89,7 +92,8 @@ class Link(nn.Module, ABC):
         super().__init__()
         self.n_classes = check_integer("n_classes", n_classes, 2)
         self.run_shape = check_run_shape(run_shape)
-        self._kept = KeptPotential()
+        self._kept: KeptPotential[BinaryPotential] = KeptPotential()
+        self._kept_polynomials: KeptPotential[PotentialTable] = KeptPotential()
 
     # --- description of the link, used to build, save and split it ---
 
@@ -265,9 +269,36 @@ class Link(nn.Module, ABC):
     def _new_table(self, like: Tensor) -> BinaryPotential:
         return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
 
+    def _new_polynomials(self, like: Tensor) -> PotentialTable:
+        twin = copy.deepcopy(self).double()
+        start = torch.zeros(1, dtype=torch.float64, device=like.device)
+        return PotentialTable(twin._new_table(start), like.dtype)
+
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
         return self._potential(z).unsqueeze(-1) - append_reference(z)
+
+    # --- on the logits of all C classes, whose differences to the last are the predictors: rows of shape (n, C) ---
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
+        z = _from_logits(logits)
+        kind = type(self)
+        by_quadrature = kind._potential is Link._potential and kind._canonical_losses is Link._canonical_losses
+        if self.n_classes > 2 or not by_quadrature:
+            return -self._canonical_losses(z), self._log_proba(z).exp()
+        tensors = [*self.parameters(), *self.buffers()]
+        return self._kept_polynomials.table(self._new_polynomials, z, tensors).scores_and_proba(z.squeeze(-1))
+
+    def _canonical_scores(self, logits: Tensor) -> Tensor:
+        """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""
+        return canonical_scores(logits, self._scores_and_proba, self._log_proba_of_logits)
+
+    def _least_losses(self) -> Tensor:
+        """Limits of the canonical losses where the label becomes certain, (C,)."""
+        tensors = chain(self.parameters(), self.buffers())
+        like = next((t for t in tensors if t.is_floating_point()), torch.empty(0))
+        return -self.conjugate(torch.eye(self.n_classes, dtype=at_least_single(like).dtype, device=like.device))
 
     def _why_no_potential(self) -> str:
         """Reason, appended to "is not the gradient of a potential" in the error message."""
@@ -444,7 +475,7 @@ class Link(nn.Module, ABC):
         """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name, own in self.named_parameters():
+        for name, own in chain(self.named_parameters(), self.named_buffers()):  # buffers, if the link is frozen
             saved = state_dict.get(prefix + name)
             if saved is not None and saved.shape != own.shape:
                 raise ValueError(
@@ -469,3 +500,8 @@ class Link(nn.Module, ABC):
         """Text inside the parentheses of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"
+
+
+def _from_logits(logits: Tensor) -> Tensor:
+    """Predictors of the logits of all classes: their differences to the last."""
+    return logits[..., :-1] - logits[..., -1:]

@@ -131,5 +131,11 @@ class CanonicalLink(Link):
     def _canonical_losses(self, z: Tensor) -> Tensor:
         return self.nests._value_minus(z)
 
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return self.nests._scores_and_proba(logits)
+
+    def _least_losses(self) -> Tensor:
+        return self.nests._least_losses()
+
     def _potential(self, z: Tensor) -> Tensor:
         return self.nests._value(z)

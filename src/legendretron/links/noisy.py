@@ -147,6 +147,22 @@ class NoisyLink(Link):
         fixed = matrix[..., -1, :-1].unsqueeze(-2).to(losses)
         return kept * losses + (fixed * z).sum(-1, keepdim=True) - (1.0 - kept) * append_reference(z)
 
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        scores, p = self.clean._scores_and_proba(logits)
+        matrix = self.noise.matrix().to(p)
+        kept = matrix[0, 0] - matrix[-1, 0]
+        fixed = matrix[-1].clone()
+        fixed[-1] -= kept
+        # as in _canonical_losses, with the logit of the reference class in place of 0
+        x = logits - logits[..., -1:]
+        return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
+
+    def _least_losses(self) -> Tensor:
+        raise ValueError(
+            "normalized=True needs a loss with a least value, but with noise no label is ever certain, and the loss falls "
+            "without bound; leave it out, or use the loss of the link of the clean labels."
+        )
+
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]
 

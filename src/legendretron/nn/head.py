@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
 from legendretron._internal.validation import (
     at_least_single,
-    check_choice,
     check_float_tensor,
     check_integer,
     check_labels,
@@ -20,6 +19,13 @@ from legendretron._internal.validation import (
 )
 from legendretron.links import Link, make_link
 from legendretron.links.registry import check_link, choose_settings
+from legendretron.losses.reduction import (
+    Reduction,
+    check_ignore_index,
+    check_label_smoothing,
+    check_reduction,
+    check_weight,
+)
 from legendretron.nn.label_noise import NoisyLabels, make_label_noise, observed
 from legendretron.simplex import append_reference
 
@@ -325,7 +331,16 @@ class LegendreHead(NoisyLabels):
             return gathered_log_proba(self.link, z)
         return self.link(z)
 
-    def loss(self, features: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
+    def loss(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        *,
+        weight: Tensor | None = None,
+        label_smoothing: float = 0.0,
+    ) -> Tensor:
         """Log-loss of observed labels: ``nll_loss(head(features), labels)`` of a head in training mode.
 
         With ``label_noise`` it scores labels of which some are wrong, in both modes: so it is also the loss to validate with
@@ -338,23 +353,37 @@ class LegendreHead(NoisyLabels):
         ----------
         features : Tensor of shape (..., in_features)
             The same on all processes of a split head.
-        labels : Tensor of shape (...), int64
-            Classes.
+        labels : Tensor
+            Classes of shape (...), or probabilities of shape (..., C).
         reduction : {"mean", "sum", "none"}
-            As in ``torch.nn.NLLLoss``.
+            As in ``torch.nn.CrossEntropyLoss``, as all that follows.
         ignore_index : int
             Label of the rows to ignore.
+        weight : Tensor of shape (C,), optional
+            Weights of the classes.
+        label_smoothing : float
+            Share of each label that is spread evenly over all classes, from 0 to 1.
+
+            A head that is split takes classes only, without weights or smoothing.
         """
         z = self._predictor(features)
-        check_choice("reduction", reduction, ("mean", "sum", "none"))
-        labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
+        how = Reduction(
+            check_weight(weight, self.n_classes),
+            check_reduction(reduction),
+            check_ignore_index(ignore_index),
+            check_label_smoothing(label_smoothing),
+        )
         if is_sharded(z):
             from legendretron.nn.split import sharded_nll
 
+            if weight is not None or label_smoothing:
+                raise ValueError(
+                    f"weight={weight!r} and label_smoothing={label_smoothing!r} are not for a head that is split over "
+                    "processes; leave them out."
+                )
+            labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        rows = observed(self.noise, self.link(z)).reshape(-1, self.n_classes)
-        nll = nn.functional.nll_loss(rows, labels.reshape(-1), reduction=reduction, ignore_index=ignore_index)
-        return nll.reshape(labels.shape) if reduction == "none" else nll
+        return how.of_scores(observed(self.noise, self.link(z)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
         # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none

@@ -22,7 +22,8 @@ class _Nests(NamedTuple):
 
     mu: Tensor  # (*runs, 1, M)
     beta: Tensor  # (*runs, 1, 1)
-    gate: Tensor  # beta v + b, (*runs, n, M)
+    top: Tensor  # largest of (z, 0), by which all logits are lowered, (*runs, n, 1)
+    gate: Tensor  # beta (v - top) + b, (*runs, n, M)
     log_pi: Tensor  # (*runs, n, M)
     log_s: Tensor  # (*runs, n, M, C)
 
@@ -122,17 +123,23 @@ class NestedLogSumExp(Potential):
         set_start(self.gate_bias, gate_bias)
 
     def _nests(self, z: Tensor) -> _Nests:
-        return self._nests_of(append_reference(z))
+        return self._nests_of_logits(append_reference(z))
 
-    def _nests_of(self, x: Tensor, masked: Tensor | None = None) -> _Nests:
-        """From points of all ``C`` classes; those that are masked, of the same shape, are left out of all sums."""
+    def _nests_of_logits(self, x: Tensor, masked: Tensor | None = None) -> _Nests:
+        """From the logits of all ``C`` classes: a constant added to them is added to ``F``, and changes nothing else.
+
+        Those that are masked, of the same shape, are left out of all sums.
+        """
         mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
-        logits = mu.unsqueeze(-1) * x.unsqueeze(-2) + self._all_offsets()
+        # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
+        # As any constant would do here, the largest one needs no derivative.
+        top = x.detach().amax(-1, keepdim=True)
+        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + self._all_offsets()
         if masked is not None:
             logits = logits.masked_fill(masked.unsqueeze(-2), -math.inf)
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
-        return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
+        return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
@@ -145,6 +152,31 @@ class NestedLogSumExp(Potential):
     def _log_proba(self, z: Tensor) -> Tensor:
         return torch.logsumexp(self._nests(z).log_joint, dim=-2)
 
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """``x_k - F(x)`` and ``p_k`` for logits ``x`` of all ``C`` classes, together and without a graph."""
+        mu = torch.exp(at_least_single(self.log_mu))
+        beta = torch.exp(at_least_single(self.log_beta))
+        offsets = self._all_offsets()
+        top, index = logits.max(-1, keepdim=True)
+        below = logits - top
+        log_s = torch.log_softmax(torch.addcmul(offsets, mu.unsqueeze(-1), below.unsqueeze(-2)), dim=-1)
+        # log-sum-exp of a nest, from the class whose logit is 0 now: c_m - log s_m there
+        at_top = index.unsqueeze(-2).expand(*index.shape[:-1], self.n_nests, 1)
+        inside = (torch.gather(offsets.expand_as(log_s), -1, at_top) - torch.gather(log_s, -1, at_top)).squeeze(-1)
+        gate = torch.addcmul(at_least_single(self.gate_bias), beta / mu, inside)
+        pi = torch.softmax(gate, dim=-1).unsqueeze(-2)
+        scores = below - torch.logsumexp(gate, dim=-1, keepdim=True) / beta
+        return scores, (pi @ log_s.exp_()).squeeze(-2)
+
+    def _least_losses(self) -> Tensor:
+        r"""Limits of ``F(z) - z_k`` where ``p_k`` goes to 1, of shape (C,).
+
+        .. math:: \tfrac1\beta \log \sum_m e^{\beta c_{mk} / \mu_m + b_m}
+        """
+        mu, beta = torch.exp(at_least_single(self.log_mu)), torch.exp(at_least_single(self.log_beta))
+        inside = (beta / mu).unsqueeze(-1) * self._all_offsets().squeeze(0) + self.gate_bias.unsqueeze(-1)
+        return torch.logsumexp(inside, dim=-2) / beta
+
     def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
         r"""As ``_log_proba``, from ``C`` logits, of which some may be minus infinity: their classes have probability 0.
 
@@ -155,13 +187,13 @@ class NestedLogSumExp(Potential):
         # What is masked goes through no product and no sum: zero times infinity would be its gradient. A number so low that
         # a product with it might overflow is as good as minus infinity.
         masked = below < -(torch.finfo(below.dtype).max ** 0.5)
-        joint = self._nests_of(below.masked_fill(masked, 0.0), masked).log_joint
+        joint = self._nests_of_logits(below.masked_fill(masked, 0.0), masked).log_joint
         log_p = torch.logsumexp(joint.masked_fill(masked.unsqueeze(-2), 0.0), dim=-2)
         return log_p.masked_fill(masked, -math.inf)
 
     def _value(self, x: Tensor) -> Tensor:
         nests = self._nests(x)
-        return torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
+        return nests.top.squeeze(-1) + torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
 
     def _value_minus(self, x: Tensor) -> Tensor:
         r"""``F(z) - z_k`` for all ``C`` classes, reference last, without subtracting: (*runs, n, C).
