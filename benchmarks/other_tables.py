@@ -1,4 +1,4 @@
-"""LegendreTronClassifier() on tables that played no part in its making, with right labels and with wrong ones.
+"""LegendreTronClassifier() on tables that the other comparisons do not have, with right labels and with wrong ones.
 
     python benchmarks/other_tables.py --out docs/results/other_tables --jobs 2
 
@@ -136,7 +136,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 EXPERIMENT = Interleaved(
     name="other_tables",
-    title="Tables that played no part",
+    title="Other tables",
     datasets=TABLES,
     models=(BASELINE, OURS, WITHOUT),
     settings=settings,

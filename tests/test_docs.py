@@ -209,7 +209,7 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert f"by {independence._MOST} or more" in text
     assert f"plus {independence._CHANCE} standard errors, bounds the share" in text
     assert f"above {independence._SLACK} times the bound is not believed" in text
-    assert f"with {noise_rates._WIDTH} standard errors on both sides" in text
-    assert f"and for {noise_rates._WIDTH} standard errors" in text
+    assert f"with {noise_rates.INTERVAL_ERRORS} standard errors on both sides" in text
+    assert f"and for {noise_rates.INTERVAL_ERRORS} standard errors" in text
     assert f"Neither is a rate `e` above {independence._HIGHEST}" in text
     assert (noise_search._LEAST_SHARE, "At least a twentieth" in text) == (1 / 20, True)

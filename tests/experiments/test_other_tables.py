@@ -1,4 +1,4 @@
-"""The comparison on tables that played no part: how they are read, and what is reported."""
+"""The comparison on other tables: how they are read, and what is reported."""
 
 import sys
 from pathlib import Path

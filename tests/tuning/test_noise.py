@@ -98,7 +98,7 @@ def test_both_rates_and_the_doubt():
 def test_the_clearest_rows_bound_the_share_of_wrong_labels(n_classes, wrong):
     x, y = sure_data(n=1500, c=n_classes)
     labels = symmetric_noise(y, wrong, n_classes, 0)
-    forest = grow_forest(as_features(x, torch.float64, CPU), torch.as_tensor(labels), n_classes)
+    forest = grow_forest(as_features(x, torch.float64, CPU), torch.as_tensor(labels), n_classes, np.arange(1500))
     assert (labels != y).mean() <= most_wrong(forest) < (labels != y).mean() + 0.12
 
 
@@ -124,6 +124,16 @@ def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
     noise = tune(make_problem(x, y, find_noise="if it helps"), [], logistic=True).noise
     assert (noise.rate, noise.low) == (0.0, 0.0)
     assert noise.high == pytest.approx(estimate.most)
+
+
+def test_rows_of_weight_zero_have_no_say(make_problem):
+    x, y = titanic()
+    rng = np.random.default_rng(0)
+    more = np.concatenate([x, rng.normal(size=(1000, 2))])
+    labels = np.concatenate([y, rng.integers(0, 2, 1000)])
+    weight = np.repeat([1.0, 0.0], [len(y), 1000])
+    alone, among = make_problem(x, y).forest, dataclasses.replace(make_problem(more, labels), weight=weight).forest
+    assert most_wrong(alone) == most_wrong(among)
 
 
 def test_the_bound_is_the_least_upper_limit():

@@ -13,6 +13,7 @@ import torch
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
 from legendretron.tuning import FoundNoise
 from legendretron.tuning.noise_matrix import share_of_wrong_labels
+from legendretron.tuning.noise_rates import INTERVAL_ERRORS
 
 __all__ = ["LEARNED", "FittedNoise", "NoiseRequest", "clean_link", "replaced_share", "requested_noise", "wrong_share"]
 
@@ -141,7 +142,8 @@ class FittedNoise:
             rate = replaced_share(share_of_wrong_labels(matrix, observed), n_classes)
         wrong = wrong_share(rate, n_classes)
         error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
-        low, high = (replaced_share(wrong + side * error, n_classes) for side in (-1.96, 1.96))
+        away = INTERVAL_ERRORS * error
+        low, high = (replaced_share(share, n_classes) for share in (wrong - away, wrong + away))
         most = replaced_share(1.0, n_classes)  # symmetric noise ends at 1, a matrix where all labels are wrong
         plan = FoundNoise(min(rate, 1.0 - 1e-9), 1.0, 0.0, rate, max(0.0, low), min(most, high))
         return cls(n_classes, plan, known, kept)

@@ -31,7 +31,7 @@ class LabelQuality(LinkPredictor):
 
     @property
     def noise_rate_interval_(self) -> tuple[float, float]:
-        """Interval of ``noise_rate_``: from what training rows say to what held-out rows say, with 1.96 standard errors."""
+        """Interval of ``noise_rate_``: from what training rows say to what held-out rows say, with 2.5 standard errors."""
         return self._fitted_noise().interval
 
     @property

@@ -141,7 +141,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     noise_rate_ : float
         Share of the training labels that are wrong; 0 if no noise was found. Only if it was looked for, or given.
     noise_rate_interval_ : tuple of float
-        Where it lies: from what training rows say to what held-out rows say, with 1.96 standard errors on both sides.
+        Where it lies: from what training rows say to what held-out rows say, with 2.5 standard errors on both sides.
     noise_matrix_ : ndarray of shape (n_classes, n_classes)
         Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
     tuning_ : DataFrame

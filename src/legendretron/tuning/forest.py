@@ -10,6 +10,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 
@@ -31,11 +32,12 @@ class Forest(NamedTuple):
     labels: np.ndarray  #: as observed, (n,)
 
 
-def grow_forest(features: DenseFeatures, labels: Tensor, n_classes: int) -> Forest:
-    """Grow trees on some of the rows, spread evenly; rows that all trees have seen are left out."""
+def grow_forest(features: DenseFeatures, labels: Tensor, n_classes: int, rows: np.ndarray) -> Forest:
+    """Grow trees on some of the given rows, spread evenly; those that all trees have seen are left out."""
     most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
-    some = slice(None, None, -(-features.n_rows // most))
-    x, y = features.x[some].float().cpu().numpy(), labels[some].cpu().numpy()
+    some = rows[:: -(-len(rows) // most)]
+    index = torch.as_tensor(some, device=labels.device)
+    x, y = features.x[index].float().cpu().numpy(), labels[index].cpu().numpy()
     forest = RandomForestClassifier(
         _TREES,
         min_samples_leaf=_LEAF,
@@ -49,4 +51,4 @@ def grow_forest(features: DenseFeatures, labels: Tensor, n_classes: int) -> Fore
     proba = np.zeros((len(y), n_classes))
     proba[:, forest.classes_] = forest.oob_decision_function_
     known = np.isfinite(proba).all(1) & (proba.sum(1) > 0.0)
-    return Forest(np.arange(features.n_rows)[some][known], proba[known], y[known])
+    return Forest(some[known], proba[known], y[known])

@@ -43,7 +43,8 @@ _MOST = 0.1
 #: Shares of the rows, the surest ones, in which labels are compared with predictions; the fewest rows; and standard errors up
 #: to which fewer wrong labels than supposed are chance.
 _SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, 2.5
-#: A model that does not quite fit finds too many wrong labels; one that finds more than this, times that bound, finds others.
+#: A model that does not quite fit finds somewhat too many wrong labels. What finds more than this many times the bound is not
+#: about wrong labels.
 _SLACK = 1.3
 #: A rate above this is hardly told from labels that say nothing.
 _HIGHEST = 0.85

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_rates import LabelledRows
+from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
 from legendretron.tuning.noise_search import search_noise
 from legendretron.tuning.table import FoundNoise
 
@@ -79,7 +79,8 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     wrong = sorted(_wrong(own, held_out.labels) for own in found)
     middle = _wrong(matrix, held_out.labels)
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
-    low, high = max(0.0, wrong[0] - 1.96 * error), min(1.0, wrong[1] + 1.96 * error)
+    away = INTERVAL_ERRORS * error
+    low, high = max(0.0, wrong[0] - away), min(1.0, wrong[1] + away)
     scale = n_classes / (n_classes - 1)
     # wrong labels that held-out rows have more than the mean are predictions that fail, as for a rate
     doubt = min(max(0.0, (wrong[1] - middle) / (1.0 - middle)) * scale, 0.5)

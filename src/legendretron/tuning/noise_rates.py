@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["TEMPERATURES", "LabelledRows", "RateEstimate", "estimate_rates"]
+__all__ = ["INTERVAL_ERRORS", "TEMPERATURES", "LabelledRows", "RateEstimate", "estimate_rates"]
 
 #: Powers of the probabilities to choose from.
 TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
@@ -29,7 +29,7 @@ _HALVINGS = 20
 _ENOUGH = 20_000
 #: Standard errors on both sides of an interval. Nine in ten would be 1.6; but errors are of one fit, and the fit is chosen
 #: among several.
-_WIDTH = 2.5
+INTERVAL_ERRORS = 2.5
 
 
 class LabelledRows(NamedTuple):
@@ -64,7 +64,7 @@ class RateEstimate(NamedTuple):
     def interval(self) -> tuple[float, float]:
         """From the rate on training rows to that on held-out rows, and two and a half standard errors on both sides."""
         low, high = min(self.lowest, self.rate), max(self.held_out, self.training)
-        return max(0.0, low - _WIDTH * self.error), min(1.0, high + _WIDTH * self.error)
+        return max(0.0, low - INTERVAL_ERRORS * self.error), min(1.0, high + INTERVAL_ERRORS * self.error)
 
     @property
     def doubt(self) -> float:
@@ -80,7 +80,7 @@ class RateEstimate(NamedTuple):
         """
         if self.rate == 0.0:
             return 0.0
-        away = math.hypot(max(self.held_out, self.training) - self.rate, _WIDTH * self.error)
+        away = math.hypot(max(self.held_out, self.training) - self.rate, INTERVAL_ERRORS * self.error)
         return min(_HIGHEST, away / (1.0 - self.rate))
 
 

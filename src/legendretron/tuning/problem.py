@@ -118,7 +118,7 @@ class TuningProblem:
 
     @cached_property
     def forest(self) -> Forest | None:
-        """A second opinion on the labels; None if rows are sparse."""
+        """A second opinion on the labels, by rows of positive weight; None if rows are sparse."""
         if not isinstance(self.features, DenseFeatures):
             return None
-        return grow_forest(self.features, self.labels, self.n_classes)
+        return grow_forest(self.features, self.labels, self.n_classes, np.flatnonzero(self.weight > 0))
