@@ -114,9 +114,19 @@ def test_other_files_are_refused(tmp_path):
     save_link(SoftmaxLink(3), path)
     with pytest.raises(ValueError, match="holds 'legendretron-link-1', but 'legendretron-loss-1' is needed"):
         load_loss(path)
-    write_artifact(path, "legendretron-loss-99", {}, {})
-    with pytest.raises(ValueError, match="in format 99 of legendretron-loss"):
-        load_loss(path)
+
+
+@pytest.mark.parametrize(
+    ("load", "save", "made"), [(load_loss, save_loss, LogLoss), (load_link, save_link, lambda: SoftmaxLink(3))]
+)
+def test_a_newer_format_is_refused(load, save, made, tmp_path):
+    path = tmp_path / "file"
+    save(made(), path)
+    kind = f"legendretron-{load.__name__.removeprefix('load_')}"
+    tensors, header = read_artifact(path, f"{kind}-1")
+    write_artifact(path, f"{kind}-99", tensors, header)
+    with pytest.raises(ValueError, match=f"in format 99 of {kind}.* format 1.*newer"):
+        load(path)
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -27,7 +27,8 @@ from legendretron._internal.validation import (
 )
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.links.exact_gradient import canonical_scores
-from legendretron.links.potential_table import PotentialTable
+from legendretron.links.potential_table import PotentialTable, split_panels
+from legendretron.links.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
@@ -271,8 +272,19 @@ class Link(nn.Module, ABC):
 
     def _new_polynomials(self, like: Tensor) -> PotentialTable:
         twin = copy.deepcopy(self).double()
-        start = torch.zeros(1, dtype=torch.float64, device=like.device)
-        return PotentialTable(twin._new_table(start), like.dtype)
+        table = twin._new_table(torch.zeros(1, dtype=torch.float64, device=like.device))
+        return PotentialTable(table.odds, split_panels(table.edges), like.dtype)
+
+    @property
+    def _is_tabulated(self) -> bool:
+        """Whether there is no better way to the canonical losses of two classes than a table of polynomials."""
+        kind = type(self)
+        own = (kind._potential, kind._canonical_losses, kind._scores_and_proba)
+        return self.n_classes == 2 and own == (Link._potential, Link._canonical_losses, Link._scores_and_proba)
+
+    def _polynomials(self, like: Tensor) -> PotentialTable:
+        tensors = [*self.parameters(), *self.buffers()]
+        return self._kept_polynomials.table(self._new_polynomials, like, tensors)
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
@@ -283,12 +295,13 @@ class Link(nn.Module, ABC):
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
         z = _from_logits(logits)
-        kind = type(self)
-        by_quadrature = kind._potential is Link._potential and kind._canonical_losses is Link._canonical_losses
-        if self.n_classes > 2 or not by_quadrature:
-            return -self._canonical_losses(z), self._log_proba(z).exp()
-        tensors = [*self.parameters(), *self.buffers()]
-        return self._kept_polynomials.table(self._new_polynomials, z, tensors).scores_and_proba(z.squeeze(-1))
+        if self._is_tabulated:
+            return self._polynomials(z).scores_and_proba(z.squeeze(-1))
+        return -self._canonical_losses(z), self._log_proba(z).exp()
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        """The same as numbers for a compiled function, in the precision of ``like``; None if there is no such function."""
+        return self._polynomials(like).row_losses() if self._is_tabulated else None
 
     def _canonical_scores(self, logits: Tensor) -> Tensor:
         """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""

@@ -10,18 +10,18 @@ There is no closed form when ``T`` is a network, but it is one integral of a smo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BinaryPotential", "KeptPotential"]
+__all__ = ["SATURATION", "BinaryPotential", "KeptPotential"]
 
 Rows = Callable[[Tensor], Tensor]
 
 #: |log-odds| beyond which sigma has reached 0 or 1 to rounding, in float64.
-_SATURATION = 40.0
+SATURATION = 40.0
 _PANELS = 64
 _NODES = 12
 _MAX_ROUNDS = 25
@@ -71,11 +71,7 @@ class BinaryPotential:
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
 
 
-class _Table(Protocol):
-    edges: Tensor
-
-
-AnyTable = TypeVar("AnyTable", bound=_Table)
+AnyTable = TypeVar("AnyTable")
 
 
 class KeptPotential(Generic[AnyTable]):
@@ -94,7 +90,7 @@ class KeptPotential(Generic[AnyTable]):
 
         It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
         """
-        if torch.compiler.is_compiling() and self._table is not None and self._table.edges.dtype == like.dtype:
+        if torch.compiler.is_compiling() and self._table is not None and self._key[0] == like.dtype:
             # Building it takes loops that a compiler would unroll into thousands of operations, for minutes; and it cannot
             # ask whether a tensor has changed. So a compiled graph keeps the table that is there.
             return self._table
@@ -131,7 +127,7 @@ def _integrate(odds: Rows, left: Tensor, right: Tensor, rule: tuple[Tensor, Tens
 def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
     """Edges of the panels, (*runs, m + 1)."""
     runs = like.shape[:-1]
-    grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
+    grid = torch.linspace(-SATURATION, SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
     rule = _gauss_legendre(like)
     tolerance = 16 * torch.finfo(like.dtype).eps
     inner = torch.linspace(0, 1, _PROBES + 2, dtype=like.dtype, device=like.device)

@@ -12,6 +12,7 @@ from legendretron._internal.process_groups import split_logsumexp
 from legendretron._internal.validation import at_least_single, check_integer
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
+from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.potentials import NestedLogSumExp
 
 __all__ = ["CanonicalLink"]
@@ -133,6 +134,10 @@ class CanonicalLink(Link):
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return self.nests._scores_and_proba(logits)
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        # a subclass may define another map
+        return NestedRows(self.nests._numbers().to(like), self.n_classes) if type(self) is CanonicalLink else None
 
     def _least_losses(self) -> Tensor:
         return self.nests._least_losses()

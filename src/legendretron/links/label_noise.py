@@ -17,7 +17,13 @@ from torch.nn.functional import logsigmoid
 
 from legendretron._internal.process_groups import is_sharded, whole
 from legendretron._internal.start import blank, set_start
-from legendretron._internal.validation import check_float_tensor, check_integer, check_run_shape, has_values
+from legendretron._internal.validation import (
+    at_least_single,
+    check_float_tensor,
+    check_integer,
+    check_run_shape,
+    has_values,
+)
 
 __all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
 
@@ -62,8 +68,8 @@ class LabelNoise(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} must define reset_parameters.")
 
     @abstractmethod
-    def matrix(self) -> Tensor:
-        """The transition matrix, ``(*run_shape, C, C)`` if it is learned, else ``(C, C)``."""
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The transition matrix, ``(*run_shape, C, C)`` if it is learned, else ``(C, C)``; in this precision at least."""
 
     @abstractmethod
     def log_observed(self, log_p: Tensor) -> Tensor:
@@ -179,21 +185,18 @@ class SymmetricNoise(LabelNoise):
 
     def rate(self) -> Tensor:
         r""":math:`\epsilon`, of shape ``run_shape`` if it is learned."""
-        return torch.sigmoid(self._raw).squeeze(-1)
+        return torch.sigmoid(self._raw()).squeeze(-1)
 
-    @property
-    def _raw(self) -> Tensor:
-        raw: Any = self.raw_rate
-        raw = whole(raw)  # a head that is split by class has it on all processes
-        return raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+    def _raw(self, dtype: torch.dtype | None = None) -> Tensor:
+        return _widened(self.raw_rate, dtype)
 
-    def matrix(self) -> Tensor:
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
-        return _symmetric_matrix(self.rate(), self.n_classes)
+        return _symmetric_matrix(torch.sigmoid(self._raw(dtype)).squeeze(-1), self.n_classes)
 
     def _log_parts(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """``log(1 - eps)`` and ``log(eps / C)``, to go with rows of probabilities."""
-        raw = self._raw.unsqueeze(-1).to(like.device)
+        raw = self._raw(like.dtype).unsqueeze(-1).to(like.device)
         return logsigmoid(-raw), logsigmoid(raw) - math.log(self.n_classes)
 
     def log_observed(self, log_p: Tensor) -> Tensor:
@@ -320,20 +323,18 @@ class TransitionNoise(LabelNoise):
             start = _symmetric_matrix(torch.tensor(start, dtype=raw.dtype, device=raw.device), self.n_classes)
         set_start(raw, torch.log(start).expand(raw.shape))
 
-    def _log_matrix(self) -> Tensor:
-        raw: Any = self.log_matrix
-        raw = whole(raw)
-        raw = raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+    def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
+        raw = _widened(self.log_matrix, dtype)
         # rows that are learned need not sum to 1 before
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
-    def matrix(self) -> Tensor:
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
-        return torch.exp(self._log_matrix())
+        return torch.exp(self._log_matrix(dtype))
 
     def log_observed(self, log_p: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_observed`."""
-        log_matrix = self._log_matrix()
+        log_matrix = self._log_matrix(log_p.dtype)
         if self.n_classes <= _FEW_CLASSES:
             joint = log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3)
             if self.learned:
@@ -344,7 +345,7 @@ class TransitionNoise(LabelNoise):
 
     def log_clean(self, log_q: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_clean`."""
-        p = torch.linalg.solve(self.matrix(), torch.exp(log_q), left=False)
+        p = torch.linalg.solve(self.matrix(log_q.dtype), torch.exp(log_q), left=False)
         low = p.detach().min() if p.numel() and has_values(p) else None
         if low is not None and not bool(low > 0.0):
             raise self._outside(-low)
@@ -382,6 +383,15 @@ def make_noise(
     if kind == TransitionNoise.kind:
         return TransitionNoise._like_symmetric(n_classes, 0.1, learned=learned, device=device, dtype=dtype)
     raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+
+
+def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
+    """What is kept of noise, in float32 at least, and in the precision of what it is applied to if that is higher.
+
+    So all formulas have the same noise, to the last digit of the link.
+    """
+    raw = at_least_single(whole(raw))  # a head that is split by class has it on all processes
+    return raw.double() if dtype == torch.float64 else raw
 
 
 def _possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:

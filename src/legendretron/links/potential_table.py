@@ -10,13 +10,15 @@ is subtracted, neither for the loss nor for the probabilities.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.binary_potential import BinaryPotential
+from legendretron.links.row_losses import TableRows
 
-__all__ = ["PotentialTable"]
+__all__ = ["PotentialTable", "split_panels"]
 
 #: Pieces of each panel of the quadrature; on a panel the slope of T differs little.
 _PARTS = 32
@@ -24,32 +26,37 @@ _PARTS = 32
 _NODES = {32: 5, 64: 9}
 
 
+def split_panels(edges: Tensor) -> Tensor:
+    """Edges of pieces of the panels of a quadrature, on which a polynomial is as good as the function."""
+    parts = torch.linspace(0, 1, _PARTS + 1, dtype=edges.dtype, device=edges.device)[:-1]
+    return torch.cat([(edges[:-1, None] + edges.diff()[:, None] * parts).reshape(-1), edges[-1:]])
+
+
 class PotentialTable:
-    """Polynomials on the panels of a quadrature, made in double precision.
+    """Polynomials on pieces of the line, made in double precision.
 
     Parameters
     ----------
-    potential : BinaryPotential
-        In float64, without run axes.
+    odds : callable
+        ``T`` on rows, ``(n, 1) -> (n, 1)``, in float64.
+    edges : Tensor of shape (m + 1,)
+        Of the pieces, in float64; beyond the first and the last, the odds are saturated.
     dtype : torch.dtype
         Precision of the table.
     """
 
-    def __init__(self, potential: BinaryPotential, dtype: torch.dtype) -> None:
-        coarse = potential.edges
-        parts = torch.linspace(0, 1, _PARTS + 1, dtype=coarse.dtype, device=coarse.device)[:-1]
-        fine = (coarse[:-1, None] + coarse.diff()[:, None] * parts).reshape(-1)
+    def __init__(self, odds: Callable[[Tensor], Tensor], edges: Tensor, dtype: torch.dtype) -> None:
         # rounded first, so that pieces are where the table says they are; panels without width would divide by zero
-        edges = torch.cat([fine, coarse[-1:]]).to(dtype).unique()
+        edges = edges.to(dtype).unique()
         if len(edges) == 1:  # a step too steep for this precision
             edges = torch.cat([edges, torch.nextafter(edges, edges.new_tensor(torch.inf))])
         left, right = edges[:-1].double(), edges[1:].double()
         half, middle = (right - left) / 2, ((right + left) / 2).to(dtype).double()
         nodes = np.polynomial.legendre.leggauss(_NODES[torch.finfo(dtype).bits])[0]
         at = middle[:, None] + half[:, None] * torch.as_tensor(nodes).to(half)
-        odds = potential.odds(at.reshape(-1, 1)).reshape(at.shape)
-        above = odds[:, len(nodes) // 2] > 0
-        small = torch.sigmoid(torch.where(above[:, None], -odds, odds))
+        t = odds(at.reshape(-1, 1)).reshape(at.shape)
+        above = t[:, len(nodes) // 2] > 0
+        small = torch.sigmoid(torch.where(above[:, None], -t, t))
         powers = torch.as_tensor(np.linalg.inv(np.vander(nodes, increasing=True))).to(half)
         slopes = small @ powers.mT * half[:, None]  # of the integral in t from -1 to 1, by powers of t
         degrees = torch.arange(1, len(nodes) + 1, dtype=half.dtype, device=half.device)
@@ -87,3 +94,8 @@ class PotentialTable:
         p = torch.where(above, 1.0 - small, small)
         q = torch.where(above, small, 1.0 - small)
         return -torch.stack([first, second], -1), torch.stack([p, q], -1)
+
+    def row_losses(self) -> TableRows:
+        """Return the table for a compiled function."""
+        of_pieces = torch.stack([self.middle, self.scale, self.above.to(self.scale.dtype)])
+        return TableRows(self.edges, torch.cat([of_pieces, self.columns]).mT, self.constant)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep, RidgeChain
 from legendretron.links.registry import register_link
+from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
@@ -74,6 +75,10 @@ class SoftmaxLink(Link):
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         log_p = self._log_proba_of_logits(logits)
         return log_p, log_p.exp()
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        # a subclass may define another map
+        return NestedRows.softmax(self.n_classes, like) if type(self) is SoftmaxLink else None
 
     def _potential(self, z: Tensor) -> Tensor:
         return logsumexp_plus(z)

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.validation import at_least_single, has_values
-from legendretron.links import Link
+from legendretron.links import Link, SoftmaxLink
+from legendretron.links.binary_potential import KeptPotential
+from legendretron.links.row_losses import RowLosses
 from legendretron.losses.frozen import check_single_link, frozen_copy
+from legendretron.losses.fused import can_be_fused, fused_loss
 from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["CanonicalLoss"]
@@ -89,6 +92,9 @@ class CanonicalLoss(LossOfLink):
         self.canonical_link = frozen_copy(link)
         with torch.inference_mode(False), torch.no_grad():
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
+        # listed once: looking for all tensors of a link takes longer than a small batch
+        self._parts = (*self.canonical_link.modules(),)
+        self._kept_rows: KeptPotential[RowLosses | None] = KeptPotential()
         self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
         self._prepare()
 
@@ -107,6 +113,42 @@ class CanonicalLoss(LossOfLink):
     @property
     def _link(self) -> Link:
         return self.canonical_link
+
+    def forward(self, z: Tensor, y: Tensor) -> Tensor:
+        """See :meth:`Criterion.forward`."""
+        found = self._fused(z, y)
+        return super().forward(z, y) if found is None else found
+
+    def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
+        """The loss by a compiled function, or None where there is none, or an error to be explained."""
+        if self.label_smoothing > 0.0 or self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
+            return None
+        logits = self._logits(z)
+        if not can_be_fused(logits, y):
+            return None
+        tensors = [t for module in self._parts for t in module._buffers.values() if t is not None]
+        if any(t.dtype != logits.dtype for t in tensors if t.is_floating_point() and t.dtype.itemsize >= 4):
+            return None
+        if self.least is not None:
+            tensors.append(self.least)
+        rows = self._kept_rows.table(self._new_rows, logits, tensors)
+        if rows is None or not rows.apply_to(logits, y):
+            return None
+        flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
+        labels = y if y.dim() == 1 else y.reshape(-1)
+        loss = fused_loss(
+            rows, flat, labels.long(), self.weight, self.ignore_index, self.reduction,
+            lambda x: self._of_logits(x, labels),
+        )  # fmt: skip
+        return loss.reshape(y.shape) if loss is not None and self.reduction == "none" and y.dim() != 1 else loss
+
+    def _new_rows(self, like: Tensor) -> RowLosses | None:
+        rows = self.canonical_link._row_losses(like.new_empty(0))
+        return rows if rows is None or self.least is None else rows.with_least(self.least)
+
+    @property
+    def _is_softmax(self) -> bool:
+        return type(self.canonical_link) is SoftmaxLink and self.least is None
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         scores = self.canonical_link._canonical_scores(logits)

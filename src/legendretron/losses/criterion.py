@@ -83,6 +83,11 @@ class Criterion(ProperLoss):
     def _log_proba(self, logits: Tensor) -> Tensor:
         """Log-probabilities, ``(..., C) -> (..., C)``."""
 
+    @property
+    def _is_softmax(self) -> bool:
+        """Whether the loss is the log-loss of softmax, which torch has."""
+        return False
+
     # --- for users ---
 
     def _logits(self, z: object) -> Tensor:
@@ -93,7 +98,8 @@ class Criterion(ProperLoss):
         if not (size >= 2 if n is None else size in (n, n - 1) and size > 0):
             wanted = "the logits of all classes, two or more," if n is None else f"{n} logits, or {n - 1} predictors,"
             raise ValueError(f"z must have {wanted} along axis dim={self.dim}, got shape {tuple(x.shape)}.")
-        x = at_least_single(x).movedim(self.dim, -1)
+        x = at_least_single(x)
+        x = x if self.dim in (-1, x.dim() - 1) else x.movedim(self.dim, -1)
         return append_reference(x) if n is not None and size == n - 1 else x
 
     def losses_at(self, z: Tensor) -> Tensor:
@@ -131,12 +137,18 @@ class Criterion(ProperLoss):
         logits = self._logits(z)
         if isinstance(y, Tensor) and y.is_floating_point() and -y.dim() <= self.dim < y.dim():
             y = y.movedim(self.dim, -1)
+        return self._of_logits(logits, y)
+
+    def _of_logits(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Loss of logits of all classes, which are on the last axis, as in ``y``."""
         how = Reduction(self.weight, self.reduction, self.ignore_index, self.label_smoothing)
         if self.weight is not None and self.weight.shape[0] != logits.shape[-1]:
             raise ValueError(
                 f"weight has {self.weight.shape[0]} entries, but z has {logits.shape[-1]} classes; give one for each."
             )
         with full_precision(logits):
+            if self._is_softmax and not (isinstance(y, Tensor) and y.is_floating_point()):
+                return how.of_log_softmax(logits, y)
             return how.of_scores(self._scores(logits), y)
 
     def _settings(self) -> dict[str, Any]:

@@ -3,11 +3,11 @@ r"""From the losses of all labels to the loss of a batch, as ``torch.nn.CrossEnt
 from __future__ import annotations
 
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss
+from torch.nn.functional import cross_entropy, nll_loss
 
 from legendretron._internal.validation import (
     at_least_single,
@@ -53,14 +53,34 @@ class Reduction(NamedTuple):
             if tuple(y.shape[:-1]) != shape:
                 raise ValueError(f"{name} must have shape {(*shape, n_classes)}, got {tuple(y.shape)}.")
             return self._soft(scores, at_least_single(y).to(scores.dtype), weight)
-        wanted = f"{name} (integer labels, or probabilities of a floating-point dtype)"
-        labels = check_labels(wanted, y, n_classes, shape, self.ignore_index)
-        rows, flat = scores.reshape(-1, n_classes), labels.reshape(-1)
-        loss = nll_loss(rows, flat, weight, ignore_index=self.ignore_index, reduction=self.reduction)
+        rows, flat = scores.reshape(-1, n_classes), self._labels(scores, y, name)
+        try:
+            loss = nll_loss(rows, flat, weight, ignore_index=self.ignore_index, reduction=self.reduction)
+        except IndexError:
+            self._labels(scores, y, name, read=True)
+            raise
         if self.label_smoothing > 0.0:
             even = self._even(rows, flat, weight)
             loss = (1.0 - self.label_smoothing) * loss + self.label_smoothing / n_classes * even
         return loss.reshape(shape) if self.reduction == "none" else loss
+
+    def of_log_softmax(self, logits: Tensor, y: object, name: str = "y") -> Tensor:
+        """The same of ``log_softmax(logits)`` and integer labels, by torch's own function."""
+        rows, flat = logits.reshape(-1, logits.shape[-1]), self._labels(logits, y, name)
+        weight = None if self.weight is None else self.weight.to(logits)
+        how: dict[str, Any] = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing}
+        try:
+            loss = cross_entropy(rows, flat, weight, reduction=self.reduction, **how)
+        except IndexError:
+            self._labels(logits, y, name, read=True)
+            raise
+        return loss.reshape(logits.shape[:-1]) if self.reduction == "none" else loss
+
+    def _labels(self, scores: Tensor, y: object, name: str, *, read: bool = False) -> Tensor:
+        """Integer labels in one dimension. Their values need not be read: torch reads them, without waiting for a GPU."""
+        name = f"{name} (integer labels, or probabilities of a floating-point dtype)"
+        shape = tuple(scores.shape[:-1])
+        return check_labels(name, y, scores.shape[-1], shape, self.ignore_index, read=read).reshape(-1)
 
     def _even(self, rows: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Losses of all labels together, over the rows that count."""

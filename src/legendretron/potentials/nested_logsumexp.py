@@ -145,6 +145,11 @@ class NestedLogSumExp(Potential):
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
         return at_least_single(torch.cat([self.offsets, self.reference_offset.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
 
+    def _numbers(self) -> Tensor:
+        """``beta``, then ``mu``, ``b`` and ``c`` of all nests, in one dimension; without run axes only."""
+        mu, beta = torch.exp(at_least_single(self.log_mu)), torch.exp(at_least_single(self.log_beta))
+        return torch.cat([beta, mu, at_least_single(self.gate_bias), self._all_offsets().reshape(-1)])
+
     def log_proba(self, z: Tensor) -> Tensor:
         """``log p`` of all ``C`` classes, reference last: ``(..., K) -> (..., K + 1)``."""
         return self._log_proba(self._rows("z", z)).reshape(*z.shape[:-1], self.dim + 1)
