@@ -50,6 +50,8 @@ def medians(contestants: dict[str, Callable[[], None]], rounds: int, seconds: fl
             step()
         return (time.process_time() - began) / calls
 
+    for step in contestants.values():
+        step()  # compiled functions are compiled, or read from disk, by their first call
     calls = {name: max(1, int(seconds / max(timed(step, 3), 1e-7))) for name, step in contestants.items()}
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):

@@ -147,6 +147,22 @@ def test_changes_of_the_link_are_seen(name):
     torch.testing.assert_close(copied(x, y), copied._of_logits(x, y))
 
 
+@pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
+def test_threads_share_the_rows(name, monkeypatch):
+    from legendretron.links import row_losses
+
+    monkeypatch.setattr(row_losses, "_PART", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for reduction in ("mean", "sum", "none"):
+        loss = CanonicalLoss(LINKS[name](), reduction=reduction, ignore_index=-1)
+        x, y = logits(loss.n_classes)
+        y[::7] = -1
+        torch.testing.assert_close(*both(loss, x, y), rtol=1e-10, atol=1e-12)
+        y[100] = 7
+        with pytest.raises(ValueError, match="got 7"):
+            loss(x, y)
+
+
 def test_wrong_labels_are_named():
     loss = CanonicalLoss(LINKS["canonical"]())
     x, y = logits(4)
@@ -154,3 +170,29 @@ def test_wrong_labels_are_named():
         y[3] = wrong
         with pytest.raises(ValueError, match=rf"y .*must hold labels from 0 to 3, got {wrong}"):
             loss(x, y)
+
+
+@every_link
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernels_for_cuda(name, weighted):
+    """On the CPU by Triton's interpreter, on a GPU as they are."""
+    pytest.importorskip("triton")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        loss = CanonicalLoss(LINKS[name]().to(dtype), reduction="none", normalized=name in ("canonical", "table"))
+        c = loss.n_classes
+        weight = torch.linspace(0.5, 2.0, c, dtype=dtype) if weighted else torch.ones(c, dtype=dtype)
+        x, y = logits(c, 11, dtype)
+        y[3] = -100
+        (losses, gradient) = both(loss, x, y)[1]
+        counts = weight[y.clamp(min=0)] * (y != -100)
+        expected = [torch.stack([losses.detach() * counts, counts]), gradient * counts[:, None]]
+        rows = loss.to(device)._new_rows(x.to(device))
+        given = [t.to(device) for t in (x, y)]
+        found = rows._on_cuda(*given, weight.to(device) if weighted else None, -100, True)
+        torch.testing.assert_close([t.cpu() for t in found], expected, rtol=tolerance, atol=tolerance)
+        without, nothing = rows._on_cuda(*given, weight.to(device) if weighted else None, -100, False)
+        assert nothing is None
+        torch.testing.assert_close(without, found[0])
+        given[1][2] = c
+        assert rows._on_cuda(*given, None, -100, True)[0][0].isnan().tolist() == [i == 2 for i in range(11)]

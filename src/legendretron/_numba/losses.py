@@ -5,7 +5,8 @@ Both functions take the addresses of contiguous arrays, in the precision of ``li
 to compute.) They write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
 ``how = 2``. Gradients ``w_y (p - e_y)``, with the factor of the mean, are written to ``gradient`` unless that is 0. A label
 ``ignore`` does not count. They return the number of the first row with any other label that is no class, and -1 if there is
-none.
+none. All this of rows from ``first`` to ``last``, so that several threads can share the work; a mean is over all ``n``, and
+those of the parts add up.
 
 Symmetric noise is part of the formulas: ``kept`` and ``fixed`` are such that observed probabilities are ``kept p + fixed``.
 ``least`` holds what is subtracted from the loss of each label.
@@ -61,7 +62,7 @@ def _total_weight(labels, weights, n_classes, ignore):
 
 
 @cached
-def nested_losses(like, n, n_nests, n_classes, x, labels, weights, out, gradient, numbers, ignore, how):
+def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore, how):
     """Of nested log-sum-exps.
 
     ``numbers`` holds beta, kept, the ``M`` nests' mu and gate biases, their offsets (M, C), then ``fixed`` and ``least``. See
@@ -88,8 +89,8 @@ def nested_losses(like, n, n_nests, n_classes, x, labels, weights, out, gradient
     top, best = np.empty(width, x.dtype), np.empty(width, x.dtype)
     most, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
     summed = 0.0
-    for begin in range(0, n, width):
-        rows = min(width, n - begin)
+    for begin in range(first, last, width):
+        rows = min(width, last - begin)
         if rows < width:
             fill(logits, 0, units, zero)
         for j in range(rows):
@@ -160,7 +161,9 @@ def nested_losses(like, n, n_nests, n_classes, x, labels, weights, out, gradient
 
 
 @cached
-def table_losses(like, n, n_pieces, size, x, labels, weights, out, gradient, numbers, edges, pieces, ignore, how):
+def table_losses(
+    like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, edges, pieces, ignore, how
+):
     """Of two-class links whose potential is a table of polynomials, see :class:`legendretron.links.potential_table`.
 
     ``pieces`` holds ``size`` numbers of each piece: its middle, one over half its width, whether it lies above even odds, and
@@ -179,7 +182,7 @@ def table_losses(like, n, n_pieces, size, x, labels, weights, out, gradient, num
     constant, kept = numbers[0], numbers[1]
     low, high = edges[0], edges[n_pieces]
     summed = 0.0
-    for i in range(n):
+    for i in range(first, last):
         label = at(labels, i)
         if label == ignore:
             if how == 0:
@@ -219,11 +222,11 @@ def table_losses(like, n, n_pieces, size, x, labels, weights, out, gradient, num
             put(out, i, loss)
         summed += loss
         if gradient.shape[0] > 0:
-            first, second = (one - small, small) if above else (small, one - small)
-            first, second = kept * first + numbers[2], kept * second + numbers[3]
+            p, q = (one - small, small) if above else (small, one - small)
+            p, q = kept * p + numbers[2], kept * q + numbers[3]
             weight *= factor
-            put(gradient, 2 * i, weight * (first - kind(label == 0)))
-            put(gradient, 2 * i + 1, weight * (second - kind(label == 1)))
+            put(gradient, 2 * i, weight * (p - kind(label == 0)))
+            put(gradient, 2 * i + 1, weight * (q - kind(label == 1)))
     if how > 0:
         out[0] = summed / total_weight if how == 1 else summed
     return -1

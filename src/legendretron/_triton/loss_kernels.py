@@ -15,7 +15,7 @@ __all__ = ["nested_kernel", "table_kernel"]
 
 @triton.jit
 def _weights_of(weights, y, good, WEIGHTED: tl.constexpr, like):
-    weight = like * 0.0 + 1.0
+    weight = tl.full(y.shape, 1.0, like.dtype)
     if WEIGHTED:
         weight = tl.load(weights + tl.where(good, y, 0), good, 1.0)
     return weight
@@ -37,8 +37,7 @@ def nested_kernel(
     offsets = numbers + 2 + 2 * M
     fixed = tl.load(offsets + M * n_classes + cols, inside, 0.0)
     least = tl.load(offsets + (M + 1) * n_classes + cols, inside, 0.0)
-    p = d * 0.0
-    p = tl.where(p == 0.0, p, 0.0)
+    p = tl.zeros_like(d)
     total = tl.sum(p, 1)
     high = total + float("-inf")
     for m in tl.static_range(M):
@@ -59,7 +58,7 @@ def nested_kernel(
     loss = kept * (high + tl.log(total)) / beta
     loss -= tl.sum(tl.where(own, d, 0.0), 1) + tl.sum(tl.where(own, least[None, :], 0.0), 1)
     if kept != 1.0:
-        loss += tl.sum(tl.where(inside[None, :], fixed[None, :] * d, 0.0), 1)
+        loss += tl.sum(fixed[None, :] * tl.where(inside[None, :], d, 0.0), 1)
     weight = _weights_of(weights, y, good, WEIGHTED, total)
     weight = tl.where(good, weight, float("nan"))
     tl.store(out + rows, tl.where(counted, weight * loss, 0.0), real)

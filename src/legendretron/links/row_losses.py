@@ -3,6 +3,7 @@ r"""Canonical losses of a batch and their gradients in one compiled call, for fr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from legendretron._triton.support import kernels_apply
 __all__ = ["Computed", "NestedRows", "RowLosses", "TableRows"]
 
 _HOW = {"none": 0, "mean": 1, "sum": 2}
+_PART = 250_000  # exponentials, or what takes as long, that are worth a thread
 _MOST_CLASSES = 16_384  # of a row that a Triton kernel can hold
 
 
@@ -47,6 +49,9 @@ class RowLosses(ABC):
         ``C``.
     """
 
+    #: What an entry of the logits costs, in exponentials.
+    _work: int
+
     def __init__(self, own: Tensor, n_classes: int) -> None:
         self.own, self.n_classes = own, n_classes
         self.like = np.empty(0, np.float64 if own.dtype == torch.float64 else np.float32)
@@ -69,12 +74,12 @@ class RowLosses(ABC):
         self._pack()
         return self
 
-    def apply_to(self, logits: Tensor, labels: Tensor) -> bool:
-        """Whether there is a compiled function for tensors on this device, in this precision."""
-        if logits.device != labels.device or logits.dtype != self.own.dtype:
-            return False
-        on_cuda = kernels_apply(logits) and self.n_classes <= _MOST_CLASSES
-        return on_cuda or (logits.device.type == "cpu" and has_numba())
+    @property
+    def can_run(self) -> bool:
+        """Whether there is a compiled function for the device of the link."""
+        if self.own.is_cuda:
+            return kernels_apply(self.own) and self.n_classes <= _MOST_CLASSES
+        return self.own.device.type == "cpu" and has_numba()
 
     def __call__(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, want: bool
@@ -104,15 +109,31 @@ class RowLosses(ABC):
                 return Computed(out[0], gradient)
             losses, total = out.sum(-1).unbind()
             return Computed(losses / total, gradient, total) if reduction == "mean" else Computed(losses, gradient)
-        n = labels.shape[0]
-        loss = torch.empty((n,) if reduction == "none" else (), dtype=logits.dtype)
+        n, size = labels.shape[0], logits.numel() * self._work
         gradient = torch.empty_like(logits) if want else None
-        given = (logits, labels, weight, loss, gradient, self.numbers)
+        given = (logits, labels, weight, gradient, self.numbers)
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
-        return Computed(loss, gradient, None, self._on_cpu(n, addresses, ignore_index, _HOW[reduction]) >= 0)
+        how = _HOW[reduction]
+        parts = 1 if size < 2 * _PART else min(torch.get_num_threads(), size // _PART)
+        if parts == 1:
+            loss = torch.empty((n,) if how == 0 else (), dtype=logits.dtype)
+            return Computed(
+                loss, gradient, None, self._on_cpu(n, 0, n, loss.data_ptr(), addresses, ignore_index, how) >= 0
+            )
+        losses = torch.empty(n if how == 0 else parts, dtype=logits.dtype)
+
+        def part(i: int) -> int:
+            out = losses.data_ptr() + (i * losses.element_size() if how else 0)
+            return self._on_cpu(n, i * n // parts, (i + 1) * n // parts, out, addresses, ignore_index, how)
+
+        with ThreadPoolExecutor(parts) as threads:  # of this call only: those of a pool are missing in a forked process
+            wrong = max(threads.map(part, range(parts))) >= 0
+        return Computed(losses if how == 0 else losses.sum(), gradient, None, wrong)
 
     @abstractmethod
-    def _on_cpu(self, n: int, addresses: list[int], ignore_index: int, how: int) -> int: ...
+    def _on_cpu(
+        self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
+    ) -> int: ...
 
     @abstractmethod
     def _on_cuda(
@@ -130,12 +151,15 @@ class NestedRows(RowLosses):
 
     def __init__(self, own: Tensor, n_classes: int) -> None:
         super().__init__(own, n_classes)
-        self.n_nests = (len(own) - 1) // (2 + n_classes)
+        self.n_nests = self._work = (len(own) - 1) // (2 + n_classes)
 
-    def _on_cpu(self, n: int, addresses: list[int], ignore_index: int, how: int) -> int:
+    def _on_cpu(
+        self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
+    ) -> int:
         from legendretron._numba.losses import nested_losses
 
-        return int(nested_losses(self.like, n, self.n_nests, self.n_classes, *addresses, ignore_index, how))
+        sizes = n, first, last, self.n_nests, self.n_classes
+        return int(nested_losses(self.like, *sizes, out, *addresses, ignore_index, how))
 
     def _on_cuda(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool
@@ -160,13 +184,16 @@ class TableRows(RowLosses):
 
     def __init__(self, edges: Tensor, pieces: Tensor, constant: Tensor) -> None:
         super().__init__(at_least_single(constant).reshape(1), 2)
-        self.edges, self.pieces = edges.contiguous(), pieces.contiguous()
+        self.edges, self.pieces, self._work = edges.contiguous(), pieces.contiguous(), 4
 
-    def _on_cpu(self, n: int, addresses: list[int], ignore_index: int, how: int) -> int:
+    def _on_cpu(
+        self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
+    ) -> int:
         from legendretron._numba.losses import table_losses
 
         table = self.edges.data_ptr(), self.pieces.data_ptr()
-        return int(table_losses(self.like, n, *self.pieces.shape, *addresses, *table, ignore_index, how))
+        sizes = n, first, last, *self.pieces.shape
+        return int(table_losses(self.like, *sizes, out, *addresses, *table, ignore_index, how))
 
     def _on_cuda(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool

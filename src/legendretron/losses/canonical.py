@@ -132,7 +132,7 @@ class CanonicalLoss(LossOfLink):
         if self.least is not None:
             tensors.append(self.least)
         rows = self._kept_rows.table(self._new_rows, logits, tensors)
-        if rows is None or not rows.apply_to(logits, y):
+        if rows is None:
             return None
         flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
         labels = y if y.dim() == 1 else y.reshape(-1)
@@ -144,7 +144,9 @@ class CanonicalLoss(LossOfLink):
 
     def _new_rows(self, like: Tensor) -> RowLosses | None:
         rows = self.canonical_link._row_losses(like.new_empty(0))
-        return rows if rows is None or self.least is None else rows.with_least(self.least)
+        if rows is None or not rows.can_run:
+            return None
+        return rows if self.least is None else rows.with_least(self.least)
 
     @property
     def _is_softmax(self) -> bool:

@@ -9,28 +9,41 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from legendretron.links.row_losses import Computed, RowLosses
+from legendretron.links.row_losses import RowLosses
 
 __all__ = ["can_be_fused", "fused_loss"]
+
+
+#: Types of labels.
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, run: Callable[[Tensor, bool], Computed], plain: Callable[[Tensor], Tensor]
+        ctx: Any,
+        logits: Tensor,
+        rows: RowLosses,
+        labels: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        reduction: str,
+        plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        found = run(logits, ctx.needs_input_grad[0])
+        found = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
+        if found.wrong_label:
+            raise IndexError("a label is no class")
         ctx.save_for_backward(logits, found.gradient, found.divisor)
         ctx.plain = plain
         return found.loss
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         logits, gradient, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # for higher derivatives, by operations that have them
-            return *torch.autograd.grad(ctx.plain(logits), logits, g, create_graph=True), None, None
+            return *torch.autograd.grad(ctx.plain(logits), logits, g, create_graph=True), *[None] * 6
         g = g if divisor is None else g / divisor
-        return (gradient * g if g.dim() == 0 else gradient * g.unsqueeze(-1)), None, None
+        return gradient * (g if g.dim() == 0 else g.unsqueeze(-1)), *[None] * 6
 
 
 def can_be_fused(logits: Tensor, labels: Tensor) -> bool:
@@ -39,8 +52,7 @@ def can_be_fused(logits: Tensor, labels: Tensor) -> bool:
     recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     if not plain or recorded:
         return False
-    integers = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
-    if not integers or labels.shape != logits.shape[:-1]:
+    if labels.dtype not in _INTEGERS or labels.shape != logits.shape[:-1] or labels.device != logits.device:
         return False
     # private, but there is no public way to ask whether torch.func is active
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
@@ -67,13 +79,8 @@ def fused_loss(
     plain : callable
         From logits to the loss by operations that can be differentiated twice.
     """
-    wrong = False
-
-    def run(logits: Tensor, want: bool) -> Computed:
-        nonlocal wrong
-        found = rows(logits, labels, weight, ignore_index, reduction, want)
-        wrong = found.wrong_label
-        return found
-
-    loss: Tensor = _FusedLoss.apply(logits, run, plain)  # type: ignore[no-untyped-call]
-    return None if wrong else loss
+    try:
+        loss: Tensor = _FusedLoss.apply(logits, rows, labels, weight, ignore_index, reduction, plain)  # type: ignore[no-untyped-call]
+    except IndexError:
+        return None
+    return loss
