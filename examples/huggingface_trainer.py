@@ -1,9 +1,10 @@
-"""A transformer with a learned loss under Hugging Face's Trainer; a tiny one, built from a config, nothing is downloaded.
+"""Fine-tuning a transformer with a learned loss under Hugging Face's Trainer; a tiny one, nothing is downloaded.
 
     pip install transformers accelerate
     python examples/huggingface_trainer.py
 
-The link is inside the model, so the Trainer trains it and ``save_pretrained`` keeps it. The task: which of five tokens
+The link is inside the model, so the Trainer trains it and ``save_pretrained`` keeps it. ``from_pretrained`` builds the model
+without memory and reads what the file holds; ``_init_weights`` says where the rest starts. The task: which of five tokens
 comes most often in a sequence.
 """
 
@@ -17,7 +18,7 @@ from torch import nn
 from transformers import BertConfig, BertModel, BertPreTrainedModel, Trainer, TrainingArguments
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from legendretron.nn import LegendreHead
+from legendretron.nn import LegendreHead, init_weights
 
 N_CLASSES = 5
 
@@ -28,6 +29,10 @@ class BertWithLearnedLoss(BertPreTrainedModel):
         self.bert = BertModel(config)
         self.head = LegendreHead(config.hidden_size, config.num_labels)
         self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if not init_weights(module):
+            super()._init_weights(module)
 
     def forward(
         self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **_: object
@@ -62,9 +67,10 @@ def main() -> None:
         vocab_size=N_CLASSES, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=16, num_labels=N_CLASSES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    model = BertWithLearnedLoss(config)
     test = MostFrequentToken(500, seed=1)
     with tempfile.TemporaryDirectory() as folder:
+        BertModel(config).save_pretrained(folder)  # stands for a model that was trained on much text
+        model = BertWithLearnedLoss.from_pretrained(folder)
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=options.epochs, per_device_train_batch_size=64, learning_rate=3e-3,
             report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,

@@ -3,8 +3,7 @@
     pip install skorch
     python examples/skorch_net.py
 
-skorch takes logarithms before an ``NLLLoss``; the head gives logarithms already, so the criterion is called by another name,
-and probabilities are their exponentials.
+Log-probabilities are logits that are normalised already, so that skorch takes the network for one that gives logits.
 """
 
 from __future__ import annotations
@@ -19,13 +18,6 @@ from torch import nn
 
 from digits_data import digits
 from legendretron.nn import LegendreHead
-
-
-class LogProbaLoss(nn.Module):
-    """``NLLLoss`` under a name that skorch leaves alone."""
-
-    def forward(self, log_proba: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.nll_loss(log_proba, labels)
 
 
 class Net(nn.Module):
@@ -45,8 +37,7 @@ def main() -> None:
     X, y, X_test, y_test = (np.asarray(part) for part in digits())
     net = NeuralNetClassifier(
         Net,
-        criterion=LogProbaLoss,
-        predict_nonlinearity=torch.exp,
+        criterion=nn.CrossEntropyLoss,
         optimizer=torch.optim.AdamW,
         lr=3e-3,
         max_epochs=options.epochs,

@@ -15,14 +15,17 @@ from legendretron.links import (
     CanonicalLink,
     CompositeLink,
     Link,
+    NoisyLink,
     PiecewiseLinearLink,
     SoftmaxLink,
+    SymmetricNoise,
     TrigonometricLink,
     stack_runs,
 )
 from legendretron.losses import (
     AsymmetricBinaryLoss,
     CanonicalLoss,
+    CompositeLoss,
     CostLoss,
     LogLoss,
     MatsushitaLoss,
@@ -153,7 +156,18 @@ LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {
     "canonical_softmax": lambda c: CanonicalLoss(SoftmaxLink(c)),
     "canonical_nested": lambda c: CanonicalLoss(make_link("canonical", c)),
     "canonical_composite": lambda c: CanonicalLoss(make_link("composite_ficnn", c)) if c == 2 else None,
+    "canonical_noisy": lambda c: CanonicalLoss(
+        NoisyLink(make_link("canonical", c), SymmetricNoise(c, NOISE, learned=False, dtype=torch.float64))
+    ),
+    "composite": lambda c: CompositeLoss(make_link("composite_ficnn", c)),
 }
+#: rate of the noise of canonical_noisy, whose probabilities are all at least NOISE / C
+NOISE = 0.3
+
+
+def possible(name: str, p: torch.Tensor) -> torch.Tensor:
+    """Probabilities that the loss of this name is defined for, from any."""
+    return (1.0 - NOISE) * p + NOISE / p.shape[-1] if name == "canonical_noisy" else p
 
 
 def make_potential(

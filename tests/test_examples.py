@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
     # most of their time goes into importing torch and other libraries
     pytest.param("train_loop.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
     pytest.param("lightning_module.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
-    pytest.param("huggingface_trainer.py", ["--epochs", "3", "--rows", "1000"], 0.5, marks=pytest.mark.exhaustive),
+    pytest.param("huggingface_trainer.py", ["--epochs", "5", "--rows", "1000"], 0.5, marks=pytest.mark.exhaustive),
     pytest.param("skorch_net.py", ["--epochs", "10"], 0.9, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_networks(tmp_path, script, arguments, least):

@@ -14,6 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -25,6 +26,7 @@ from legendretron import (
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
 )
+from legendretron.losses import CompositeLoss
 from tests.estimators.cases import FAST, X2, X, every, y, y2
 from tests.given import GIVEN
 
@@ -150,9 +152,12 @@ def test_the_learned_loss():
     assert isinstance(clf.loss_, CanonicalLoss)
     assert isinstance(LegendreTronClassifier(**FAST).fit(X2, y2).loss_, CanonicalLoss)
     composite = LegendreTronClassifier(**FAST).fit(X, y)
-    assert not hasattr(composite, "loss_")
-    with pytest.raises(AttributeError, match="use CanonicalLink"):
-        _ = composite.loss_
+    loss, z = composite.loss_, torch.as_tensor(composite.linear_predictor(X))
+    assert isinstance(loss, CompositeLoss)
+    assert np.allclose(loss.predict_proba(z).numpy(), composite.predict_proba(X), atol=1e-6)
+    assert loss(z, torch.as_tensor(y)).item() == pytest.approx(log_loss(y, composite.predict_proba(X)), rel=1e-4)
+    assert loss.canonicality.n_points > 500
+    assert isinstance(MultinomialLogisticClassifier().fit(X, y).loss_, CanonicalLoss)
     with pytest.raises(NotFittedError):
         _ = LegendreTronClassifier().predict(X)
 

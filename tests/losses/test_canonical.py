@@ -165,9 +165,9 @@ def test_refusals():
         CanonicalLoss(SoftmaxLink(3, run_shape=(2,)))
     with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', 'none', got 'avg'"):
         CanonicalLoss(SoftmaxLink(3), reduction="avg")
-    with pytest.raises(ValueError, match=r"weight must have shape \(\.\.\., 3\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"weight must have shape \(3,\), one number for each class, got \(2,\)"):
         CanonicalLoss(SoftmaxLink(3), weight=torch.ones(2))
-    with pytest.raises(ValueError, match="weight must hold 3 finite non-negative numbers"):
+    with pytest.raises(ValueError, match="weight must hold finite non-negative numbers"):
         CanonicalLoss(SoftmaxLink(3), weight=torch.tensor([1.0, -1.0, 1.0]))
     with pytest.raises(ValueError, match="ignore_index must be an integer, got 'a'"):
         CanonicalLoss(SoftmaxLink(3), ignore_index="a")
@@ -177,8 +177,18 @@ def test_refusals():
         criterion(z, [0, 1, 2, 0])
     with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got 156"):
         criterion(z, torch.tensor([156, 1, 2, 0], dtype=torch.uint8))
-    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 2\), got \(4, 3\)"):
-        criterion(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(
+        ValueError, match=r"z must have 3 logits, or 2 predictors, along axis dim=-1, got shape \(4, 4\)"
+    ):
+        criterion(torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"label_smoothing must be a number from 0 to 1, as in torch, got 1\.5"):
+        CanonicalLoss(SoftmaxLink(3), label_smoothing=1.5)
+    with pytest.raises(ValueError, match=r"dim must be an integer, the axis of the classes, got 0\.5"):
+        CanonicalLoss(SoftmaxLink(3), dim=0.5)
+    with pytest.raises(ValueError, match=r"z must have 3 logits, or 2 predictors, along axis dim=1, got shape \(3,\)"):
+        CanonicalLoss(SoftmaxLink(3), dim=1)(torch.zeros(3), torch.tensor(0))
+    with pytest.raises(ValueError, match="normalized must be True or False, got 'yes'"):
+        CanonicalLoss(SoftmaxLink(3), normalized="yes")
     with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got 7"):
         criterion(z, torch.tensor([0, 1, 7, 2]))
     with pytest.raises(ValueError, match=r"y .* must hold labels from 0 to 2, got -1"):

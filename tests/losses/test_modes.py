@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from legendretron import CanonicalLoss
-from tests.catalogue import EXISTING_LOSSES, LINKS_OF_TWO, LOSSES, make_link, normal, proba
+from legendretron.losses import CompositeLoss
+from tests.catalogue import EXISTING_LOSSES, LINKS_OF_TWO, LOSSES, make_link, normal, possible, proba
 from tests.modes import assert_nothing_changes, every_mode
 
 CASES = {
@@ -17,11 +18,11 @@ every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 
 def values(loss, c):
     """What every public method gives."""
-    p, q = (proba(7, c, key=key, dtype=torch.float32) for key in "pq")
+    p, q = (possible("canonical_noisy", proba(7, c, key=key, dtype=torch.float32)) for key in "pq")
     y = torch.arange(7) % c
     found = [loss.partial_losses(p), loss.expected_loss(p, q), loss.bayes_risk(p), loss.regret(p, q), loss.link(p)]
     found.append(loss.mean_loss(p, y))
-    if isinstance(loss, CanonicalLoss):
+    if isinstance(loss, CanonicalLoss | CompositeLoss):
         z = normal(7, c - 1, key="z", dtype=torch.float32)
         found += [loss(z, y), loss(z, q), loss.losses_at(z)]
     return found

@@ -112,3 +112,10 @@ def test_wrong_labels_of_split_and_sharded_heads(measured):
             assert "rate=..." in case.pop("repr")
         assert len(case) == 23
         assert {name: value for name, value in case.items() if not value < 1e-5} == {}
+
+
+def test_a_reset_of_shards_is_the_start_of_one_process(measured):
+    for rank in measured:
+        case = rank["reset"]
+        assert len(case) == 4 * (2 * len(LINKS) + len(MATRICES))
+        assert {name: value for name, value in case.items() if value} == {}

@@ -352,9 +352,9 @@ def test_errors_name_the_argument_the_value_and_the_way_out():
         LegendreHead(6, 5, link="logit")
     with pytest.raises(ValueError, match="dtype must be a floating-point dtype"):
         LegendreHead(6, 5, dtype=torch.complex64)
-    with pytest.raises(ValueError, match="labels must hold labels from 0 to 4, got 7"):
+    with pytest.raises(ValueError, match=r"labels .*must hold labels from 0 to 4, got 7"):
         head.loss(torch.randn(2, 6), torch.tensor([0, 7]))
-    with pytest.raises(ValueError, match=r"labels must have shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"labels .*must have shape \(2,\)"):
         head.loss(torch.randn(2, 6), torch.tensor([0]))
     with pytest.raises(ValueError, match="reduction must be one of"):
         head.loss(torch.randn(2, 6), torch.tensor([0, 1]), reduction="all")

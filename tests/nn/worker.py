@@ -267,7 +267,39 @@ def wrong_labels(rank: int) -> dict[str, float | str]:
     return measured
 
 
+def reset(rank: int) -> dict[str, float]:
+    """What was sharded without memory starts as one process does, and processes draw the same."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    measured = {}
+    for name in {**LINKS, **MATRICES}:
+        expected = make_model(name)[2]
+        with torch.device("meta"):
+            model = make_model(name)[2]
+        wrapped = {"sharded": fully_shard(model, mesh=mesh)}
+        if name in LINKS:
+            wrapped["split"] = parallelize_module(make_model(name)[2], mesh, ClassParallel())
+        for kind, head in wrapped.items():
+            head.to_empty(device="cpu")
+            with torch.no_grad():
+                for tensor in (*head.parameters(), *head.buffers()):
+                    tensor.fill_(True if tensor.dtype == torch.bool else torch.nan)
+            torch.manual_seed(10 + rank)  # processes need not be at the same point
+            head.reset_parameters(torch.Generator().manual_seed(1 + 10 * rank))
+            link = [(n, t) for n, t in (*head.named_parameters(), *head.named_buffers()) if not n.startswith("linear")]
+            own = {**dict(expected.named_parameters()), **dict(expected.named_buffers())}
+            measured[f"{kind} {name} waits"] = float(head.link.needs_batch != expected.link.needs_batch)
+            same = [torch.allclose(whole(t.detach()).float(), own[n].detach().float(), atol=1e-6) for n, t in link]
+            measured[f"{kind} {name}"] = float(not all(same))
+            measured[f"{kind} {name} linear"] = float(not whole(head.linear.weight.detach()).isfinite().all())
+            x = torch.ones(N_ROWS, 10) + torch.arange(N_ROWS).unsqueeze(-1) / N_ROWS
+            nn.functional.nll_loss(head(x), torch.arange(N_ROWS) % N_CLASSES).backward()
+            gradients = [whole(p.grad).isfinite().all() for p in head.parameters()]
+            measured[f"{kind} {name} gradient"] = float(not all(gradients))
+    return measured
+
+
 ONCE = {
+    "reset": reset,
     "wrong_labels": wrong_labels,
     "checkpoint_on_one_rank": checkpoint_on_one_rank,
     "compiled_first_batch": compiled_first_batch,

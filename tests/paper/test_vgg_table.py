@@ -37,6 +37,7 @@ def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=10):
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
+    torch.backends.cudnn.benchmark = False  # another library may have changed it in this process
     return out, sweep(small(), out, Resources(folder)), read_records(out / "runs")
 
 

@@ -306,9 +306,9 @@ def _apply(*arrays):
 
 
 def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
-    from legendretron._numba import kernels
+    from legendretron._numba import compiling
 
-    asked, real = [], kernels.njit
+    asked, real = [], compiling.njit
 
     def no_place(**options):
         asked.append(options)
@@ -316,8 +316,8 @@ def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return real(**options)
 
-    monkeypatch.setattr(kernels, "njit", no_place)
-    assert kernels._cached(lambda x: x + 1)(1) == 2
+    monkeypatch.setattr(compiling, "njit", no_place)
+    assert compiling.cached(lambda x: x + 1)(1) == 2
     assert [options.get("cache", False) for options in asked] == [True, False]
 
 

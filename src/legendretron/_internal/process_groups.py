@@ -15,6 +15,7 @@ __all__ = [
     "sum_over_ranks",
     "summed_up",
     "whole",
+    "write_from_first_rank",
     "write_whole",
 ]
 
@@ -85,3 +86,13 @@ def write_whole(target: Tensor, value: Tensor) -> None:
         value = same_on_all_ranks(value, target).redistribute(placements=target.placements)  # type: ignore[attr-defined]
     with torch.no_grad():
         target.copy_(value)
+
+
+def write_from_first_rank(target: Tensor, value: Tensor) -> None:
+    """As :func:`write_whole`, for values that may differ between processes: those of the first one count."""
+    if is_sharded(target):
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        mesh, value = target.device_mesh, value.to(target.device, target.dtype)  # type: ignore[attr-defined]
+        value = distribute_tensor(value, mesh, [Replicate()] * mesh.ndim).to_local()
+    write_whole(target, value)

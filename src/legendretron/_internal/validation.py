@@ -175,16 +175,25 @@ def check_proba(
 
 
 def check_labels(
-    name: str, y: object, n_classes: int, shape: tuple[int, ...], ignore_index: int | None = None
+    name: str,
+    y: object,
+    n_classes: int,
+    shape: tuple[int, ...],
+    ignore_index: int | None = None,
+    *,
+    read: bool = True,
 ) -> Tensor:
-    """Return integer class labels as int64 if they have the shape given and lie in ``0 .. n_classes - 1``."""
+    """Return integer class labels as int64 if they have the shape given and, if read, lie in ``0 .. n_classes - 1``."""
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
         raise ValueError(f"{name} must be an integer tensor of class labels, got {kind}.")
     if tuple(y.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(y.shape)}.")
     labels = y.long()  # before comparing: a label of 8 bits cannot hold a negative ignore_index
-    if not has_values(labels):
+    if not read or labels.numel() == 0 or not has_values(labels):
+        return labels
+    low, high = torch.aminmax(labels)
+    if int(low) >= 0 and int(high) < n_classes:
         return labels
     bad = (labels < 0) | (labels >= n_classes)
     if ignore_index is not None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
+from legendretron._numba.compiling import cached, compiled
 from legendretron._numba.vectors import (
     activate,
     add_multiple,
@@ -31,21 +30,8 @@ from legendretron._numba.vectors import (
 
 __all__ = ["train_steps"]
 
-# sums may be reordered; NaN and infinity keep their meaning, as they tell that a run has diverged
-_OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
-# not called from Python: what makes that possible takes long to compile
-_compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 
-
-def _cached(function):
-    """Compile, and keep the result on disk for later processes where there is a place for it."""
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # the library and the home directory can both be read-only
-        return njit(**_OPTIONS)(function)
-
-
-@_compiled
+@compiled
 def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width):
     """All blocks, one after the other: ``y = alpha x + gamma A^T d``, written after ``x`` in ``points``."""
     n_out, hidden, depth = sizes
@@ -78,7 +64,7 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
         combine(raw[p_raw + n_raw - 2], points, p_x, raw[p_raw + n_raw - 1], points, p_x + size, size)
 
 
-@_compiled
+@compiled
 def _chain_backward(
     theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones, grad, width
 ):
@@ -123,7 +109,7 @@ def _chain_backward(
         combine(raw[p_raw + n_raw - 1], dx, 0, raw[p_raw + n_raw - 2], dy, 0, size)
 
 
-@_compiled
+@compiled
 def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, dy, width):
     """Weighted sums of log-losses and of hits, and the gradients in the log-odds and in the logit of the rate of noise.
 
@@ -167,7 +153,7 @@ def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, d
     return loss, hits, of_rate * rate * (1.0 - rate)
 
 
-@_compiled
+@compiled
 def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, dy, width):
     """As :func:`_log_loss`, with a transition matrix of noise: ``q = T' p``.
 
@@ -208,7 +194,7 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
     return loss, hits, 0.0
 
 
-@_compiled
+@compiled
 def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
     """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
     zero = theta.dtype.type(0)
@@ -234,7 +220,7 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
             put(points, k * width + j, at(points, k * width + j) + at(batch, k))
 
 
-@_compiled
+@compiled
 def _add_linear_gradient(
     grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, dz, ones, width
 ):
@@ -253,7 +239,7 @@ def _add_linear_gradient(
                 put(grad, p + k, at(grad, p + k) + value * at(batch, k))
 
 
-@_compiled
+@compiled
 def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, strengths, shared, centre, grad):
     """Multiply the sums over rows by what is the same for all of them, and add the gradient of the penalty."""
     n_out, hidden, depth = sizes
@@ -280,7 +266,7 @@ def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, 
                 put(grad, f * n_out + k, at(grad, f * n_out + k) - total)
 
 
-@_cached
+@cached
 def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, noise, n_blocks, buffers, width):
     """Take all steps of all runs; see :class:`legendretron._numba.training.CompiledTraining`."""
     sparse, x, starts, columns, values = features

@@ -34,7 +34,9 @@ __all__ = [
     "moments_step",
     "multiply",
     "multiply_by",
+    "pointer",
     "put",
+    "scaled_differences",
 ]
 
 _BYTES = 64  # of a vector
@@ -244,7 +246,18 @@ def _written(write):
     return intrinsic(define)
 
 
-# --- access to single entries ---
+# --- access to memory and single entries ---
+
+
+@intrinsic
+def pointer(typing, address, like):
+    """A pointer to entries of the type of ``like`` from an address, a number: quicker to pass than an array."""
+    kind = types.CPointer(like.dtype)
+
+    def generate(context, builder, signature, values):
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), generate
 
 
 @intrinsic
@@ -430,6 +443,19 @@ def exp_differences(code, y, py, top, e, pe, total, n):
         value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
         e.store(code.builder.add(pe, j), value)
         total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@_written
+def scaled_differences(code, y, py, top, offset, scale, out, po, most, n):
+    """``out = scale (y - top) + offset`` for numbers ``scale`` and ``offset``, and ``most`` the highest so far."""
+
+    def body(lanes, j):
+        value = (y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)) * code.spread(scale, lanes)
+        value, before = value + code.spread(offset, lanes), most.load(j, lanes)
+        out.store(code.builder.add(po, j), value)
+        most.store(j, value.where(">", before, value, before))
 
     code.entries(n, body)
 

@@ -1,9 +1,9 @@
 """Measurements of links, losses and predictions: numbers only."""
 
 from legendretron.diagnostics.calibration import CalibrationCurve, calibration_curve, expected_calibration_error
-from legendretron.diagnostics.canonicality import CanonicalityReport, canonicality
 from legendretron.diagnostics.monotonicity import MonotonicityReport, monotonicity
 from legendretron.diagnostics.properness import PropernessReport, properness
+from legendretron.links.canonicality import CanonicalityReport, canonicality
 
 __all__ = [
     "CalibrationCurve",

@@ -148,8 +148,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
         held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
         :class:`~legendretron.plots.TuningDisplay`.
-    loss_ : CanonicalLoss
-        The learned loss, where the link is canonical; its classes are in the order of ``link_classes_``.
+    loss_ : CanonicalLoss or CompositeLoss
+        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical. Its classes
+        are in the order of ``link_classes_``.
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
     history_ : History

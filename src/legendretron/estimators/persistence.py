@@ -18,7 +18,8 @@ from legendretron.estimators.saved_form import check_saved_form, decode_class_we
 from legendretron.estimators.saved_noise import decode_noise, encode_noise
 from legendretron.estimators.saved_tuning import decode_strengths, decode_tuning, encode_strengths, encode_tuning
 from legendretron.estimators.standardization import Standardized
-from legendretron.links import Link, link_config, make_link
+from legendretron.links import Link, link_config
+from legendretron.links.persistence import rebuild_link, saved_link
 from legendretron.training import History
 from legendretron.tuning import Tuning
 
@@ -88,8 +89,8 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         tensors["label_noise.matrix"] = torch.as_tensor(noise.matrix)
     given = getattr(estimator, "link", None)
     if isinstance(given, Link):  # saved as given; link_ is its trained copy
-        header["given_link"] = {**link_config(given), "dtype": _precision(given)}
-        tensors |= {f"given_link.{name}": tensor for name, tensor in given.state_dict().items()}
+        header["given_link"], of_given = saved_link(given, "given_link.")
+        tensors |= of_given
     if state.moments is not None:
         tensors |= {f"moments.{i}": moment for i, moment in enumerate(state.moments)}
     try:
@@ -123,7 +124,7 @@ def _rebuild(
         parameters = dict(header["parameters"])
         parameters["class_weight"] = decode_class_weight(parameters.get("class_weight"))
         if header["given_link"] is not None:
-            parameters["link"] = _rebuild_link(header["given_link"], tensors, "given_link.")
+            parameters["link"] = rebuild_link(header["given_link"], tensors, "given_link.")
         estimator = cls(**parameters)
         validate_parameters(estimator)
     except (ValueError, RecursionError) as error:  # too deeply nested to be shown
@@ -133,7 +134,7 @@ def _rebuild(
     estimator.coef_ = tensors["coef"].numpy()
     estimator.intercept_ = tensors["intercept"].numpy()
     precision = str(weight.dtype).removeprefix("torch.")
-    link = _rebuild_link({**header["link"], "dtype": precision}, tensors, "link.")
+    link = rebuild_link({**header["link"], "dtype": precision}, tensors, "link.")
     estimator.link_ = link.eval().requires_grad_(False)
     estimator._standardized = Standardized(
         tensors["standardized.mean"].numpy(),
@@ -151,19 +152,6 @@ def _rebuild(
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     return estimator
-
-
-def _rebuild_link(config: dict[str, Any], tensors: dict[str, torch.Tensor], prefix: str) -> Link:
-    settings = {**config, "dtype": getattr(torch, config["dtype"])}
-    # a separate generator: the initial values are overwritten, and loading must not advance the global generator
-    link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
-    link.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    return link
-
-
-def _precision(link: Link) -> str:
-    floats = [tensor.dtype for tensor in link.state_dict().values() if tensor.is_floating_point()]
-    return str(floats[0]).removeprefix("torch.") if floats else "float32"
 
 
 def _encode_parameters(estimator: _Fitted) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from legendretron._internal.chunks import chunks
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
-from legendretron.losses import CanonicalLoss
+from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["LinkPredictor"]
 
@@ -113,13 +113,14 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classes
 
     @property
-    def loss_(self) -> CanonicalLoss:
-        """The learned loss, if the learned link is canonical."""
+    def loss_(self) -> CanonicalLoss | CompositeLoss:
+        """The learned loss, with the classes in the order of ``link_classes_``.
+
+        The canonical loss of the learned link if it has one, as every link of two classes; else its strictly proper composite
+        loss, the log-loss through the link, which need not be convex.
+        """
         check_is_fitted(self)
-        try:
-            return CanonicalLoss(self.link_)
-        except ValueError as error:
-            raise AttributeError(str(error)) from error
+        return CanonicalLoss(self.link_) if self.link_.is_canonical else CompositeLoss(self.link_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")

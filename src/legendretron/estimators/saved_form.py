@@ -9,26 +9,26 @@ from __future__ import annotations
 import math
 import reprlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.fields import Field, check_fields
 from legendretron.estimators.saved_noise import is_noise
 from legendretron.estimators.saved_tuning import is_strengths, is_tuning
 from legendretron.links import TransitionNoise
 from legendretron.links.base import TensorSpec
+from legendretron.links.persistence import check_tensors, saved_layout
 from legendretron.links.registry import state_layout
 from legendretron.training import History
 
 __all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]
 
 _PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64)}
-#: Precisions of a link given as an object; the fitted one has that of the coefficients.
-_GIVEN_PRECISIONS = {**_PRECISIONS, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 #: Names of the dtypes that classes can have, and the type of their values in JSON.
 _CLASS_DTYPES: dict[str, type] = {
@@ -58,45 +58,32 @@ def _is_feature_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-class _Field(NamedTuple):
-    wanted: str
-    accepts: Callable[[Any], bool]
-
-
 _HEADER = {
-    "estimator": _Field("the name of an estimator", lambda value: isinstance(value, str)),
-    "parameters": _Field("an object of the estimator's parameters", lambda value: isinstance(value, dict)),
-    "link": _Field("an object of a link's settings", lambda value: isinstance(value, dict)),
-    "given_link": _Field(
+    "estimator": Field("the name of an estimator", lambda value: isinstance(value, str)),
+    "parameters": Field("an object of the estimator's parameters", lambda value: isinstance(value, dict)),
+    "link": Field("an object of a link's settings", lambda value: isinstance(value, dict)),
+    "given_link": Field(
         "an object of a link's settings, or null", lambda value: value is None or isinstance(value, dict)
     ),
-    "classes": _Field("an object of dtype and values", lambda value: isinstance(value, dict)),
-    "n_features_in": _Field("an integer of at least 1", lambda value: _is_integer(value, 1)),
-    "feature_names_in": _Field("a list of different strings, or null", _is_feature_names),
-    "n_iter": _Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
-    "history": _Field("an object of columns", lambda value: isinstance(value, dict)),
-    "has_moments": _Field("true or false", lambda value: isinstance(value, bool)),
-    "strengths": _Field("a list of two numbers that are not negative", is_strengths),
-    "tuning": _Field("a list of candidates, or null", is_tuning),
-    "label_noise": _Field("an object of plan, known and has_matrix, or null", is_noise),
+    "classes": Field("an object of dtype and values", lambda value: isinstance(value, dict)),
+    "n_features_in": Field("an integer of at least 1", lambda value: _is_integer(value, 1)),
+    "feature_names_in": Field("a list of different strings, or null", _is_feature_names),
+    "n_iter": Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
+    "history": Field("an object of columns", lambda value: isinstance(value, dict)),
+    "has_moments": Field("true or false", lambda value: isinstance(value, bool)),
+    "strengths": Field("a list of two numbers that are not negative", is_strengths),
+    "tuning": Field("a list of candidates, or null", is_tuning),
+    "label_noise": Field("an object of plan, known and has_matrix, or null", is_noise),
 }
 _CLASSES = {
-    "dtype": _Field(
+    "dtype": Field(
         f"one of {', '.join(_CLASS_DTYPES)}, object", lambda value: value == "object" or value in [*_CLASS_DTYPES]
     ),
-    "values": _Field(
+    "values": Field(
         "a list of at least two numbers, strings or booleans",
         lambda value: isinstance(value, list) and len(value) >= 2 and all(map(_is_label, value)),
     ),
 }
-
-
-def _check_fields(where: str, values: dict[str, Any], fields: dict[str, _Field]) -> None:
-    if set(values) != set(fields):
-        raise ValueError(f"{where} must have the fields {', '.join(fields)}, got {', '.join(map(str, values))}.")
-    for name, field in fields.items():
-        if not field.accepts(values[name]):
-            raise ValueError(f"{name} must be {field.wanted}, got {reprlib.repr(values[name])}.")
 
 
 def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], parameter_names: list[str]) -> None:
@@ -114,7 +101,7 @@ def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], paramet
     parameter_names : list of str
         The estimator's parameters.
     """
-    _check_fields("the header", header, _HEADER)
+    check_fields("the header", header, _HEADER)
     n_classes = len(decode_classes(header["classes"]))
     names = header["feature_names_in"]
     if names is not None and len(names) != header["n_features_in"]:
@@ -132,13 +119,13 @@ def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], paramet
     decode_class_weight(header["parameters"].get("class_weight"))
     if "link" not in parameter_names and _kind_without_noise(header["link"]) != "softmax":
         raise ValueError(f"link must be of kind 'softmax' in a {header['estimator']}.")
-    _check_tensors(tensors, _layout(header, n_classes, tensors))
+    check_tensors(tensors, _layout(header, n_classes, tensors))
     _check_values(tensors)
 
 
 def decode_classes(encoded: dict[str, Any]) -> np.ndarray:
     """Return ``classes_`` from its form in JSON, or raise a ``ValueError`` if it is not that of sorted labels."""
-    _check_fields("classes", encoded, _CLASSES)
+    check_fields("classes", encoded, _CLASSES)
     dtype, values = encoded["dtype"], encoded["values"]
     kinds = {type(value) for value in values}
     of_dtype = str not in kinds or len(kinds) == 1 if dtype == "object" else kinds == {_CLASS_DTYPES[dtype]}
@@ -199,26 +186,9 @@ def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) 
     if (given is None) == (header["parameters"].get("link") == "object"):
         raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
     if given is not None:
-        settings = {name: value for name, value in given.items() if name != "dtype"}
-        if settings.get("n_classes") != n_classes:
+        if given.get("n_classes") != n_classes:
             raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
-        if (precision := given.get("dtype")) not in [*_GIVEN_PRECISIONS]:
-            raise ValueError(f"dtype of given_link must be one of {', '.join(_GIVEN_PRECISIONS)}, got {precision!r}.")
-        for tensor in state_layout(settings, _GIVEN_PRECISIONS[precision]):
-            yield tensor._replace(name=f"given_link.{tensor.name}")
-
-
-def _check_tensors(tensors: dict[str, Tensor], layout: Iterator[TensorSpec]) -> None:
-    left = dict(tensors)
-    for name, shape, dtype, _ in layout:
-        if (tensor := left.pop(name, None)) is None:
-            raise ValueError(f"the header requires a tensor {name!r}, which is missing.")
-        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
-            raise ValueError(
-                f"{name} must be of shape {shape} and {dtype} by the header, got {tuple(tensor.shape)} and {tensor.dtype}."
-            )
-    if left:
-        raise ValueError(f"the header does not include the tensors {reprlib.repr(sorted(left))}.")
+        yield from saved_layout(given, "given_link.")
 
 
 def _check_values(tensors: dict[str, Tensor]) -> None:

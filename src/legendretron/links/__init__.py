@@ -5,6 +5,7 @@ from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noisy import NoisyLink, with_noise
+from legendretron.links.persistence import load_link, save_link
 from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
@@ -26,8 +27,10 @@ __all__ = [
     "link_class",
     "link_config",
     "link_names",
+    "load_link",
     "make_link",
     "register_link",
+    "save_link",
     "stack_runs",
     "take_run",
     "with_noise",

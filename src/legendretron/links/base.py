@@ -2,7 +2,9 @@ r"""The interface of a link: the map between predictors and probabilities."""
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import (
     at_least_single,
     check_integer,
@@ -23,6 +26,9 @@ from legendretron._internal.validation import (
     has_values,
 )
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.links.exact_gradient import canonical_scores
+from legendretron.links.potential_table import PotentialTable, split_panels
+from legendretron.links.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
@@ -87,7 +93,8 @@ class Link(nn.Module, ABC):
         super().__init__()
         self.n_classes = check_integer("n_classes", n_classes, 2)
         self.run_shape = check_run_shape(run_shape)
-        self._kept = KeptPotential()
+        self._kept: KeptPotential[BinaryPotential] = KeptPotential()
+        self._kept_polynomials: KeptPotential[PotentialTable] = KeptPotential()
 
     # --- description of the link, used to build, save and split it ---
 
@@ -159,6 +166,27 @@ class Link(nn.Module, ABC):
         """
         return None
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+
+        All parameters and buffers are written, so that it can follow ``to_empty``. Of a link that is sharded over processes,
+        all of them must call it. By default, tensors are those of a new link with the same settings; a link that is not
+        built from its settings alone, such as one given by a table, should override it.
+        """
+        tensors = dict(chain(self.named_parameters(), self.named_buffers()))
+        if not tensors:
+            return
+        device, init = next(iter(tensors.values())).device, getattr(self, "init", None)
+        made: dict[str, Any] = {"init": init, "generator": generator, "device": device}
+        runs = [
+            self.from_settings(self.n_classes, self.settings(), **made).state_dict()
+            for _ in range(math.prod(self.run_shape))
+        ]
+        trained = {name for name, _ in self.named_parameters()}
+        for name, tensor in tensors.items():
+            start = torch.stack([run[name] for run in runs]) if name in trained else runs[0][name]
+            set_start(tensor, start.reshape(tensor.shape))
+
     # --- for subclasses, on rows ---
 
     @property
@@ -179,6 +207,31 @@ class Link(nn.Module, ABC):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return log_softmax_plus(self._log_odds(z))
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        """Log-probabilities from logits of all classes: ``(*run_shape, n, C) -> (*run_shape, n, C)``.
+
+        Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
+        """
+        z = self._differences(logits)
+        self._initialize_once(z)
+        return self._log_proba(z)
+
+    def _differences(self, logits: Tensor) -> Tensor:
+        """Predictors; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting."""
+        z = logits[..., :-1] - logits[..., -1:]
+        lowest = logits.detach().amin(-1, keepdim=True)
+        # beyond this a difference of single digits is rounded to nothing
+        masked = logits.detach().amax(-1, keepdim=True) - lowest > 1.0 / torch.finfo(logits.dtype).eps
+        if logits.is_cuda or not has_values(logits):
+            return torch.where(masked, torch.nan, z)
+        if bool(masked.any()):
+            raise ValueError(
+                f"logits hold a masked class, {float(lowest[masked].amin()):.3g}, but {type(self).__name__} compares all "
+                "classes with each other. Mask the log-probabilities instead, "
+                "log_softmax(link(logits).masked_fill(mask, -inf), dim), or use link='softmax' or 'canonical'."
+            )
+        return z
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
@@ -217,9 +270,48 @@ class Link(nn.Module, ABC):
     def _new_table(self, like: Tensor) -> BinaryPotential:
         return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
 
+    def _new_polynomials(self, like: Tensor) -> PotentialTable:
+        twin = copy.deepcopy(self).double()
+        table = twin._new_table(torch.zeros(1, dtype=torch.float64, device=like.device))
+        return PotentialTable(table.odds, split_panels(table.edges), like.dtype)
+
+    @property
+    def _is_tabulated(self) -> bool:
+        """Whether there is no better way to the canonical losses of two classes than a table of polynomials."""
+        kind = type(self)
+        own = (kind._potential, kind._canonical_losses, kind._scores_and_proba)
+        return self.n_classes == 2 and own == (Link._potential, Link._canonical_losses, Link._scores_and_proba)
+
+    def _polynomials(self, like: Tensor) -> PotentialTable:
+        tensors = [*self.parameters(), *self.buffers()]
+        return self._kept_polynomials.table(self._new_polynomials, like, tensors)
+
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
         return self._potential(z).unsqueeze(-1) - append_reference(z)
+
+    # --- on the logits of all C classes, whose differences to the last are the predictors: rows of shape (n, C) ---
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
+        z = _from_logits(logits)
+        if self._is_tabulated:
+            return self._polynomials(z).scores_and_proba(z.squeeze(-1))
+        return -self._canonical_losses(z), self._log_proba(z).exp()
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        """The same as numbers for a compiled function, in the precision of ``like``; None if there is no such function."""
+        return self._polynomials(like).row_losses() if self._is_tabulated else None
+
+    def _canonical_scores(self, logits: Tensor) -> Tensor:
+        """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""
+        return canonical_scores(logits, self._scores_and_proba, self._log_proba_of_logits)
+
+    def _least_losses(self) -> Tensor:
+        """Limits of the canonical losses where the label becomes certain, (C,)."""
+        tensors = chain(self.parameters(), self.buffers())
+        like = next((t for t in tensors if t.is_floating_point()), torch.empty(0))
+        return -self.conjugate(torch.eye(self.n_classes, dtype=at_least_single(like).dtype, device=like.device))
 
     def _why_no_potential(self) -> str:
         """Reason, appended to "is not the gradient of a potential" in the error message."""
@@ -285,19 +377,30 @@ class Link(nn.Module, ABC):
         with full_precision(rows):
             return self._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor, *, all_classes: bool = False) -> Tensor:
         """Log-probabilities: ``(..., C - 1) -> (..., C)``.
 
         Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
 
         In training mode the first batch of at least two rows also initialises the link, see :meth:`initialize`. With
         ``torch.distributed`` running, the batches of all processes are used together, so all of them must take part.
+
+        Parameters
+        ----------
+        z : Tensor of shape (..., C - 1)
+            Predictors.
+        all_classes : bool
+            Whether ``z`` has an entry for the reference class, too, and shape ``(..., C)``. Predictors are the differences to
+            it. Links that need not take them, softmax and canonical ones, are exact for masked classes, see
+            :class:`~legendretron.nn.LegendreLink`.
         """
-        rows = self._rows("z", z, self.n_classes - 1)
+        name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
+        rows = self._rows(name, z, size)
         with full_precision(rows):
+            if all_classes:
+                return self._shaped(self._log_proba_of_logits(rows), z)
             self._initialize_once(rows)
-            log_proba = self._log_proba(rows)
-        return self._shaped(log_proba, z)
+            return self._shaped(self._log_proba(rows), z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
         """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""
@@ -385,7 +488,7 @@ class Link(nn.Module, ABC):
         """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name, own in self.named_parameters():
+        for name, own in chain(self.named_parameters(), self.named_buffers()):  # buffers, if the link is frozen
             saved = state_dict.get(prefix + name)
             if saved is not None and saved.shape != own.shape:
                 raise ValueError(
@@ -410,3 +513,8 @@ class Link(nn.Module, ABC):
         """Text inside the parentheses of ``repr``."""
         runs = f", run_shape={self.run_shape}" if self.run_shape else ""
         return f"n_classes={self.n_classes}{runs}, is_canonical={self.is_canonical}"
+
+
+def _from_logits(logits: Tensor) -> Tensor:
+    """Predictors of the logits of all classes: their differences to the last."""
+    return logits[..., :-1] - logits[..., -1:]

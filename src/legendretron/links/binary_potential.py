@@ -10,17 +10,18 @@ There is no closed form when ``T`` is a network, but it is one integral of a smo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BinaryPotential", "KeptPotential"]
+__all__ = ["SATURATION", "BinaryPotential", "KeptPotential"]
 
 Rows = Callable[[Tensor], Tensor]
 
 #: |log-odds| beyond which sigma has reached 0 or 1 to rounding, in float64.
-_SATURATION = 40.0
+SATURATION = 40.0
 _PANELS = 64
 _NODES = 12
 _MAX_ROUNDS = 25
@@ -53,10 +54,11 @@ class BinaryPotential:
     def __init__(self, odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> None:
         self.odds = odds
         self.edges = _edges(odds, slope, from_odds, like)
+        self.rule = _gauss_legendre(like)
         self.before = self._cumulative()
 
     def _cumulative(self) -> Tensor:
-        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:]), dim=-1)
+        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:], self.rule), dim=-1)
         return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -65,11 +67,14 @@ class BinaryPotential:
         inside = z.clamp(edges[..., :1], edges[..., -1:])
         panel = torch.searchsorted(edges.contiguous(), inside.detach().contiguous(), right=True) - 1
         panel = panel.clamp(0, edges.shape[-1] - 2)
-        rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside)
+        rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside, self.rule)
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
 
 
-class KeptPotential:
+AnyTable = TypeVar("AnyTable")
+
+
+class KeptPotential(Generic[AnyTable]):
     """Cache for the table of a link whose tensors are frozen, valid as long as they do not change.
 
     Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild.
@@ -78,15 +83,17 @@ class KeptPotential:
     def __init__(self) -> None:
         self._key: tuple[object, ...] = ()
         self._held: list[Tensor] = []
-        self._table: BinaryPotential | None = None
+        self._table: AnyTable | None = None
 
-    def table(
-        self, make: Callable[[Tensor], BinaryPotential], like: Tensor, tensors: Sequence[Tensor]
-    ) -> BinaryPotential:
+    def table(self, make: Callable[[Tensor], AnyTable], like: Tensor, tensors: Sequence[Tensor]) -> AnyTable:
         """Return the cached table, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
 
         It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
         """
+        if torch.compiler.is_compiling() and self._table is not None and self._key[0] == like.dtype:
+            # Building it takes loops that a compiler would unroll into thousands of operations, for minutes; and it cannot
+            # ask whether a tensor has changed. So a compiled graph keeps the table that is there.
+            return self._table
         if any(t.is_inference() for t in tensors):  # these do not track in-place changes
             return make(like)
         key = (like.dtype, like.device, *((t.data_ptr(), t._version) for t in tensors))
@@ -97,15 +104,19 @@ class KeptPotential:
             self._key, self._held = key, [t.detach() for t in tensors]
         return self._table
 
-    def __reduce__(self) -> tuple[type[KeptPotential], tuple[()]]:
+    def __reduce__(self) -> tuple[type[KeptPotential[AnyTable]], tuple[()]]:
         return KeptPotential, ()
 
 
-def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
+def _gauss_legendre(like: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [-1, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return torch.as_tensor(nodes).to(like), torch.as_tensor(weights).to(like)
+
+
+def _integrate(odds: Rows, left: Tensor, right: Tensor, rule: tuple[Tensor, Tensor]) -> Tensor:
     """Gauss-Legendre on each panel: (*runs, m), (*runs, m) -> (*runs, m)."""
-    nodes, weights = (
-        torch.as_tensor(a, dtype=left.dtype, device=left.device) for a in np.polynomial.legendre.leggauss(_NODES)
-    )
+    nodes, weights = rule
     half = (right - left).unsqueeze(-1) / 2
     at = left.unsqueeze(-1) + half * (1.0 + nodes)
     p = torch.sigmoid(odds(at.reshape(*left.shape[:-1], -1, 1))).reshape(at.shape)
@@ -116,7 +127,8 @@ def _integrate(odds: Rows, left: Tensor, right: Tensor) -> Tensor:
 def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
     """Edges of the panels, (*runs, m + 1)."""
     runs = like.shape[:-1]
-    grid = torch.linspace(-_SATURATION, _SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
+    grid = torch.linspace(-SATURATION, SATURATION, _PANELS + 1, dtype=like.dtype, device=like.device)
+    rule = _gauss_legendre(like)
     tolerance = 16 * torch.finfo(like.dtype).eps
     inner = torch.linspace(0, 1, _PROBES + 2, dtype=like.dtype, device=like.device)
     first, width = grid[:-1], grid[1:] - grid[:-1]
@@ -128,8 +140,8 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         slopes = slope(at).reshape(*runs, width.shape[0], -1)
         at = at.reshape(slopes.shape)
         left, centre, right = at[..., 0], at[..., at.shape[-1] // 2], at[..., -1]
-        whole = _integrate(odds, left, right)
-        halves = _integrate(odds, left, centre) + _integrate(odds, centre, right)
+        whole = _integrate(odds, left, right, rule)
+        halves = _integrate(odds, left, centre, rule) + _integrate(odds, centre, right, rule)
         rough = (whole - halves).abs() > tolerance * (1.0 + right.abs())
         # a panel too narrow in z to matter needs no smoothness
         matters = (right - left) > tolerance * (1.0 + right.abs())

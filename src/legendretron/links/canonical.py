@@ -12,6 +12,7 @@ from legendretron._internal.process_groups import split_logsumexp
 from legendretron._internal.validation import at_least_single, check_integer
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
+from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.potentials import NestedLogSumExp
 
 __all__ = ["CanonicalLink"]
@@ -90,6 +91,10 @@ class CanonicalLink(Link):
         yield TensorSpec("nests.reference_offset", (n_nests,), dtype)
         yield TensorSpec("nests.gate_bias", (n_nests,), dtype)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Link.reset_parameters`."""
+        self.nests.reset_parameters(generator)
+
     def class_axes(self) -> dict[str, int]:
         """Offsets are split: a canonical link sees all classes through one log-sum-exp per nest."""
         return {"nests.offsets": 1}
@@ -101,6 +106,11 @@ class CanonicalLink(Link):
 
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.nests._log_proba(z)
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        if type(self) is not CanonicalLink:  # a subclass may define another map
+            return super()._log_proba_of_logits(logits)
+        return self.nests._log_proba_of_logits(logits)
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The formulas of NestedLogSumExp with the reference class apart."""
@@ -121,6 +131,16 @@ class CanonicalLink(Link):
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         return self.nests._value_minus(z)
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return self.nests._scores_and_proba(logits)
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        # a subclass may define another map
+        return NestedRows(self.nests._numbers().to(like), self.n_classes) if type(self) is CanonicalLink else None
+
+    def _least_losses(self) -> Tensor:
+        return self.nests._least_losses()
 
     def _potential(self, z: Tensor) -> Tensor:
         return self.nests._value(z)

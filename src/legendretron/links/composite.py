@@ -125,6 +125,11 @@ class CompositeLink(Link):
                 yield TensorSpec(f"blocks.{i}.mixing_bias", (rows - 1,), dtype)
                 yield TensorSpec(f"blocks.{i}.initialized", (), torch.bool, trained=False)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Link.reset_parameters`; ``network="cpflow"`` waits for a first batch again."""
+        for block in self._chain():
+            block.reset_parameters(generator)
+
     def penalty_centre(self) -> dict[str, float]:
         """Where all blocks are the identity map, so that the link is softmax+."""
         return {

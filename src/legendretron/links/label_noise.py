@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from legendretron._internal.process_groups import is_sharded, whole
-from legendretron._internal.validation import check_float_tensor, check_integer, check_run_shape, has_values
+from legendretron._internal.start import blank, set_start
+from legendretron._internal.validation import (
+    at_least_single,
+    check_float_tensor,
+    check_integer,
+    check_run_shape,
+    has_values,
+)
 
 __all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
 
@@ -52,9 +60,16 @@ class LabelNoise(nn.Module, ABC):
         else:
             self.register_buffer(name, value.clone())
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, or what is known, also in memory that holds no values yet.
+
+        Nothing is drawn. Of noise that is sharded over processes, all of them must call it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define reset_parameters.")
+
     @abstractmethod
-    def matrix(self) -> Tensor:
-        """The transition matrix, ``(*run_shape, C, C)`` if it is learned, else ``(C, C)``."""
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The transition matrix, ``(*run_shape, C, C)`` if it is learned, else ``(C, C)``; in this precision at least."""
 
     @abstractmethod
     def log_observed(self, log_p: Tensor) -> Tensor:
@@ -159,35 +174,38 @@ class SymmetricNoise(LabelNoise):
     ) -> None:
         super().__init__(n_classes, learned, run_shape)
         rate = _check_rate(rate, learned)
-        logit = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
+        self._start = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
         # one entry and not a scalar, which fully_shard refuses
-        self._keep("raw_rate", torch.tensor([logit], device=device, dtype=dtype or torch.get_default_dtype()))
+        self._keep("raw_rate", torch.tensor([self._start], device=device, dtype=dtype or torch.get_default_dtype()))
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`LabelNoise.reset_parameters`."""
+        raw: Any = self.raw_rate
+        set_start(raw, blank(raw).fill_(self._start))
 
     def rate(self) -> Tensor:
         r""":math:`\epsilon`, of shape ``run_shape`` if it is learned."""
-        return torch.sigmoid(self._raw).squeeze(-1)
+        return torch.sigmoid(self._raw()).squeeze(-1)
 
-    @property
-    def _raw(self) -> Tensor:
-        raw: Any = self.raw_rate
-        raw = whole(raw)  # a head that is split by class has it on all processes
-        return raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+    def _raw(self, dtype: torch.dtype | None = None) -> Tensor:
+        return _widened(self.raw_rate, dtype)
 
-    def matrix(self) -> Tensor:
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
-        rate = self.rate()[..., None, None]
-        eye = torch.eye(self.n_classes, dtype=rate.dtype, device=rate.device)
-        return (1.0 - rate) * eye + rate / self.n_classes
+        return _symmetric_matrix(torch.sigmoid(self._raw(dtype)).squeeze(-1), self.n_classes)
 
     def _log_parts(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """``log(1 - eps)`` and ``log(eps / C)``, to go with rows of probabilities."""
-        raw = self._raw.unsqueeze(-1).to(like.device)
+        raw = self._raw(like.dtype).unsqueeze(-1).to(like.device)
         return logsigmoid(-raw), logsigmoid(raw) - math.log(self.n_classes)
 
     def log_observed(self, log_p: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_observed`."""
         kept, floor = self._log_parts(log_p)
-        return torch.logaddexp(log_p + kept, floor.expand_as(log_p))
+        joint, floor = log_p + kept, floor.expand_as(log_p)
+        if self.learned:
+            return torch.logaddexp(joint, floor)
+        return _possible((joint == -math.inf) & (floor == -math.inf), lambda p: torch.logaddexp(p, floor), joint)
 
     def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_right`; without a matrix."""
@@ -263,37 +281,71 @@ class TransitionNoise(LabelNoise):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        given = torch.as_tensor(matrix, device=device)
+        # numbers keep their values, also where networks are built without memory
+        given = matrix if isinstance(matrix, Tensor) else torch.as_tensor(matrix, device="cpu")
         given = given.to(dtype or torch.get_default_dtype()) if not given.is_floating_point() or dtype else given
         if given.dim() != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
             raise ValueError(f"matrix must be of shape (C, C) with C >= 2, got {tuple(given.shape)}.")
         super().__init__(len(given), learned, run_shape)
+        #: The matrix, or a rate of symmetric noise; None if it was given without values.
+        self._start: Tensor | float | None = None
         if has_values(given):
             _check_matrix(given, learned)
-        self._keep("log_matrix", torch.log(given))
+            self._start = given.detach().cpu().clone()
+        self._keep("log_matrix", torch.log(torch.as_tensor(given, device=device)))
 
-    def _log_matrix(self) -> Tensor:
+    @classmethod
+    def _like_symmetric(
+        cls,
+        n_classes: int,
+        rate: float,
+        *,
+        learned: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> Self:
+        """Noise that starts as symmetric noise does. It keeps the rate, since a matrix of many classes is large."""
+        start = SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype).matrix()
+        noise = cls(start, learned=learned, device=device, dtype=dtype)
+        noise._start = rate
+        return noise
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`LabelNoise.reset_parameters`."""
         raw: Any = self.log_matrix
-        raw = whole(raw)
-        raw = raw if raw.dtype in (torch.float32, torch.float64) else raw.float()
+        start = self._start
+        if start is None:
+            raise ValueError(
+                "matrix was given on the device 'meta', without values, so that there is no start to restore; give it as "
+                "a tensor on another device, or as a list."
+            )
+        if isinstance(start, float):
+            start = _symmetric_matrix(torch.tensor(start, dtype=raw.dtype, device=raw.device), self.n_classes)
+        set_start(raw, torch.log(start).expand(raw.shape))
+
+    def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
+        raw = _widened(self.log_matrix, dtype)
         # rows that are learned need not sum to 1 before
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
-    def matrix(self) -> Tensor:
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
-        return torch.exp(self._log_matrix())
+        return torch.exp(self._log_matrix(dtype))
 
     def log_observed(self, log_p: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_observed`."""
-        log_matrix = self._log_matrix()
+        log_matrix = self._log_matrix(log_p.dtype)
         if self.n_classes <= _FEW_CLASSES:
-            return torch.logsumexp(log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3), dim=-2)
+            joint = log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3)
+            if self.learned:
+                return torch.logsumexp(joint, dim=-2)
+            return _possible((joint == -math.inf).all(-2), lambda p: torch.logsumexp(p, dim=-2), joint)
         q = torch.exp(log_p) @ torch.exp(log_matrix)
         return torch.log(q.clamp(min=torch.finfo(q.dtype).tiny))
 
     def log_clean(self, log_q: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_clean`."""
-        p = torch.linalg.solve(self.matrix(), torch.exp(log_q), left=False)
+        p = torch.linalg.solve(self.matrix(log_q.dtype), torch.exp(log_q), left=False)
         low = p.detach().min() if p.numel() and has_values(p) else None
         if low is not None and not bool(low > 0.0):
             raise self._outside(-low)
@@ -329,9 +381,33 @@ def make_noise(
     if kind == SymmetricNoise.kind:
         return SymmetricNoise(n_classes, learned=learned, device=device, dtype=dtype)
     if kind == TransitionNoise.kind:
-        start = SymmetricNoise(n_classes, learned=False, device=device, dtype=dtype).matrix()
-        return TransitionNoise(start, learned=learned, device=device, dtype=dtype)
+        return TransitionNoise._like_symmetric(n_classes, 0.1, learned=learned, device=device, dtype=dtype)
     raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+
+
+def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
+    """What is kept of noise, in float32 at least, and in the precision of what it is applied to if that is higher.
+
+    So all formulas have the same noise, to the last digit of the link.
+    """
+    raw = at_least_single(whole(raw))  # a head that is split by class has it on all processes
+    return raw.double() if dtype == torch.float64 else raw
+
+
+def _possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:
+    """Logarithms of sums, minus infinity where all of one is never observed: there torch's gradient is NaN, ours is 0.
+
+    That needs a masked class, and known noise that never leads to it.
+    """
+    within = never if joint.dim() == never.dim() else never.unsqueeze(-2)
+    return log_sum(joint.masked_fill(within, 0.0)).masked_fill(never, -math.inf)
+
+
+def _symmetric_matrix(rate: Tensor, n_classes: int) -> Tensor:
+    """``(1 - rate) I + rate / C``: (*runs) -> (*runs, C, C)."""
+    rate = rate[..., None, None]
+    eye = torch.eye(n_classes, dtype=rate.dtype, device=rate.device)
+    return (1.0 - rate) * eye + rate / n_classes
 
 
 def _check_rate(rate: float, learned: bool) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 from legendretron.links.base import Link, RidgeChain
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
+from legendretron.links.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus
 
 __all__ = ["NoisyLink", "with_noise"]
@@ -100,6 +101,11 @@ class NoisyLink(Link):
             made, make_noise(settings["noise"], n_classes, learned=settings["learned"], device=device, dtype=dtype)
         )
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Link.reset_parameters`."""
+        self.clean.reset_parameters(generator)
+        self.noise.reset_parameters(generator)
+
     def penalty_centre(self) -> dict[str, float]:
         """That of the true link; noise is not penalised."""
         return {f"clean.{name}": value for name, value in self.clean.penalty_centre().items()}
@@ -121,23 +127,53 @@ class NoisyLink(Link):
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.noise.log_observed(self.clean._log_proba(z))
 
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        return self.noise.log_observed(self.clean._log_proba_of_logits(logits))
+
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         log_p = self.noise.log_clean(log_softmax_plus(log_odds))
         return self.clean._from_log_odds(log_p[..., :-1] - log_p[..., -1:])
 
     def _jacobian(self, z: Tensor) -> Tensor:
-        inner, matrix = self.clean._jacobian(z), self.noise.matrix()
+        inner = self.clean._jacobian(z)
+        matrix = self.noise.matrix(inner.dtype)
         reduced = (matrix[..., :-1, :-1] - matrix[..., -1:, :-1]).transpose(-1, -2)
         return reduced.unsqueeze(-3).to(inner) @ inner
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         if not self.is_canonical:
             self._refuse_potential()
-        losses, matrix = self.clean._canonical_losses(z), self.noise.matrix()
+        losses = self.clean._canonical_losses(z)
+        matrix = self.noise.matrix(losses.dtype)
         # the potential's gradient is A p + c, with A = (1 - eps) and c the row of the reference class
         kept = (matrix[..., 0, 0] - matrix[..., -1, 0])[..., None, None].to(losses)
         fixed = matrix[..., -1, :-1].unsqueeze(-2).to(losses)
         return kept * losses + (fixed * z).sum(-1, keepdim=True) - (1.0 - kept) * append_reference(z)
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        scores, p = self.clean._scores_and_proba(logits)
+        kept, fixed = self._kept_and_fixed(p)
+        # as in _canonical_losses, with the logit of the reference class in place of 0
+        x = logits - logits[..., -1:]
+        return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
+
+    def _kept_and_fixed(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Factor and summand by which true probabilities become observed ones, () and (C,), for noise that is symmetric."""
+        matrix = self.noise.matrix(like.dtype).to(like)
+        kept = matrix[0, 0] - matrix[-1, 0]
+        fixed = matrix[-1].clone()
+        fixed[-1] -= kept
+        return kept, fixed
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        rows = self.clean._row_losses(like)
+        return None if rows is None else rows.with_noise(*self._kept_and_fixed(like))
+
+    def _least_losses(self) -> Tensor:
+        raise ValueError(
+            "normalized=True needs a loss with a least value, but with noise no label is ever certain, and the loss falls "
+            "without bound; leave it out, or use the loss of the link of the clean labels."
+        )
 
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]

@@ -2,6 +2,7 @@ r"""A two-class link given by a table: what BregmanTron learns."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -12,11 +13,17 @@ from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import check_integer, check_two_classes
 from legendretron.links.base import Link, TensorSpec
+from legendretron.links.binary_potential import SATURATION
+from legendretron.links.potential_table import PotentialTable
 from legendretron.links.registry import register_link
 
 __all__ = ["PiecewiseLinearLink"]
+
+#: Pieces of each tail as polynomials, a fraction of the log-odds wide.
+_TAIL_PIECES = 1024
 
 
 @register_link("piecewise_linear")
@@ -74,15 +81,21 @@ class PiecewiseLinearLink(Link):
         areas = np.logaddexp(0.0, ends[0]) / rate + np.concatenate(
             [[0.0], np.cumsum(np.diff(z) * (p[1:] + p[:-1]) / 2)]
         )
-        for name, array in (
-            ("knots", z),
-            ("values", p),
-            ("slopes", np.append(slopes, 1.0)),
-            ("areas", areas),
-            ("log_odds", ends),
-            ("rate", np.float64(rate)),
-        ):
-            self.register_buffer(name, torch.as_tensor(np.array(array)))
+        self._start = {
+            "knots": z.copy(),
+            "values": p.copy(),
+            "slopes": np.append(slopes, 1.0),
+            "areas": areas,
+            "log_odds": ends,
+            "rate": np.array(rate),
+        }
+        for name, array in self._start.items():
+            self.register_buffer(name, torch.as_tensor(array.copy()))
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the table that the link was built from."""
+        for name, array in self._start.items():
+            set_start(getattr(self, name), torch.as_tensor(array))
 
     @classmethod
     def from_points(cls, z: ArrayLike, p: ArrayLike, max_knots: int | None = None) -> PiecewiseLinearLink:
@@ -179,6 +192,18 @@ class PiecewiseLinearLink(Link):
         p = torch.sigmoid(self._tails(z, before))
         outside = before | beyond | (z != z)
         return torch.where(outside, self.rate * p * (1.0 - p), self.slopes[k] + 0.0 * z).unsqueeze(-1)
+
+    @property
+    def _is_tabulated(self) -> bool:
+        return type(self) is PiecewiseLinearLink  # a subclass may define another map
+
+    def _new_polynomials(self, like: Tensor) -> PotentialTable:
+        twin = copy.deepcopy(self).double()
+        knots, (first, last), rate = twin.knots, twin.log_odds, twin.rate
+        grid = torch.linspace(0, 1, _TAIL_PIECES + 1, dtype=knots.dtype, device=knots.device)
+        before = knots[0] - (1.0 - grid) * (SATURATION + first).clamp(min=0.0) / rate
+        beyond = knots[-1] + grid * (SATURATION - last).clamp(min=0.0) / rate
+        return PotentialTable(twin._log_odds, torch.cat([before, knots, beyond]), like.dtype)
 
     def _potential(self, z: Tensor) -> Tensor:
         k, before, beyond = self._piece(z, self.knots)

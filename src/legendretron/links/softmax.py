@@ -2,10 +2,12 @@ r"""The softmax+ link: multinomial logistic regression, nothing to learn."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep, RidgeChain
 from legendretron.links.registry import register_link
+from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
@@ -24,7 +26,6 @@ class SoftmaxLink(Link):
 
     Examples
     --------
-    >>> import torch
     >>> link = SoftmaxLink(n_classes=3)
     >>> link.link(link.inverse(torch.tensor([2.5, -1.0])))
     tensor([ 2.5000, -1.0000])
@@ -41,6 +42,10 @@ class SoftmaxLink(Link):
 
     def _log_odds(self, z: Tensor) -> Tensor:
         return z
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        # a subclass may define another map
+        return torch.log_softmax(logits, -1) if type(self) is SoftmaxLink else super()._log_proba_of_logits(logits)
 
     def _nll_step(self, like: Tensor) -> NLLStep:
         def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
@@ -60,6 +65,20 @@ class SoftmaxLink(Link):
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         return -log_softmax_plus(z)
+
+    def _canonical_scores(self, logits: Tensor) -> Tensor:
+        # a subclass may define another map
+        if type(self) is not SoftmaxLink:
+            return super()._canonical_scores(logits)
+        return torch.log_softmax(logits, dim=-1)  # whose derivative in torch is exact
+
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = self._log_proba_of_logits(logits)
+        return log_p, log_p.exp()
+
+    def _row_losses(self, like: Tensor) -> RowLosses | None:
+        # a subclass may define another map
+        return NestedRows.softmax(self.n_classes, like) if type(self) is SoftmaxLink else None
 
     def _potential(self, z: Tensor) -> Tensor:
         return logsumexp_plus(z)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer, check_two_classes
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
@@ -58,10 +59,18 @@ class TrigonometricLink(Link):
         if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
             raise ValueError(f"interval must be two finite numbers in increasing order, got {interval!r}.")
         self.kind = check_choice("kind", kind, ("sine", "cosine"))
+        self._start = {"interval": ends.copy(), "coefficients": c.copy()}
         with torch.inference_mode(False):  # tensors of that mode could not be used with gradients afterwards
-            self.register_buffer("interval", torch.as_tensor(ends))
-            self.register_buffer("coefficients", torch.as_tensor(c.copy()))
-        self._check_buffers()
+            with torch.device("cpu"):  # to be checked, also where networks are built without memory
+                for name, array in self._start.items():
+                    self.register_buffer(name, torch.as_tensor(array.copy()))
+                self._check_buffers()
+            self.to(torch.get_default_device())
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the series that the link was built from."""
+        for name, array in self._start.items():
+            set_start(getattr(self, name), torch.as_tensor(array))
 
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:

@@ -7,7 +7,14 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from legendretron._internal.validation import check_float_tensor, check_labels, check_proba, full_precision
+from legendretron._internal.validation import (
+    at_least_single,
+    check_float_tensor,
+    check_labels,
+    check_proba,
+    full_precision,
+)
+from legendretron.losses.reduction import expectation
 
 __all__ = ["ProperLoss"]
 
@@ -22,7 +29,8 @@ class ProperLoss(nn.Module, ABC):
     :math:`\psi(\tilde p) = -\nabla \underline{\tilde L}(\tilde p)`, which comes down to
     :math:`\psi_i = \ell_C - \ell_i`.
 
-    All probabilities have the classes on their last axis and any axes before it, which broadcast.
+    All probabilities have the classes on their last axis and any axes before it, which broadcast. Computations are in float32
+    at least, and so are results.
     """
 
     #: whether p is the only minimiser
@@ -34,27 +42,27 @@ class ProperLoss(nn.Module, ABC):
     def _partial_losses(self, q: Tensor) -> Tensor: ...
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
-        return _expectation(p, self._partial_losses(p))
+        return expectation(p, self._partial_losses(p))
 
     def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
-        return _expectation(p, self._partial_losses(q))
+        return expectation(p, self._partial_losses(q))
 
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
         # a difference that rounding may push below zero when p and q are close
         return (self._expected_loss(p, q) - self._bayes_risk(p)).clamp(min=0.0)
 
     def _check(self, name: str, p: Tensor) -> Tensor:
-        return check_proba(name, p, self.n_classes)
+        return at_least_single(check_proba(name, p, self.n_classes))
 
-    def _check_pair(self, p: Tensor, q: Tensor) -> None:
-        self._check("p", p)
-        self._check("q", q)
+    def _check_pair(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        p, q = self._check("p", p), self._check("q", q)
         if p.shape[-1] != q.shape[-1]:
             raise ValueError(f"p and q must have the same classes, got {p.shape[-1]} and {q.shape[-1]}.")
+        return p, q
 
     def partial_losses(self, p: Tensor) -> Tensor:
         """Loss of predicting ``p`` for each label: ``(..., C) -> (..., C)``."""
-        self._check("p", p)
+        p = self._check("p", p)
         with full_precision(p):
             return self._partial_losses(p)
 
@@ -63,25 +71,25 @@ class ProperLoss(nn.Module, ABC):
 
         A label of probability zero does not count, however large its loss.
         """
-        self._check_pair(p, q)
+        p, q = self._check_pair(p, q)
         with full_precision(p):
             return self._expected_loss(p, q)
 
     def bayes_risk(self, p: Tensor) -> Tensor:
         """Least expected loss when labels follow ``p``: ``(..., C) -> (...)``."""
-        self._check("p", p)
+        p = self._check("p", p)
         with full_precision(p):
             return self._bayes_risk(p)
 
     def regret(self, p: Tensor, q: Tensor) -> Tensor:
         """Excess of the expected loss of ``q`` over the Bayes risk: ``(..., C), (..., C) -> (...)``."""
-        self._check_pair(p, q)
+        p, q = self._check_pair(p, q)
         with full_precision(p):
             return self._regret(p, q)
 
     def link(self, p: Tensor) -> Tensor:
         """Canonical link, ``l_C(p) - l_i(p)``: ``(..., C) -> (..., C - 1)``."""
-        check_proba("p", p, self.n_classes, interior=True)
+        p = at_least_single(check_proba("p", p, self.n_classes, interior=True))
         with full_precision(p):
             losses = self._partial_losses(p)
         return losses[..., -1:] - losses[..., :-1]
@@ -95,9 +103,5 @@ class ProperLoss(nn.Module, ABC):
             return picked.mean()
         if check_float_tensor("sample_weight", sample_weight).shape != picked.shape:
             raise ValueError(f"sample_weight must have shape {tuple(picked.shape)}, got {tuple(sample_weight.shape)}.")
-        return (picked * sample_weight).sum() / sample_weight.sum()
-
-
-def _expectation(p: Tensor, losses: Tensor) -> Tensor:
-    """``sum_i p_i l_i`` with ``0 * inf = 0``."""
-    return torch.where(p == 0, torch.zeros_like(losses), p * losses).sum(-1)
+        weight = at_least_single(sample_weight)  # half precision has no sums above 65,504
+        return (picked * weight).sum() / weight.sum()

@@ -2,27 +2,33 @@ r"""The loss of a canonical link: what LegendreTron learns."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from legendretron._internal.validation import at_least_single, check_choice, check_labels, check_last_axis, check_proba
-from legendretron.links import Link
-from legendretron.losses.base import ProperLoss
+from legendretron._internal.validation import at_least_single, has_values
+from legendretron.links import Link, SoftmaxLink
+from legendretron.links.binary_potential import KeptPotential
+from legendretron.links.row_losses import RowLosses
+from legendretron.losses.frozen import check_single_link, frozen_copy
+from legendretron.losses.fused import can_be_fused, fused_loss
+from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["CanonicalLoss"]
 
 
-class CanonicalLoss(ProperLoss):
+class CanonicalLoss(LossOfLink):
     r"""Proper canonical loss of a link, :math:`\ell_y = F(z) - z_y` with :math:`z_C = 0`.
 
-    :math:`F` is the link's potential. The loss is convex in ``z`` with gradient :math:`p(z) - e_y`; on probabilities,
-    its Bayes risk is :math:`-F^*(\tilde p)` and its regret the Bregman divergence of :math:`F^*`. (Elsewhere this is a
-    Fenchel-Young loss.)
+    :math:`F` is the link's potential. The loss is convex in ``z`` with gradient :math:`p(z) - e_y`, which is computed as
+    such; on probabilities, its Bayes risk is :math:`-F^*(\tilde p)` and its regret the Bregman divergence of :math:`F^*`.
+    (Elsewhere this is a Fenchel-Young loss.)
 
-    The loss keeps a frozen copy of the link. Training ``F`` by its own canonical loss has a trivial minimum, where
-    ``F`` and not the model has moved; learn the link by log-loss, then take its loss to train other models.
+    The loss keeps a frozen copy of the link, whose parameters are buffers here. Training ``F`` by its own canonical loss has
+    a trivial minimum, where ``F`` and not the model has moved; learn the link by log-loss, then take its loss to train other
+    models.
 
     Parameters
     ----------
@@ -34,11 +40,22 @@ class CanonicalLoss(ProperLoss):
         As in ``torch.nn.CrossEntropyLoss``, which this equals for the softmax link.
     ignore_index : int
         Integer label that does not count.
+    label_smoothing : float
+        Share of each label that is spread evenly over all classes, from 0 to 1.
+    dim : int
+        Axis of the classes; 1 for images ``(N, C, H, W)``.
+    normalized : bool
+        Whether a perfect forecast costs nothing: the loss becomes
+
+        .. math:: \ell_y(z) = F(z) - z_y + F^*(e_y), \qquad -F^*(e_y) = \inf_z F(z) - z_y,
+
+        so that no loss is negative and the Bayes risk is 0 at the corners of the simplex. A constant for each label changes
+        neither gradients nor regrets; but now :math:`\ell_C - \ell_i` is the link plus a constant.
 
     Raises
     ------
     NotCanonicalError
-        If the link has no potential, as a composite link of three or more classes.
+        If the link has no potential, as a composite link of three or more classes; :class:`CompositeLoss` is for those.
 
     Examples
     --------
@@ -46,111 +63,122 @@ class CanonicalLoss(ProperLoss):
     >>> criterion = CanonicalLoss(SoftmaxLink(n_classes=3))
     >>> criterion(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
     tensor(0.2395)
+    >>> criterion(torch.tensor([[7.0, 5.0, 5.0]]), torch.tensor([0]))  # logits of all classes
+    tensor(0.2395)
+    >>> criterion.predict_proba(torch.tensor([[2.0, 0.0]]))
+    tensor([[0.7870, 0.1065, 0.1065]])
     """
 
-    weight: Tensor | None
+    least: Tensor | None
 
     def __init__(
-        self, link: Link, weight: Tensor | None = None, reduction: str = "mean", ignore_index: int = -100
+        self,
+        link: Link,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        dim: int = -1,
+        *,
+        normalized: bool = False,
     ) -> None:
-        super().__init__()
-        if not isinstance(link, Link):
-            raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
+        check_single_link(link)
         if not link.is_canonical:
             link._refuse_potential()
-        if link.run_shape:
-            raise ValueError(
-                f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
-            )
-        self.n_classes: int = link.n_classes
-        with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
-            self.canonical_link = copy.deepcopy(link).requires_grad_(False).eval()
-        self.reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
-        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-            raise ValueError(f"ignore_index must be an integer, got {ignore_index!r}.")
-        self.ignore_index = ignore_index
-        if weight is not None:
-            check_last_axis("weight", weight, self.n_classes)
-            if weight.dim() != 1 or not bool(((weight >= 0) & torch.isfinite(weight)).all()):
-                raise ValueError(f"weight must hold {self.n_classes} finite non-negative numbers, got {weight}.")
-        with torch.inference_mode(False):
-            self.register_buffer("weight", None if weight is None else weight.detach().clone())
+        super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
+        if not isinstance(normalized, bool):
+            raise ValueError(f"normalized must be True or False, got {normalized!r}.")
+        self.normalized = normalized
+        self.canonical_link = frozen_copy(link)
+        with torch.inference_mode(False), torch.no_grad():
+            self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
+        # listed once: looking for all tensors of a link takes longer than a small batch
+        self._parts = (*self.canonical_link.modules(),)
+        self._kept_rows: KeptPotential[RowLosses | None] = KeptPotential()
+        self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
+        self._prepare()
 
-    def train(self, mode: bool = True) -> CanonicalLoss:
-        """Set the mode; the frozen link stays as it is."""
-        super().train(mode)
-        self.canonical_link.eval()
+    def _prepare(self) -> None:
+        """Make the table of a two-class link's potential now: where a graph is compiled it must be there already."""
+        like = next((t for t in self.canonical_link.buffers() if t.is_floating_point()), None)
+        if self.n_classes == 2 and like is not None and has_values(like):
+            with torch.no_grad():
+                self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
+        self._prepare()
         return self
 
-    # --- on predictors ---
-
-    def losses_at(self, z: Tensor) -> Tensor:
-        """Loss of predictor ``z`` for each label, ``F(z) - z_y``: ``(..., C - 1) -> (..., C)``."""
-        return self.canonical_link._losses_at(z)
+    @property
+    def _link(self) -> Link:
+        return self.canonical_link
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Loss of predictors ``(..., C - 1)`` on labels.
+        """See :meth:`Criterion.forward`."""
+        found = self._fused(z, y)
+        return super().forward(z, y) if found is None else found
 
-        Parameters
-        ----------
-        z : Tensor of shape (..., C - 1)
-            Predictors.
-        y : Tensor
-            Integer labels of shape (...), or probabilities of shape (..., C).
+    def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
+        """The loss by a compiled function, or None where there is none, or an error to be explained."""
+        if self.label_smoothing > 0.0 or self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
+            return None
+        logits = self._logits(z)
+        if not can_be_fused(logits, y):
+            return None
+        tensors = [t for module in self._parts for t in module._buffers.values() if t is not None]
+        if any(t.dtype != logits.dtype for t in tensors if t.is_floating_point() and t.dtype.itemsize >= 4):
+            return None
+        if self.least is not None:
+            tensors.append(self.least)
+        rows = self._kept_rows.table(self._new_rows, logits, tensors)
+        if rows is None:
+            return None
+        flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
+        labels = y if y.dim() == 1 else y.reshape(-1)
+        loss = fused_loss(
+            rows, flat, labels.long(), self.weight, self.ignore_index, self.reduction,
+            lambda x: self._of_logits(x, labels),
+        )  # fmt: skip
+        return loss.reshape(y.shape) if loss is not None and self.reduction == "none" and y.dim() != 1 else loss
 
-        Returns
-        -------
-        Tensor
-            A scalar, or shape (...) with ``reduction="none"``. The mean is weighted by the labels' class weights, and
-            over plain counts for soft labels, as in torch.
-        """
-        check_last_axis("z", z, self.n_classes - 1)
-        if isinstance(y, Tensor) and y.is_floating_point():
-            return self._soft(z, y)
-        labels = check_labels(
-            "y (integer labels, or probabilities of a floating-point dtype)",
-            y,
-            self.n_classes,
-            tuple(z.shape[:-1]),
-            self.ignore_index,
-        )
-        counted = labels != self.ignore_index
-        safe = torch.where(counted, labels, 0)
-        losses = torch.gather(self.losses_at(z), -1, safe.unsqueeze(-1)).squeeze(-1)
-        # in the precision of the losses: a count of rows in half precision would be a rounded one
-        weights = counted.to(losses) if self.weight is None else self.weight.to(losses)[safe] * counted
-        # where, not a product: an ignored row may hold anything
-        losses = torch.where(counted, losses * weights, torch.zeros_like(losses))
-        if self.reduction == "none":
-            return losses
-        return losses.sum() / weights.sum() if self.reduction == "mean" else losses.sum()
+    def _new_rows(self, like: Tensor) -> RowLosses | None:
+        rows = self.canonical_link._row_losses(like.new_empty(0))
+        if rows is None or not rows.can_run:
+            return None
+        return rows if self.least is None else rows.with_least(self.least)
 
-    def _soft(self, z: Tensor, y: Tensor) -> Tensor:
-        check_proba("y", y, self.n_classes)
-        if y.shape[:-1] != z.shape[:-1]:
-            raise ValueError(f"y must have shape {(*z.shape[:-1], self.n_classes)}, got {tuple(y.shape)}.")
-        y = at_least_single(y)
-        shares = y if self.weight is None else y * self.weight.to(y)
-        losses = (shares * self.losses_at(z)).sum(-1)
-        if self.reduction == "none":
-            return losses
-        return losses.mean() if self.reduction == "mean" else losses.sum()
+    @property
+    def _is_softmax(self) -> bool:
+        return type(self.canonical_link) is SoftmaxLink and self.least is None
 
-    # --- on probabilities ---
+    def _scores_of_rows(self, logits: Tensor) -> Tensor:
+        scores = self.canonical_link._canonical_scores(logits)
+        return scores if self.least is None else scores + self.least.to(scores)
 
     def _predictor(self, p: Tensor) -> Tensor:
-        p = at_least_single(p)
         # at the boundary the predictor is infinite: take it at the smallest positive number instead of zero
         return self.canonical_link.link_from_log(torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
+        z = self._predictor(at_least_single(q))
+        losses = self.canonical_link._losses_at(z)
+        losses = losses if self.least is None else losses - self.least.to(losses)
         # a label that was ruled out has an infinite loss; the predictor stands in for the limit of the others
-        return self.losses_at(self._predictor(q)).masked_fill(q == 0, torch.inf)
+        return losses.masked_fill(q == 0, torch.inf)
 
     def link(self, p: Tensor) -> Tensor:
-        """Canonical link of the loss: the link it was made from."""
+        """Canonical link of the loss: the link it was made from, ``(..., C) -> (..., C - 1)``."""
         return self.canonical_link.link(p)
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "normalized": self.normalized}
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
-        return f"reduction={self.reduction!r}"
+        shown = super().extra_repr()
+        return ", ".join([*([shown] if shown else []), "normalized=True"]) if self.normalized else shown
+
+
+def _prepare_after_loading(loss: CanonicalLoss, _: object) -> None:
+    loss._prepare()

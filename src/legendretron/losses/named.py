@@ -1,26 +1,57 @@
-r"""The proper losses that have a name and are smooth: log, square, spherical and Matsushita's."""
+r"""The proper losses that have a name and are smooth: log, square, spherical and Matsushita's.
+
+They are functions of probabilities, and criteria as ``torch.nn.CrossEntropyLoss`` is: called on the logits :math:`x` of all
+``C`` classes, they score :math:`q = \mathrm{softmax}(x)`. Softmax is the canonical link of the log-loss alone. The image of
+the others' canonical links is not all of :math:`\mathbb{R}^{C-1}`, so that a network could not end in them; through softmax
+they are strictly proper composite losses, and not convex in the logits.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from legendretron.losses.base import ProperLoss
+from legendretron.losses.criterion import Criterion
 from legendretron.simplex import complement, sum_of_others
 
 __all__ = ["LogLoss", "MatsushitaLoss", "SphericalLoss", "SquareLoss"]
 
 
-class LogLoss(ProperLoss):
+class _OfSoftmax(Criterion):
+    def _log_proba(self, logits: Tensor) -> Tensor:
+        return torch.log_softmax(logits, dim=-1)
+
+    def _scores(self, logits: Tensor) -> Tensor:
+        return -self._partial_losses(torch.softmax(logits, dim=-1))
+
+
+class LogLoss(_OfSoftmax):
     r""":math:`\ell_i(q) = -\log q_i`, cross-entropy.
 
-    Bayes risk: the entropy. Regret: the Kullback-Leibler divergence. Canonical link: the inverse of softmax+.
+    Bayes risk: the entropy. Regret: the Kullback-Leibler divergence. Canonical link: the inverse of softmax+. As a
+    criterion on logits it is ``torch.nn.CrossEntropyLoss``.
+
+    Parameters
+    ----------
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        See :class:`Criterion`.
 
     Examples
     --------
     >>> LogLoss().bayes_risk(torch.tensor([0.5, 0.25, 0.25]))
     tensor(1.0397)
+    >>> LogLoss()(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([0]))
+    tensor(0.2395)
     """
+
+    @property
+    def _is_softmax(self) -> bool:
+        return type(self) is LogLoss
+
+    def _scores(self, logits: Tensor) -> Tensor:
+        return torch.log_softmax(logits, dim=-1)
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         return -torch.log(q)
@@ -39,7 +70,7 @@ class LogLoss(ProperLoss):
         return (q - p - p * torch.log(ratio)).clamp(min=0.0).sum(-1)
 
 
-class SquareLoss(ProperLoss):
+class SquareLoss(_OfSoftmax):
     r""":math:`\ell_i(q) = \tfrac12 |e_i - q|^2`.
 
     For two classes this is the paper's :math:`(1 - q_i)^2`. Bayes risk: :math:`\tfrac12 (1 - |p|^2)`, half the Gini
@@ -49,6 +80,8 @@ class SquareLoss(ProperLoss):
     ----------
     scale_by_half : bool
         With ``False`` the factor of one half is left out, which is Brier's multiclass score.
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        See :class:`Criterion`.
 
     Examples
     --------
@@ -56,8 +89,10 @@ class SquareLoss(ProperLoss):
     tensor([0.0625, 0.5625])
     """
 
-    def __init__(self, scale_by_half: bool = True) -> None:
-        super().__init__()
+    def __init__(self, scale_by_half: bool = True, **criterion: Any) -> None:
+        super().__init__(**criterion)
+        if not isinstance(scale_by_half, bool):
+            raise ValueError(f"scale_by_half must be True or False, got {scale_by_half!r}.")
         self.scale_by_half = scale_by_half
 
     @property
@@ -76,13 +111,23 @@ class SquareLoss(ProperLoss):
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
-        return f"scale_by_half={self.scale_by_half}"
+        shown = super().extra_repr()
+        return f"scale_by_half={self.scale_by_half}" + (f", {shown}" if shown else "")
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "scale_by_half": self.scale_by_half}
 
 
-class SphericalLoss(ProperLoss):
+class SphericalLoss(_OfSoftmax):
     r""":math:`\ell_i(q) = 1 - q_i / |q|`, one minus the cosine between the prediction and the outcome.
 
-    Bayes risk: :math:`1 - |p|`. Regret: :math:`|p| - \langle p, q\rangle / |q|`.
+    Bayes risk: :math:`1 - |p|`. Regret: :math:`|p| - \langle p, q\rangle / |q|`. On logits it is
+    :math:`1 - \sqrt{\mathrm{softmax}(2 x)_i}`.
+
+    Parameters
+    ----------
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        See :class:`Criterion`.
 
     References
     ----------
@@ -93,6 +138,9 @@ class SphericalLoss(ProperLoss):
     >>> SphericalLoss().bayes_risk(torch.tensor([1.0, 0.0, 0.0]))
     tensor(0.)
     """
+
+    def _scores(self, logits: Tensor) -> Tensor:
+        return torch.expm1(0.5 * torch.log_softmax(2.0 * logits, dim=-1))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         return 1.0 - q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
@@ -107,12 +155,19 @@ class SphericalLoss(ProperLoss):
         return 0.5 * p_norm.squeeze(-1) * gap.square().sum(-1)
 
 
-class MatsushitaLoss(ProperLoss):
+class MatsushitaLoss(_OfSoftmax):
     r""":math:`\ell_i(q) = \tfrac12 \sum_{j \ne i} \sqrt{q_j / q_i}`.
 
     For two classes this is the paper's :math:`\tfrac12 \sqrt{(1 - q)/q}`, with Bayes risk :math:`\sqrt{p (1 - p)}`. The
     multiclass form is the gradient of the sum of the pairwise ones,
-    :math:`\underline{L}(p) = \sum_{i < j} \sqrt{p_i p_j} = \tfrac12 \bigl( (\sum_i \sqrt{p_i})^2 - 1 \bigr)`.
+    :math:`\underline{L}(p) = \sum_{i < j} \sqrt{p_i p_j} = \tfrac12 \bigl( (\sum_i \sqrt{p_i})^2 - 1 \bigr)`. On logits it is
+    :math:`\tfrac12 (1 / \mathrm{softmax}(x / 2)_i - 1)`, which grows exponentially with a wrong logit: beyond 170 or so it is
+    infinite in float32.
+
+    Parameters
+    ----------
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        See :class:`Criterion`.
 
     References
     ----------
@@ -123,6 +178,9 @@ class MatsushitaLoss(ProperLoss):
     >>> MatsushitaLoss().partial_losses(torch.tensor([0.8, 0.2]))
     tensor([0.2500, 1.0000])
     """
+
+    def _scores(self, logits: Tensor) -> Tensor:
+        return -0.5 * torch.expm1(-torch.log_softmax(0.5 * logits, dim=-1))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         root = torch.sqrt(q)

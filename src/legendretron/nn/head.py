@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
 from legendretron._internal.validation import (
     at_least_single,
-    check_choice,
     check_float_tensor,
     check_integer,
     check_labels,
@@ -20,7 +19,15 @@ from legendretron._internal.validation import (
 )
 from legendretron.links import Link, make_link
 from legendretron.links.registry import check_link, choose_settings
+from legendretron.losses.reduction import (
+    Reduction,
+    check_ignore_index,
+    check_label_smoothing,
+    check_reduction,
+    check_weight,
+)
 from legendretron.nn.label_noise import NoisyLabels, make_label_noise, observed
+from legendretron.simplex import append_reference
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
@@ -40,6 +47,17 @@ class LegendreLink(NoisyLabels):
     ``nll_loss(link(logits), y)``. With logits :math:`\ell` of all ``C`` classes the predictor is their difference to the
     last, :math:`z_k = \ell_k - \ell_C`, so that a constant added to all of them changes nothing, as for softmax;
     ``C - 1`` logits are the predictor themselves. With ``init="identity"`` training starts, nearly, from softmax.
+
+    **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
+    probability 0, its gradient is 0, and the other classes share what is left as if it did not exist, whichever class it
+    is. (If all of a row are minus infinity, the row is NaN, as in torch.) A composite link, or one of your own, compares all
+    classes with each other, so that none can be left out before it: if a logit is so far below the largest that
+    differences lose all digits (about 1e7 in float32), there is a ``ValueError``, or, on a GPU and in compiled graphs,
+    where values are not looked at, a row of NaN. Mask log-probabilities instead, which works with every link:
+    ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
+
+    **Log-probabilities are logits**: ``CrossEntropyLoss``, which takes their log-softmax, finds them normalised already and
+    gives what ``NLLLoss`` gives.
 
     Everything is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half
     precision; log-probabilities have that precision.
@@ -119,6 +137,20 @@ class LegendreLink(NoisyLabels):
         self.link = _as_link(link, self.n_classes, {**settings, **made})
         self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+
+        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks without memory,
+        see :func:`init_weights`. Of a module that is sharded over processes, all of them must call it.
+
+        Examples
+        --------
+        >>> with torch.device("meta"):
+        ...     link = LegendreLink(3)
+        >>> link.to_empty(device="cpu").reset_parameters()
+        """
+        self._reset_link(generator)
+
     def forward(self, logits: Tensor) -> Tensor:
         """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``.
 
@@ -148,9 +180,7 @@ class LegendreLink(NoisyLabels):
                 f"got shape {tuple(logits.shape)}."
             )
         z = at_least_single(logits).movedim(self.dim, -1)
-        if z.shape[-1] == c:
-            z = z[..., :-1] - z[..., -1:]
-        return self.link(z)
+        return self.link(z if z.shape[-1] == c else append_reference(z), all_classes=True)
 
     def _placed(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
@@ -168,6 +198,9 @@ class LegendreHead(NoisyLabels):
 
     with :math:`u` the inverse link. It replaces the last ``torch.nn.Linear(d, C)`` of a classifier together with the
     softmax hidden in ``torch.nn.CrossEntropyLoss``. See :class:`LegendreLink` for precision.
+
+    The layer is ``head.linear``. Another one that maps features to ``C - 1`` predictors may take its place: a layer with
+    adapters, or the one that ``torch.ao.quantization.quantize_dynamic`` puts there.
 
     For very many classes see :class:`~legendretron.nn.class_parallel.ClassParallel`, which splits the head over processes.
 
@@ -236,6 +269,23 @@ class LegendreHead(NoisyLabels):
         self.link = _as_link(link, self.n_classes, {**settings, **made})
         self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+
+        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks without memory,
+        see :func:`init_weights`. Of a module that is sharded over processes, all of them must call it.
+
+        The linear layer uses torch's global generator. A layer in its place is reset by its own ``reset_parameters``.
+        """
+        reset = getattr(self.linear, "reset_parameters", None)
+        if reset is None:
+            raise ValueError(
+                f"linear is a {type(self.linear).__name__}, which has no reset_parameters(), so that the head cannot be "
+                "reset; give it that method, or reset the rest: head.link.reset_parameters()."
+            )
+        reset()
+        self._reset_link(generator)
+
     def forward(self, features: Tensor) -> Tensor:
         """Log-probabilities: ``(..., in_features) -> (..., C)``.
 
@@ -281,7 +331,16 @@ class LegendreHead(NoisyLabels):
             return gathered_log_proba(self.link, z)
         return self.link(z)
 
-    def loss(self, features: Tensor, labels: Tensor, reduction: str = "mean", ignore_index: int = -100) -> Tensor:
+    def loss(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        *,
+        weight: Tensor | None = None,
+        label_smoothing: float = 0.0,
+    ) -> Tensor:
         """Log-loss of observed labels: ``nll_loss(head(features), labels)`` of a head in training mode.
 
         With ``label_noise`` it scores labels of which some are wrong, in both modes: so it is also the loss to validate with
@@ -294,27 +353,44 @@ class LegendreHead(NoisyLabels):
         ----------
         features : Tensor of shape (..., in_features)
             The same on all processes of a split head.
-        labels : Tensor of shape (...), int64
-            Classes.
+        labels : Tensor
+            Classes of shape (...), or probabilities of shape (..., C).
         reduction : {"mean", "sum", "none"}
-            As in ``torch.nn.NLLLoss``.
+            As in ``torch.nn.CrossEntropyLoss``, as all that follows.
         ignore_index : int
             Label of the rows to ignore.
+        weight : Tensor of shape (C,), optional
+            Weights of the classes.
+        label_smoothing : float
+            Share of each label that is spread evenly over all classes, from 0 to 1.
+
+            A head that is split takes classes only, without weights or smoothing.
         """
         z = self._predictor(features)
-        check_choice("reduction", reduction, ("mean", "sum", "none"))
-        labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
+        how = Reduction(
+            check_weight(weight, self.n_classes),
+            check_reduction(reduction),
+            check_ignore_index(ignore_index),
+            check_label_smoothing(label_smoothing),
+        )
         if is_sharded(z):
             from legendretron.nn.split import sharded_nll
 
+            if weight is not None or label_smoothing:
+                raise ValueError(
+                    f"weight={weight!r} and label_smoothing={label_smoothing!r} are not for a head that is split over "
+                    "processes; leave them out."
+                )
+            labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        rows = observed(self.noise, self.link(z)).reshape(-1, self.n_classes)
-        nll = nn.functional.nll_loss(rows, labels.reshape(-1), reduction=reduction, ignore_index=ignore_index)
-        return nll.reshape(labels.shape) if reduction == "none" else nll
+        return how.of_scores(observed(self.noise, self.link(z)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
-        check_last_axis("features", features, self.in_features)
-        weight = self.linear.weight
+        # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none
+        check_last_axis("features", features, getattr(self.linear, "in_features", self.in_features))
+        weight = getattr(self.linear, "weight", None)
+        if not isinstance(weight, Tensor):
+            return self._checked(self.linear(features))
         if features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
                 f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
@@ -322,11 +398,20 @@ class LegendreHead(NoisyLabels):
             )
         if is_sharded(weight) and not is_sharded(features):
             features = same_on_all_ranks(features, weight)
-        return self.linear(features)
+        return self._checked(self.linear(features))
+
+    def _checked(self, z: Tensor) -> Tensor:
+        if z.shape[-1] != self.n_classes - 1:
+            raise ValueError(
+                f"linear must give n_classes - 1 = {self.n_classes - 1} predictors, got {z.shape[-1]} from {self.linear!r}. "
+                "If it has a row for each class, subtract its last row from the others, or put a LegendreLink after it."
+            )
+        return z
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
-        if saved is not None and saved.dim() == 2 and saved.shape != self.linear.weight.shape:
+        own = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
+        if saved is not None and saved.dim() == 2 and isinstance(own, Tensor) and saved.shape != own.shape:
             rows, columns = saved.shape
             softmax = ""
             if rows == self.n_classes:

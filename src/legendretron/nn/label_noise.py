@@ -70,10 +70,9 @@ def make_label_noise(
         if label_noise not in _LEARNED:
             raise _unknown(label_noise)
         kind = _LEARNED[label_noise]
-        symmetric = SymmetricNoise(c, _STARTS[kind], **made)
         if kind == SymmetricNoise.kind:
-            return symmetric
-        return TransitionNoise(symmetric.matrix().detach(), learned=True, **made)
+            return SymmetricNoise(c, _STARTS[kind], **made)
+        return TransitionNoise._like_symmetric(c, _STARTS[kind], learned=True, **made)
     if isinstance(label_noise, bool):
         raise _unknown(label_noise)
     if isinstance(label_noise, Real):
@@ -86,7 +85,8 @@ def make_label_noise(
             )
         return SymmetricNoise(c, share * c / (c - 1), learned=False, **made)
     try:
-        matrix = torch.as_tensor(label_noise)
+        # numbers keep their values, also where networks are built without memory
+        matrix = label_noise if isinstance(label_noise, Tensor) else torch.as_tensor(label_noise, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise _unknown(label_noise) from error
     if matrix.shape != (c, c):
@@ -120,7 +120,13 @@ class NoisyLabels(nn.Module):
     """What heads and links have in common where some labels are wrong."""
 
     n_classes: int
+    link: Link
     noise: LabelNoise | None
+
+    def _reset_link(self, generator: torch.Generator | None) -> None:
+        self.link.reset_parameters(generator)
+        if self.noise is not None:
+            self.noise.reset_parameters()
 
     @property
     def noise_rate(self) -> float:

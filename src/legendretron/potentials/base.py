@@ -3,6 +3,7 @@ r"""The interface of a potential: a strictly convex function with everything tha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,17 @@ class Potential(nn.Module, ABC):
         super().__init__()
         self.dim = check_integer("dim", dim, 1)
         self.run_shape = check_run_shape(run_shape)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+
+        All parameters and buffers are written, so that it can follow ``to_empty``. Of a potential that is sharded over
+        processes, all of them must call it.
+        """
+        if next(chain(self.parameters(), self.buffers()), None) is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has parameters or buffers: it must define reset_parameters."
+            )
 
     # --- what subclasses write, on rows (*run_shape, n, K) ---
 

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
+from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.potentials.ridge import RidgePotential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients
@@ -86,30 +87,31 @@ class CPFlowNetwork(RidgePotential):
         """The first half of the units, rounded up, see the layer before."""
         return self.hidden - self.hidden // 2
 
-    def _draw_layers(self, generator: torch.Generator | None) -> None:
+    def _draw_layers(self, start: dict[str, Tensor], generator: torch.Generator | None) -> None:
+        weight, bias, mixing, mixing_bias = (start[n] for n in ("weight", "bias", "raw_mixing", "mixing_bias"))
+
         def draw_units(rows: slice) -> None:
-            init_linear(self.dim, generator, self.weight[..., rows, :], self.bias[..., rows])
+            init_linear(self.dim, generator, weight[..., rows, :], bias[..., rows])
 
         *middle, last = self._mixed_positions()
         draw_units(slice(0, self.hidden))
         for k in range(self.depth - 1):
             rows = slice(k * self.mixed_units, (k + 1) * self.mixed_units)
-            init_linear(self.hidden, generator, self.raw_mixing[..., rows, :], self.mixing_bias[..., rows])
-        init_linear(self.hidden, generator, self.raw_mixing[..., -1:, :])
+            init_linear(self.hidden, generator, mixing[..., rows, :], mixing_bias[..., rows])
+        init_linear(self.hidden, generator, mixing[..., -1:, :])
         for rows in middle:
             draw_units(rows)
-        init_linear(self.dim, generator, self.weight[..., last, :])
+        init_linear(self.dim, generator, weight[..., last, :])
         for rows in middle:
             draw_units(slice(rows.stop, rows.start + self.hidden))
-        self.bias[..., -1] = 0.0  # no bias in the last layer
+        bias[..., -1] = 0.0  # no bias in the last layer
+        start["shift"].zero_()
+        start["log_scale"].zero_()
 
-    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw a new random start; the normalisation waits for a first batch again."""
+        """See :meth:`Potential.reset_parameters`; the normalisation waits for a first batch again."""
         super().reset_parameters(generator)
-        self.shift.zero_()
-        self.log_scale.zero_()
-        self.initialized.fill_(False)
+        set_start(self.initialized, blank(self.initialized).fill_(False))
         # Mirrors the buffer: reading the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 from legendretron.potentials.newton import damped_newton
@@ -21,7 +22,8 @@ class _Nests(NamedTuple):
 
     mu: Tensor  # (*runs, 1, M)
     beta: Tensor  # (*runs, 1, 1)
-    gate: Tensor  # beta v + b, (*runs, n, M)
+    top: Tensor  # largest of (z, 0), by which all logits are lowered, (*runs, n, 1)
+    gate: Tensor  # beta (v - top) + b, (*runs, n, M)
     log_pi: Tensor  # (*runs, n, M)
     log_s: Tensor  # (*runs, n, M, C)
 
@@ -103,30 +105,50 @@ class NestedLogSumExp(Potential):
         self.gate_bias = empty(self.n_nests)  # b
         self.reset_parameters(generator)
 
-    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw a new random start."""
+        """See :meth:`Potential.reset_parameters`."""
         noise = 1.0 if self.init == "random" else 0.1
-        offsets = self.offsets.new_empty(*self.run_shape, self.n_nests, self.dim + 1)
-        for tensor in (self.log_mu, offsets, self.gate_bias, self.log_beta):
+        log_mu, gate_bias, log_beta = (blank(of) for of in (self.log_mu, self.gate_bias, self.log_beta))
+        offsets = log_mu.new_empty(*self.run_shape, self.n_nests, self.dim + 1)
+        for tensor in (log_mu, offsets, gate_bias, log_beta):
             tensor.normal_(0.0, noise, generator=generator)
-        self.offsets.copy_(offsets[..., :-1])
-        self.reference_offset.copy_(offsets[..., -1])
         if self.init == "identity":
             # so that F itself, and not only its gradient, is near LogSumExp+
-            self.gate_bias.fill_(-math.log(self.n_nests))
-            self.log_beta.zero_()
+            gate_bias.fill_(-math.log(self.n_nests))
+            log_beta.zero_()
+        set_start(self.log_mu, log_mu)
+        set_start(self.log_beta, log_beta)
+        set_start(self.offsets, offsets[..., :-1])
+        set_start(self.reference_offset, offsets[..., -1])
+        set_start(self.gate_bias, gate_bias)
 
     def _nests(self, z: Tensor) -> _Nests:
+        return self._nests_of_logits(append_reference(z))
+
+    def _nests_of_logits(self, x: Tensor, masked: Tensor | None = None) -> _Nests:
+        """From the logits of all ``C`` classes: a constant added to them is added to ``F``, and changes nothing else.
+
+        Those that are masked, of the same shape, are left out of all sums.
+        """
         mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
-        logits = mu.unsqueeze(-1) * append_reference(z).unsqueeze(-2) + self._all_offsets()
+        # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
+        # As any constant would do here, the largest one needs no derivative.
+        top = x.detach().amax(-1, keepdim=True)
+        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + self._all_offsets()
+        if masked is not None:
+            logits = logits.masked_fill(masked.unsqueeze(-2), -math.inf)
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
-        return _Nests(mu, beta, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
+        return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
         return at_least_single(torch.cat([self.offsets, self.reference_offset.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
+
+    def _numbers(self) -> Tensor:
+        """``beta``, then ``mu``, ``b`` and ``c`` of all nests, in one dimension; without run axes only."""
+        mu, beta = torch.exp(at_least_single(self.log_mu)), torch.exp(at_least_single(self.log_beta))
+        return torch.cat([beta, mu, at_least_single(self.gate_bias), self._all_offsets().reshape(-1)])
 
     def log_proba(self, z: Tensor) -> Tensor:
         """``log p`` of all ``C`` classes, reference last: ``(..., K) -> (..., K + 1)``."""
@@ -135,9 +157,48 @@ class NestedLogSumExp(Potential):
     def _log_proba(self, z: Tensor) -> Tensor:
         return torch.logsumexp(self._nests(z).log_joint, dim=-2)
 
+    def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """``x_k - F(x)`` and ``p_k`` for logits ``x`` of all ``C`` classes, together and without a graph."""
+        mu = torch.exp(at_least_single(self.log_mu))
+        beta = torch.exp(at_least_single(self.log_beta))
+        offsets = self._all_offsets()
+        top, index = logits.max(-1, keepdim=True)
+        below = logits - top
+        log_s = torch.log_softmax(torch.addcmul(offsets, mu.unsqueeze(-1), below.unsqueeze(-2)), dim=-1)
+        # log-sum-exp of a nest, from the class whose logit is 0 now: c_m - log s_m there
+        at_top = index.unsqueeze(-2).expand(*index.shape[:-1], self.n_nests, 1)
+        inside = (torch.gather(offsets.expand_as(log_s), -1, at_top) - torch.gather(log_s, -1, at_top)).squeeze(-1)
+        gate = torch.addcmul(at_least_single(self.gate_bias), beta / mu, inside)
+        pi = torch.softmax(gate, dim=-1).unsqueeze(-2)
+        scores = below - torch.logsumexp(gate, dim=-1, keepdim=True) / beta
+        return scores, (pi @ log_s.exp_()).squeeze(-2)
+
+    def _least_losses(self) -> Tensor:
+        r"""Limits of ``F(z) - z_k`` where ``p_k`` goes to 1, of shape (C,).
+
+        .. math:: \tfrac1\beta \log \sum_m e^{\beta c_{mk} / \mu_m + b_m}
+        """
+        mu, beta = torch.exp(at_least_single(self.log_mu)), torch.exp(at_least_single(self.log_beta))
+        inside = (beta / mu).unsqueeze(-1) * self._all_offsets().squeeze(0) + self.gate_bias.unsqueeze(-1)
+        return torch.logsumexp(inside, dim=-2) / beta
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        r"""As ``_log_proba``, from ``C`` logits, of which some may be minus infinity: their classes have probability 0.
+
+        A number added to all of them moves every :math:`v_m` alike, which changes neither :math:`s` nor :math:`\pi`; so no
+        reference class has to be subtracted, and the largest logit is, which rounds the others least.
+        """
+        below = logits - logits.detach().amax(-1, keepdim=True)  # NaN if all are minus infinity: no probabilities exist
+        # What is masked goes through no product and no sum: zero times infinity would be its gradient. A number so low that
+        # a product with it might overflow is as good as minus infinity.
+        masked = below < -(torch.finfo(below.dtype).max ** 0.5)
+        joint = self._nests_of_logits(below.masked_fill(masked, 0.0), masked).log_joint
+        log_p = torch.logsumexp(joint.masked_fill(masked.unsqueeze(-2), 0.0), dim=-2)
+        return log_p.masked_fill(masked, -math.inf)
+
     def _value(self, x: Tensor) -> Tensor:
         nests = self._nests(x)
-        return torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
+        return nests.top.squeeze(-1) + torch.logsumexp(nests.gate, dim=-1) / nests.beta.squeeze(-1)
 
     def _value_minus(self, x: Tensor) -> Tensor:
         r"""``F(z) - z_k`` for all ``C`` classes, reference last, without subtracting: (*runs, n, C).

@@ -8,6 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single
 from legendretron.potentials.base import Potential
 from legendretron.potentials.softplus import softplus, softplus_inverse
@@ -50,8 +51,13 @@ class QuadraticPotential(Potential):
         super().__init__(dim, run_shape)
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < float(alpha) < math.inf:
             raise ValueError(f"alpha must be positive and finite, got {alpha!r}.")
-        raw = softplus_inverse(float(alpha))
-        self.raw_alpha: nn.Parameter = nn.Parameter(torch.full((*self.run_shape, 1), raw, device=device, dtype=dtype))
+        self._start: float = softplus_inverse(float(alpha))
+        self.raw_alpha: nn.Parameter = nn.Parameter(torch.empty((*self.run_shape, 1), device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore the curvature to start from; nothing is drawn."""
+        set_start(self.raw_alpha, blank(self.raw_alpha).fill_(self._start))
 
     def _alpha(self) -> Tensor:
         return softplus(at_least_single(self.raw_alpha)).unsqueeze(-1)

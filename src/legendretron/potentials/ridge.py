@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import summed_up
+from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
@@ -110,26 +111,29 @@ class RidgePotential(Potential):
     def mixed_units(self) -> int:
         """Units of a middle layer that see the layer before; the others see the input alone."""
 
-    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw a new random start."""
-        self._draw_layers(generator)
+        """See :meth:`Potential.reset_parameters`."""
+        start = {name: blank(parameter) for name, parameter in self.named_parameters()}
+        self._draw_layers(start, generator)
         if self.init == "paper":  # in the order of the code behind the paper
-            self.raw_gamma.normal_(generator=generator)
-            self.raw_alpha.normal_(generator=generator)
-            return
-        self.raw_alpha.fill_(softplus_inverse(1.0))
-        self.raw_gamma.fill_(softplus_inverse(_IDENTITY_GAMMA if self.init == "identity" else 1.0))
+            start["raw_gamma"].normal_(generator=generator)
+            start["raw_alpha"].normal_(generator=generator)
+        else:
+            start["raw_alpha"].fill_(softplus_inverse(1.0))
+            start["raw_gamma"].fill_(softplus_inverse(_IDENTITY_GAMMA if self.init == "identity" else 1.0))
         if self.init == "centred":
-            self.weight.mul_(_CENTRED_SCALE)
+            start["weight"].mul_(_CENTRED_SCALE)
+        for name, value in start.items():
+            set_start(getattr(self, name), value)
 
     def penalty_centre(self) -> dict[str, float]:
         """Values of parameters, by name, at which a penalty vanishes and the gradient is the identity map; others are 0."""
         return {"raw_alpha": softplus_inverse(1.0), "raw_gamma": softplus_inverse(1.0)}
 
-    def _draw_layers(self, generator: torch.Generator | None) -> None:
-        init_linear(self.dim, generator, self.weight, self.bias)
-        init_linear(self.hidden, generator, self.raw_mixing)
+    def _draw_layers(self, start: dict[str, Tensor], generator: torch.Generator | None) -> None:
+        """Fill plain tensors, by the names of the parameters, all but ``raw_alpha`` and ``raw_gamma``."""
+        init_linear(self.dim, generator, start["weight"], start["bias"])
+        init_linear(self.hidden, generator, start["raw_mixing"])
 
     # --- the ridge form ---
 

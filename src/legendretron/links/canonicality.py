@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.validation import check_integer, check_last_axis
-from legendretron.links import Link
+from legendretron.links.base import Link
 
 __all__ = ["CanonicalityReport", "canonicality"]
 

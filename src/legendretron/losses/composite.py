@@ -1,0 +1,103 @@
+r"""The log-loss through a link that need not be canonical."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.links.canonicality import CanonicalityReport, canonicality
+from legendretron.losses.frozen import check_single_link, frozen_copy
+from legendretron.losses.named import LogLoss
+from legendretron.losses.of_link import LossOfLink
+
+__all__ = ["CompositeLoss"]
+
+#: Points at which canonicality is measured by default, and the most entries of all their Jacobians together.
+_POINTS = 512
+_MOST_ENTRIES = 2**22
+
+
+class CompositeLoss(LossOfLink):
+    r"""Strictly proper composite loss of a link: log-loss through its inverse, :math:`\ell_y(z) = -\log p_y(z)`.
+
+    It exists for every link, as a composite link of three or more classes, which has no potential. What holds:
+
+    - It is **strictly proper**: on probabilities it is the log-loss, and since the link is invertible, the expected loss
+      is least at the one predictor whose probabilities are those of the labels.
+    - It need **not be convex** in ``z``, its gradient is not :math:`p(z) - e_y`, and :math:`\ell_C - \ell_i` is not the link:
+      that is what a canonical loss has, see :class:`CanonicalLoss`. :attr:`canonicality` tells how far the link is from
+      having one.
+
+    The loss keeps a frozen copy of the link, whose parameters are buffers here.
+
+    Parameters
+    ----------
+    link : Link
+        Without run axes.
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        As in :class:`CanonicalLoss`.
+
+    Examples
+    --------
+    >>> from legendretron.links import CompositeLink
+    >>> loss = CompositeLoss(CompositeLink(n_classes=3))
+    >>> z, y = torch.randn(5, 2), torch.tensor([0, 1, 2, 0, 1])
+    >>> torch.allclose(loss(z, y), -loss.predict_proba(z)[torch.arange(5), y].log().mean())
+    True
+    >>> loss.canonicality.n_points
+    512
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        dim: int = -1,
+    ) -> None:
+        check_single_link(link)
+        super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
+        self.composite_link = frozen_copy(link)
+        self._of_probabilities = LogLoss()
+
+    @property
+    def _link(self) -> Link:
+        return self.composite_link
+
+    def _scores_of_rows(self, logits: Tensor) -> Tensor:
+        return self.composite_link._log_proba_of_logits(logits)
+
+    def _partial_losses(self, q: Tensor) -> Tensor:
+        return self._of_probabilities._partial_losses(q)
+
+    def _bayes_risk(self, p: Tensor) -> Tensor:
+        return self._of_probabilities._bayes_risk(p)
+
+    def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
+        return self._of_probabilities._expected_loss(p, q)
+
+    def _regret(self, p: Tensor, q: Tensor) -> Tensor:
+        return self._of_probabilities._regret(p, q)
+
+    def link(self, p: Tensor) -> Tensor:
+        """Predictors of probabilities by the link that the loss was made from, which need not be canonical."""
+        return self.composite_link.link(p)
+
+    @property
+    def canonicality(self) -> CanonicalityReport:
+        """How far the link is from canonical, at predictors of probabilities drawn evenly from the simplex with a fixed seed.
+
+        They are 512, and fewer for very many classes. :func:`legendretron.canonicality` measures at predictors of your own.
+        """
+        k = self.n_classes - 1
+        n = max(2, min(_POINTS, _MOST_ENTRIES // k**2))
+        draws = -torch.log(torch.rand(n, k + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+        like = next((t for t in self.composite_link.buffers() if t.is_floating_point()), draws)
+        p = (draws / draws.sum(-1, keepdim=True)).to(
+            like.device, torch.float32 if like.dtype.itemsize < 4 else like.dtype
+        )
+        z = self.composite_link.link(p.clamp(min=torch.finfo(p.dtype).tiny))
+        return canonicality(self.composite_link, z[torch.isfinite(z).all(-1)])

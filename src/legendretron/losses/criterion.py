@@ -1,0 +1,160 @@
+r"""Proper losses as criteria of torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from legendretron._internal.validation import at_least_single, check_float_tensor, full_precision
+from legendretron.losses.base import ProperLoss
+from legendretron.losses.reduction import (
+    Reduction,
+    check_ignore_index,
+    check_label_smoothing,
+    check_reduction,
+    check_weight,
+)
+from legendretron.simplex import append_reference
+
+__all__ = ["Criterion"]
+
+#: Settings that all criteria have, and their defaults.
+_USUAL: dict[str, Any] = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0, "dim": -1}
+
+
+class Criterion(ProperLoss):
+    r"""A proper loss with a link from real numbers to probabilities, so that a network can be trained with it.
+
+    It is called as ``torch.nn.CrossEntropyLoss`` is, ``criterion(z, y)``. The input holds on axis ``dim`` the logits
+    :math:`x` of all ``C`` classes, to which a constant may be added, or, if the loss knows its number of classes, the
+    ``C - 1`` predictors :math:`z_k = x_k - x_C`. Everything is computed in float32 at least, and the result has that
+    precision.
+
+    Class weights, smoothing and ignored labels belong to the criterion: methods on probabilities do not use them.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (C,), optional
+        Weights of the classes.
+    reduction : {"mean", "sum", "none"}
+        As in ``torch.nn.CrossEntropyLoss``.
+    ignore_index : int
+        Integer label that does not count.
+    label_smoothing : float
+        Share of each label that is spread evenly over all classes, from 0 to 1.
+    dim : int
+        Axis of the classes in inputs and in probabilities; 1 for images ``(N, C, H, W)``.
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        dim: int = -1,
+        *,
+        n_classes: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+        self.reduction = check_reduction(reduction)
+        self.ignore_index = check_ignore_index(ignore_index)
+        self.label_smoothing = check_label_smoothing(label_smoothing)
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
+        self.dim = dim
+        weight = check_weight(weight, n_classes)
+        with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
+            self.register_buffer("weight", None if weight is None else weight.detach().clone())
+
+    # --- for subclasses: logits (..., C), in float32 at least ---
+
+    @abstractmethod
+    def _scores(self, logits: Tensor) -> Tensor:
+        """Losses of all labels with a minus, ``(..., C) -> (..., C)``."""
+
+    @abstractmethod
+    def _log_proba(self, logits: Tensor) -> Tensor:
+        """Log-probabilities, ``(..., C) -> (..., C)``."""
+
+    @property
+    def _is_softmax(self) -> bool:
+        """Whether the loss is the log-loss of softmax, which torch has."""
+        return False
+
+    # --- for users ---
+
+    def _logits(self, z: object) -> Tensor:
+        """Logits of all classes on the last axis, from an input of users."""
+        x = check_float_tensor("z", z)
+        n = self.n_classes
+        size = x.shape[self.dim] if -x.dim() <= self.dim < x.dim() else 0
+        if not (size >= 2 if n is None else size in (n, n - 1) and size > 0):
+            wanted = "the logits of all classes, two or more," if n is None else f"{n} logits, or {n - 1} predictors,"
+            raise ValueError(f"z must have {wanted} along axis dim={self.dim}, got shape {tuple(x.shape)}.")
+        x = at_least_single(x)
+        x = x if self.dim in (-1, x.dim() - 1) else x.movedim(self.dim, -1)
+        return append_reference(x) if n is not None and size == n - 1 else x
+
+    def losses_at(self, z: Tensor) -> Tensor:
+        """Loss of an input for each label: ``(..., C - 1)`` or ``(..., C)`` to ``(..., C)``, the classes on axis ``dim``."""
+        logits = self._logits(z)
+        with full_precision(logits):
+            return -self._scores(logits).movedim(-1, self.dim)
+
+    def predict_proba(self, z: Tensor) -> Tensor:
+        """Probabilities of an input: ``(..., C - 1)`` or ``(..., C)`` to ``(..., C)``, the classes on axis ``dim``.
+
+        They are what the loss is proper for: its expectation is least if they are the probabilities of the labels.
+        """
+        logits = self._logits(z)
+        with full_precision(logits):
+            return self._log_proba(logits).exp().movedim(-1, self.dim)
+
+    def forward(self, z: Tensor, y: Tensor) -> Tensor:
+        """Loss of predictors or logits on labels.
+
+        Parameters
+        ----------
+        z : Tensor of shape (..., C - 1) or (..., C)
+            Predictors or logits, the classes on axis ``dim``.
+        y : Tensor
+            Integer labels of shape (...), without the axis of the classes; or probabilities of shape (..., C), the classes
+            on axis ``dim``.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or shape (...) with ``reduction="none"``. The mean is weighted by the labels' class weights, and
+            plain for probabilities, as in torch.
+        """
+        logits = self._logits(z)
+        if isinstance(y, Tensor) and y.is_floating_point() and -y.dim() <= self.dim < y.dim():
+            y = y.movedim(self.dim, -1)
+        return self._of_logits(logits, y)
+
+    def _of_logits(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Loss of logits of all classes, which are on the last axis, as in ``y``."""
+        how = Reduction(self.weight, self.reduction, self.ignore_index, self.label_smoothing)
+        if self.weight is not None and self.weight.shape[0] != logits.shape[-1]:
+            raise ValueError(
+                f"weight has {self.weight.shape[0]} entries, but z has {logits.shape[-1]} classes; give one for each."
+            )
+        with full_precision(logits):
+            if self._is_softmax and not (isinstance(y, Tensor) and y.is_floating_point()):
+                return how.of_log_softmax(logits, y)
+            return how.of_scores(self._scores(logits), y)
+
+    def _settings(self) -> dict[str, Any]:
+        """Arguments of the constructor by name, as JSON values; weights and links are kept apart."""
+        return {name: getattr(self, name) for name in _USUAL}
+
+    def extra_repr(self) -> str:
+        """Text between the brackets of ``repr``: what differs from the defaults."""
+        return ", ".join(f"{k}={getattr(self, k)!r}" for k, usual in _USUAL.items() if getattr(self, k) != usual)

@@ -1,0 +1,44 @@
+"""Links that nothing can train."""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+import torch
+
+from legendretron.links import Link
+
+__all__ = ["check_single_link", "frozen_copy"]
+
+AnyLink = TypeVar("AnyLink", bound=Link)
+
+
+def check_single_link(link: object) -> Link:
+    """Return a link without run axes, or raise a ``ValueError``."""
+    if not isinstance(link, Link):
+        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
+    if link.run_shape:
+        raise ValueError(
+            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
+    return link
+
+
+def frozen_copy(link: AnyLink) -> AnyLink:
+    """Return a copy in evaluation mode whose parameters are buffers: no optimiser finds them, whatever requires gradients.
+
+    Examples
+    --------
+    >>> from legendretron.links import CanonicalLink
+    >>> link = frozen_copy(CanonicalLink(3))
+    >>> len(list(link.parameters())), "nests.offsets" in link.state_dict()
+    (0, True)
+    """
+    with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
+        frozen = copy.deepcopy(link).eval()
+        for module in frozen.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                delattr(module, name)
+                module.register_buffer(name, parameter.detach().clone())
+    return frozen

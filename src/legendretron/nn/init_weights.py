@@ -1,0 +1,47 @@
+"""The start of links inside models of Transformers."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from legendretron.links import LabelNoise, Link
+from legendretron.potentials import Potential
+
+__all__ = ["init_weights"]
+
+
+def init_weights(module: nn.Module) -> bool:
+    """Reset a module to its start if it is one of this library, for the ``_init_weights`` of a model of Transformers.
+
+    ``from_pretrained`` builds a network without memory, and then calls ``_init_weights`` for every module with parameters of
+    its own that were not in the file. A head has none of its own, so this looks for what is inside: links, potentials and
+    models of wrong labels. A head's linear layer is left to Transformers, as all linear layers are, and what was read from
+    a file is left as it is.
+
+    Parameters
+    ----------
+    module : Module
+        Any module of the network.
+
+    Returns
+    -------
+    bool
+        Whether it was reset; if not, it is for others to initialise.
+
+    Examples
+    --------
+    In a class derived from ``PreTrainedModel``::
+
+        def _init_weights(self, module):
+            if not init_weights(module):
+                super()._init_weights(module)
+
+    >>> from legendretron.nn import LegendreHead
+    >>> head = LegendreHead(16, 3)
+    >>> init_weights(head.link), init_weights(head.linear)
+    (True, False)
+    """
+    if not isinstance(module, Link | LabelNoise | Potential):
+        return False
+    module.reset_parameters()
+    return True

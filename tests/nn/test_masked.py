@@ -1,0 +1,235 @@
+"""Logits of classes that are masked: exact where a link can leave a class out, refused where it cannot."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from legendretron.links import SoftmaxLink
+from legendretron.nn import LegendreLink
+
+C = 4
+EXACT = {"softmax": {"link": "softmax"}, "canonical": {"link": "canonical", "init": "random"}}
+OTHERS = {
+    "composite": {"link": "composite", "init": "paper"},
+    "cpflow": {"link": "composite", "network": "cpflow"},
+    "leaky": {"link": "leaky"},
+}
+IDENTITY = torch.eye(C)
+NOISES = {"none": None, "rate": 0.2, "no rate": 0.0, "learn": "learn", "matrix": "class-conditional", "known": IDENTITY}
+LOW = [-1e9, -3e38, -math.inf]
+
+
+@pytest.fixture(params=list(EXACT))
+def exact(request):
+    return EXACT[request.param]
+
+
+@pytest.fixture(params=list(OTHERS))
+def other(request):
+    import tests.leaky_link  # noqa: F401 - registers its name
+
+    return OTHERS[request.param]
+
+
+def make(settings, dtype=torch.float32, **more):
+    generator = torch.Generator().manual_seed(3) if settings["link"] not in ("softmax", "leaky") else None
+    return LegendreLink(C, **settings, generator=generator, **more).to(dtype)
+
+
+def rows(dtype=torch.float32):
+    return torch.tensor([[1.0, 2.0, 3.0, 0.5], [-2.0, 0.0, 1.0, 4.0]], dtype=dtype)
+
+
+def masked_rows(k, low, dtype=torch.float32):
+    logits = rows(dtype)
+    logits[:, k] = low
+    return logits.requires_grad_()
+
+
+def test_the_example_of_a_mask():
+    p = LegendreLink(4, "softmax")(torch.tensor([1.0, 2.0, 3.0, -1e9])).exp()
+    torch.testing.assert_close(p, torch.tensor([0.0900, 0.2447, 0.6652, 0.0]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("low", LOW)
+@pytest.mark.parametrize("k", range(C))
+def test_a_masked_class_does_not_count(exact, k, low, dtype):
+    link = make(exact, dtype)
+    logits = masked_rows(k, low, dtype)
+    log_p = link(logits)
+    # the limit of low logits, from numbers that every formula can take
+    near = make(exact, torch.float64)(masked_rows(k, -1e4, torch.float64)).exp()
+    p = log_p.exp()
+    assert (p[:, k] == 0.0).all()
+    assert log_p[:, k].isneginf().all() or not math.isinf(low)
+    torch.testing.assert_close(p.double(), near, rtol=1e-5, atol=1e-6)
+    labels = torch.tensor([(k + 1) % C, (k + 2) % C])
+    nn.functional.nll_loss(log_p, labels).backward()
+    assert (logits.grad[:, k] == 0.0).all()
+    assert logits.grad.isfinite().all()
+    assert (logits.grad.abs().sum(-1) > 0.0).all()
+    assert all(p.grad.isfinite().all() for p in link.parameters())
+
+
+def test_the_other_classes_are_those_of_a_smaller_softmax():
+    link = LegendreLink(C, "softmax")
+    for k in range(C):
+        logits = masked_rows(k, -math.inf)
+        others = [j for j in range(C) if j != k]
+        torch.testing.assert_close(link(logits)[:, others], torch.log_softmax(rows()[:, others], -1))
+
+
+def test_gradients_of_unmasked_logits_are_those_of_finite_differences(exact):
+    link = make(exact, torch.float64)
+    free = rows(torch.float64)[:, :-1].clone().requires_grad_()
+
+    def of_free(z):
+        low = torch.full((2, 1), -math.inf, dtype=torch.float64)
+        return link(torch.cat([z, low], -1))[:, :-1]
+
+    assert torch.autograd.gradcheck(of_free, free)
+    assert torch.autograd.gradgradcheck(of_free, free)
+
+
+@pytest.mark.parametrize("low", LOW)
+def test_several_masks_and_predictors(exact, low):
+    link = make(exact)
+    logits = torch.tensor([[1.0, low, low, 2.0], [low, low, low, 1.0]], requires_grad=True)
+    log_p = link(logits)
+    assert (log_p.exp()[:, 1:3] == 0.0).all()
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(2))
+    log_p[:, 3].sum().backward()
+    assert (logits.grad[:, 1:3] == 0.0).all()
+    predictors = torch.tensor([[1.0, low, 2.0]], requires_grad=True)  # those of the reference class are 0
+    log_p = link(predictors)
+    torch.testing.assert_close(log_p, link(torch.tensor([[1.0, low, 2.0, 0.0]])))
+    log_p[:, 0].sum().backward()
+    assert predictors.grad.isfinite().all()
+    assert predictors.grad[0, 1] == 0.0
+
+
+def test_without_a_mask_it_is_the_link_of_the_differences(exact):
+    link = make(exact, torch.float64)
+    logits = rows(torch.float64)
+    torch.testing.assert_close(link(logits), link.link(logits[:, :-1] - logits[:, -1:]))
+    torch.testing.assert_close(link(logits + 1e3), link(logits))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(exact, dtype):
+    link = make(exact)
+    for low in (torch.finfo(dtype).min, -math.inf):
+        logits = rows().to(dtype)
+        logits[:, -1] = low
+        torch.testing.assert_close(link(logits), link(logits.float()))
+        with torch.autocast("cpu", dtype=dtype):
+            torch.testing.assert_close(link(logits), link(logits.float()))
+        half = copy.deepcopy(link).to(dtype)
+        p = half(logits).exp()
+        assert (p[:, -1] == 0.0).all()
+        torch.testing.assert_close(p.sum(-1), torch.ones(2))
+
+
+@pytest.mark.parametrize("noise", list(NOISES))
+def test_wrong_labels_of_masked_classes(exact, noise):
+    link = make(exact, label_noise=NOISES[noise])
+    plain = make(exact)
+    logits = masked_rows(2, -math.inf)
+    q, p = link(logits), plain(logits)
+    torch.testing.assert_close(q.exp(), p.exp() @ link.noise_matrix)
+    nn.functional.nll_loss(q, torch.tensor([0, 3])).backward()
+    assert logits.grad.isfinite().all()
+    assert (logits.grad[:, 2] == 0.0).all()
+    assert all(p.grad.isfinite().all() for p in link.parameters())
+    torch.testing.assert_close(link.eval()(logits), p)
+
+
+def test_a_row_without_classes_is_nan(exact):
+    logits = rows()
+    logits[0] = -math.inf
+    log_p = make(exact)(logits)
+    assert log_p[0].isnan().all()
+    assert log_p[1].isfinite().all()
+
+
+def test_images(exact):
+    images = torch.randn(2, C, 3, 3, generator=torch.Generator().manual_seed(0))
+    images[:, 1] = -math.inf
+    p = make(exact, dim=1)(images).exp()
+    assert (p[:, 1] == 0.0).all()
+    torch.testing.assert_close(p.sum(1), torch.ones(2, 3, 3))
+
+
+@pytest.mark.parametrize("tool", [pytest.param("compile", marks=pytest.mark.exhaustive), "export", "vmap"])
+def test_tools(exact, tool):
+    link = make(exact).eval()
+    logits = masked_rows(3, -math.inf).detach()
+    if tool == "compile":
+        found = torch.compile(copy.deepcopy(link), fullgraph=True, backend="aot_eager")(logits)
+    elif tool == "export":
+        found = torch.export.export(link, (rows(),)).module()(logits)
+    else:
+        found = torch.func.vmap(link)(logits)
+    torch.testing.assert_close(found, link(logits))
+
+
+# --- links that compare all classes ---
+
+
+@pytest.mark.parametrize("low", LOW)
+@pytest.mark.parametrize("k", [0, C - 1])
+def test_links_that_compare_all_classes_refuse_a_mask(other, k, low):
+    link = make(other).eval()
+    match = r"logits hold a masked class, -(1e\+09|3e\+38|inf).*masked_fill\(mask, -inf\).*'softmax' or 'canonical'"
+    with pytest.raises(ValueError, match=match):
+        link(masked_rows(k, low))
+
+
+def test_where_values_are_not_read_a_mask_gives_nan_and_never_a_number(other):
+    link = make(other).eval()
+    logits = torch.cat([masked_rows(3, -1e9).detach(), rows()])
+    log_p = torch.func.vmap(link)(logits)
+    assert log_p[:2].isnan().all()
+    torch.testing.assert_close(log_p[2:], link(rows()))
+
+
+def test_the_way_out_works_with_every_link(other):
+    link = make(other).eval()
+    mask = torch.tensor([False, True, False, False])
+    log_p = link(rows())
+    masked = torch.log_softmax(log_p.masked_fill(mask, -math.inf), -1)
+    p = log_p.exp().masked_fill(mask, 0.0)
+    torch.testing.assert_close(masked.exp(), p / p.sum(-1, keepdim=True))
+
+
+def test_large_logits_that_are_no_mask_are_computed(other):
+    link = make(other, torch.float64).eval()
+    assert link(1e6 * rows(torch.float64)).exp().sum(-1).allclose(torch.ones(2, dtype=torch.float64))
+    # nor are logits that differ little, however large they are
+    assert link(1e9 + rows(torch.float64)).isfinite().all()
+
+
+def test_a_subclass_with_a_map_of_its_own_is_not_a_softmax():
+    class Doubled(SoftmaxLink):
+        def _log_odds(self, z):
+            return 2.0 * z
+
+        def _from_log_odds(self, log_odds):
+            return log_odds / 2.0
+
+    torch.testing.assert_close(LegendreLink(C, Doubled(C))(rows()), torch.log_softmax(2.0 * rows(), -1))
+    with pytest.raises(ValueError, match="Doubled compares all classes"):
+        LegendreLink(C, Doubled(C))(masked_rows(0, -math.inf))
+
+
+def test_a_link_takes_logits_of_all_classes_by_name(exact):
+    link = make(exact).link
+    torch.testing.assert_close(link(rows(), all_classes=True), link(rows()[:, :-1] - rows()[:, -1:]))
+    with pytest.raises(ValueError, match=r"logits must have shape \(..., 4\), got \(2, 3\)"):
+        link(rows()[:, :-1], all_classes=True)
+    with pytest.raises(ValueError, match=r"z must have shape \(..., 3\), got \(2, 4\)"):
+        link(rows())

@@ -1,0 +1,178 @@
+"""Other layers in the place of a head's own, and other criteria after it."""
+
+import platform
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
+
+LINKS = {
+    "softmax": {"link": "softmax"},
+    "composite": {"link": "composite", "init": "paper"},
+    "canonical": {"link": "canonical"},
+    "noise": {"label_noise": "learn"},
+}
+
+
+@pytest.fixture(params=list(LINKS))
+def settings(request):
+    return LINKS[request.param]
+
+
+def make_head(settings):
+    torch.manual_seed(0)
+    generator = None if settings.get("link") == "softmax" else torch.Generator().manual_seed(1)
+    return LegendreHead(6, 5, **settings, generator=generator)
+
+
+def features(n=7, d=6):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(2))
+
+
+class LowRank(nn.Module):
+    """A frozen layer and an update of low rank, as in adapters; without a weight of its own."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = nn.Linear(base.in_features, 2, bias=False)
+        self.up = nn.Linear(2, base.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
+@pytest.fixture
+def engine():
+    """One that exists here: torch names one for other processors by default."""
+    wanted = "qnnpack" if platform.machine() in ("aarch64", "arm64") else torch.backends.quantized.engine
+    if wanted not in torch.backends.quantized.supported_engines or wanted == "none":
+        pytest.skip("torch cannot quantise on this processor")
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = wanted
+    yield
+    torch.backends.quantized.engine = before
+
+
+def quantized(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.ao itself
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+
+
+# --- quantised ---
+
+
+def test_dynamic_quantisation_keeps_the_link(settings, engine):
+    net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), make_head(settings)).eval()
+    small = quantized(net)
+    assert type(small[2].linear) is not nn.Linear
+    x, y = features(50), torch.arange(50) % 5
+    z = small[2].linear(small[:2](x))
+    torch.testing.assert_close(small(x), small[2].link(z))
+    # eight bits are good for about two digits
+    torch.testing.assert_close(small(x).exp(), net(x).exp(), atol=0.03, rtol=0)
+    torch.testing.assert_close(small[2].loss(small[:2](x), y), net[2].loss(net[:2](x), y), atol=0.1, rtol=0)
+    with pytest.raises(ValueError, match=r"features must have shape \(..., 6\), got \(7, 4\)"):
+        small[2](torch.randn(7, 4))
+    assert "LegendreHead" in repr(small)
+
+
+def test_a_quantised_head_is_saved_and_loaded(settings, engine):
+    one, two = (quantized(make_head(settings).eval()) for _ in range(2))
+    with torch.no_grad():
+        for parameter in two.parameters():
+            parameter.add_(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's quantised layers use what torch deprecates
+        two.load_state_dict(one.state_dict())
+    torch.testing.assert_close(two(features()), one(features()))
+
+
+# --- replaced ---
+
+
+def test_adapters_train_with_the_link(settings):
+    head = make_head(settings)
+    x, y = features(60), torch.arange(60) % 5
+    before = head(x).detach()
+    head.linear = LowRank(head.linear)
+    torch.testing.assert_close(head(x), before)
+    frozen = head.linear.base.weight.clone()
+    optimiser = torch.optim.Adam(parameter_groups(head, link={"lr": 0.01}), lr=0.05)
+    first = head.loss(x, y)
+    for _ in range(20):
+        optimiser.zero_grad()
+        head.loss(x, y).backward()
+        optimiser.step()
+    assert head.loss(x, y) < first
+    assert torch.equal(head.linear.base.weight, frozen)
+    again = LegendreHead(6, 5, **settings)
+    again.linear = LowRank(again.linear)
+    again.load_state_dict(head.state_dict())
+    torch.testing.assert_close(again(x), head(x))
+
+
+def test_another_linear_layer(settings):
+    head = make_head(settings)
+    head.linear = nn.Linear(9, 4)
+    x = features(d=9)
+    torch.testing.assert_close(head.eval()(x), head.link(head.linear(x)))
+    with pytest.raises(ValueError, match=r"features must have shape \(..., 9\), got \(7, 6\)"):
+        head(features())
+    with pytest.raises(ValueError, match=r"float64, but the head's weights are torch.float32"):
+        head(x.double())
+    head.linear = nn.Sequential(nn.Linear(6, 3), nn.ReLU(), nn.Linear(3, 4))
+    torch.testing.assert_close(head(features()), head.link(head.linear(features())))
+
+
+def test_a_layer_for_another_number_of_classes(settings):
+    head = make_head(settings)
+    head.linear = nn.Linear(6, 5)
+    with pytest.raises(
+        ValueError, match=r"n_classes - 1 = 4 predictors, got 5 from Linear.*put a LegendreLink after it"
+    ):
+        head(features())
+    with pytest.raises(ValueError, match="linear must give"):
+        head.loss(features(), torch.zeros(7, dtype=torch.long))
+
+
+# --- log-probabilities are logits ---
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cross_entropy_is_nll(settings, dtype):
+    head = make_head(settings).to(dtype)
+    x, y = 3.0 * features(50).to(dtype), torch.arange(50) % 5
+    for scale in (1.0, 1e3):
+        log_p = head(scale * x)
+        torch.testing.assert_close(nn.CrossEntropyLoss()(log_p, y), nn.NLLLoss()(log_p, y))
+        a, b = (
+            torch.autograd.grad(of(head(scale * x), y), list(head.parameters()))
+            for of in (nn.CrossEntropyLoss(), nn.NLLLoss())
+        )
+        for one, other in zip(a, b, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4 * float(1.0 + other.abs().max()))
+    torch.testing.assert_close(head(x).softmax(-1), head(x).exp())
+    images = LegendreLink(5, dim=1).to(dtype)(torch.randn(2, 5, 3, dtype=dtype))
+    labels = torch.zeros(2, 3, dtype=torch.long)
+    torch.testing.assert_close(nn.CrossEntropyLoss()(images, labels), nn.NLLLoss()(images, labels))
+
+
+def test_skorch_takes_a_head_for_a_network_with_logits():
+    skorch = pytest.importorskip("skorch")
+    x, y = features(60).numpy(), np.arange(60) % 5
+    torch.manual_seed(0)
+    net = skorch.NeuralNetClassifier(
+        LegendreHead(6, 5), criterion=nn.CrossEntropyLoss, max_epochs=3, lr=0.1, train_split=None, verbose=0
+    ).fit(x, y)
+    p = net.predict_proba(x)
+    expected = net.module_.eval()(torch.as_tensor(x)).exp().detach().numpy()
+    np.testing.assert_allclose(p, expected, rtol=1e-5, atol=1e-6)
+    assert net.history[-1, "train_loss"] < net.history[0, "train_loss"]

@@ -1,0 +1,106 @@
+"""Models of Transformers: what a file does not hold starts where it should, and what it holds stays."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from legendretron.nn import LegendreHead, init_weights
+
+transformers = pytest.importorskip("transformers")
+
+C = 3
+HEADS = {
+    "composite": {},
+    "cpflow": {"network": "cpflow"},
+    "canonical": {"link": "canonical"},
+    "noise": {"label_noise": "learn"},
+    "known matrix": {"link": "softmax", "label_noise": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]},
+}
+CONFIG = transformers.BertConfig(
+    vocab_size=5, hidden_size=8, intermediate_size=8, max_position_embeddings=4, num_hidden_layers=1, num_attention_heads=2,
+    hidden_dropout_prob=0.0,
+)  # fmt: skip
+
+
+class Classifier(transformers.BertPreTrainedModel):
+    def __init__(self, config, head=()):
+        super().__init__(config)
+        self.bert = transformers.BertModel(config)
+        self.head = LegendreHead(config.hidden_size, C, **dict(head))
+        self.post_init()
+
+    def _init_weights(self, module):
+        if not init_weights(module):
+            super()._init_weights(module)
+
+    def forward(self, input_ids):
+        return self.head(self.bert(input_ids).pooler_output)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretrained")
+    transformers.BertModel(CONFIG).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def spoiled(monkeypatch):
+    """Memory that is allocated, but not initialised, as bad as it may be."""
+
+    def empty_like(tensor, **options):
+        like = torch.zeros_like(tensor, **options)
+        return like.fill_(True if like.dtype == torch.bool else 7000.0)
+
+    monkeypatch.setattr(torch, "empty_like", empty_like)
+
+
+@pytest.fixture(params=list(HEADS))
+def head(request):
+    return HEADS[request.param]
+
+
+def train(model):
+    tokens = torch.randint(5, (60, 4), generator=torch.Generator().manual_seed(0))
+    labels = tokens[:, 0] % C
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(15):
+        optimiser.zero_grad()
+        loss = nn.functional.nll_loss(model.train()(tokens), labels)
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again(pretrained, spoiled, head, tmp_path):
+    torch.manual_seed(0)
+    model = Classifier.from_pretrained(pretrained, head=head)
+    expected = LegendreHead(8, C, **head).state_dict()
+    for name, tensor in model.head.state_dict().items():
+        assert tensor.shape == expected[name].shape
+        assert tensor.float().abs().max() < 10.0, name
+        if tensor.numel() == 1:  # nothing is drawn
+            torch.testing.assert_close(tensor, expected[name])
+    assert model.head.link.needs_batch == (head.get("network") == "cpflow")
+    losses = train(model)
+    assert losses[-1] < losses[0]
+    trained = copy.deepcopy(model.state_dict())
+    model.save_pretrained(tmp_path)
+    again = Classifier.from_pretrained(tmp_path, head=head)
+    for name, tensor in again.state_dict().items():
+        assert torch.equal(tensor, trained[name]), name
+    assert not again.head.link.needs_batch
+    again.head.reset_parameters()  # what was read is reset if it is asked for
+    assert not torch.equal(again.head.linear.weight, trained["head.linear.weight"])
+
+
+def test_a_model_that_is_built_in_memory(head):
+    config = transformers.BertConfig(
+        vocab_size=5, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = Classifier(config, head=head)
+    assert all(tensor.float().abs().max() < 10.0 for tensor in model.head.state_dict().values())
