@@ -35,7 +35,7 @@ def test_reliability_diagram(fitted):
     assert len(display.figure_.axes) == 2
     _, ax = plt.subplots()
     assert ReliabilityDisplay.from_predictions(y, {"a": p}, kind="all", ax=ax).ax_ is ax
-    assert ax.get_xlabel() == "predicted probability"
+    assert ax.get_xlabel() == "predicted probability of any class"
 
 
 def test_training_picture(fitted):
@@ -87,7 +87,7 @@ def test_calibration_errors():
         calibration_curve([0, 1, 1, 0], 2 * p)
     with pytest.raises(ValueError, match="n_bins must be an integer of at least 1, got 0"):
         calibration_curve([0, 1, 1, 0], p, n_bins=0)
-    with pytest.raises(ValueError, match="kind must be one of 'top', 'all', got 'each'"):
+    with pytest.raises(ValueError, match="kind must be one of 'top', 'all', 'classwise', got 'each'"):
         calibration_curve([0, 1, 1, 0], p, kind="each")
 
 
