@@ -1,8 +1,5 @@
 """Plots show what was computed."""
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -12,12 +9,6 @@ from legendretron import LegendreTronClassifier
 from legendretron.diagnostics import calibration_curve, expected_calibration_error
 from legendretron.plots import LinkDisplay, ReliabilityDisplay, TrainingDisplay
 from legendretron.trons import ISGPLinkgisticClassifier, SlIsotronClassifier
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLOURS", "LINES", "MARKERS", "add_legend", "add_legend_below", "axes_or_new", "panels_or_new", "styles"]
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "add_legend",
+    "add_legend_below",
+    "axes_or_new",
+    "panels_or_new",
+    "styles",
+    "width",
+]
 
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -30,6 +40,11 @@ def styles(n: int) -> list[tuple[str, str]]:
     """
     rounds = [divmod(number, len(COLOURS)) for number in range(n)]
     return [(COLOURS[colour], MARKERS[number % len(MARKERS)]) for number, colour in rounds]
+
+
+def width(number: int) -> float:
+    """Return the line width of a curve: later ones are thinner, so that curves that coincide are all seen."""
+    return max(2.4 - 0.6 * number, 1.2)
 
 
 def axes_or_new(ax: Any, **size: Any) -> Any:

@@ -125,7 +125,7 @@ class CanonicalityDisplay(Display):
             report = found.report
             label = (
                 f"{name}: median asymmetry {report.median_asymmetry:.1g}, indefinite at {report.indefinite_share:.0%} of "
-                f"{report.n_points:,} rows, {report.nonmonotone_share:.1%} of pairs move backwards"
+                f"{report.n_points:,} rows,\n{report.nonmonotone_share:.1%} of pairs of rows move backwards"
             )
             (self.lines_[name],) = ax.plot(
                 np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker, color=colour, alpha=0.55, markersize=4,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
-from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new
+from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new, width
 from legendretron.plots.display import Display
-from legendretron.plots.models import core, link_of, named, predictors, shown
+from legendretron.plots.models import core, inverse_link, link_of, named, predictors, shown
 
 __all__ = ["LinkDisplay"]
 
@@ -126,19 +127,12 @@ class LinkDisplay(Display):
         check_choice("unit", unit, ("own", "sigmoid"))
         check_open_unit("level", level)
         check_integer("n_samples", n_samples, 1)
-        models, data, units = {}, {}, {}
+        models = {}
         for key, given in named("estimator", estimator, name).items():
             model, features = core(given, X)
-            check_is_fitted(model)
-            if len(model.classes_) != 2:
-                raise ValueError(
-                    f"LinkDisplay is for two classes, but {key!r} has {len(model.classes_)}; ProbabilityMapDisplay draws a "
-                    "link of three classes."
-                )
-            models[key], units[key] = model, _sigmoid_unit(key, model) if unit == "sigmoid" else (0.0, 1.0)
-            if X is not None:
-                shift, scale = units[key]
-                data[key] = (predictors(model, features).numpy().ravel() - shift) / scale
+            models[key] = _Curve(key, model, features, n_samples, random_state)
+        units = {key: curve.sigmoid_unit() if unit == "sigmoid" else (0.0, 1.0) for key, curve in models.items()}
+        data = {} if X is None else {key: (models[key].data() - shift) / scale for key, (shift, scale) in units.items()}
         if z is None:
             if unit == "own" and not data:
                 raise ValueError("z or X must be given with unit='own', to tell how far to draw.")
@@ -150,16 +144,13 @@ class LinkDisplay(Display):
             z = np.linspace(*ends, _POINTS)
         z = np.asarray(z, dtype=float)
         curves, bands = {}, {}
-        for key, model in models.items():
-            shift, scale = units[key]
-            own = shift + scale * z
-            curves[key] = _inverse_link(model, own)
-            if hasattr(model, "sample_log_odds"):
-                p = expit(model.sample_log_odds(own, n_samples, random_state))
-                curves[key] = p.mean(0)
-                low, high = np.quantile(p, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        for key, (shift, scale) in units.items():
+            own = models[key].probabilities(shift + scale * z)
+            curves[key] = own.mean(0)
+            if len(own) > 1:
+                low, high = np.quantile(own, [(1 - level) / 2, (1 + level) / 2], axis=0)
                 bands[key] = (low, high)
-        seconds = {shown(model.classes_.tolist()[1]) for model in models.values()}
+        seconds = {shown(curve.model.classes_.tolist()[1]) for curve in models.values()}
         of = seconds.pop() if len(seconds) == 1 else "the second class"
         return cls(z, curves, bands, data, of, unit).plot(ax=ax)
 
@@ -173,11 +164,13 @@ class LinkDisplay(Display):
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
         self.figure_, self.lines_ = ax.figure, {}
         if self.unit == "sigmoid":
-            ax.plot(self.z, expit(self.z), color="0.75", linewidth=3.0, zorder=1, label="sigmoid")
+            ax.plot(self.z, expit(self.z), color="0.75", linewidth=4.0, zorder=1, label="sigmoid")
         for number, (name, p) in enumerate(self.curves.items()):
             round_, index = divmod(number, len(COLOURS))
             colour, style = COLOURS[index], LINES[round_ % len(LINES)]
-            (self.lines_[name],) = ax.plot(self.z, p, color=colour, linestyle=style, linewidth=1.4, label=name)
+            (self.lines_[name],) = ax.plot(
+                self.z, p, color=colour, linestyle=style, linewidth=width(number), label=name
+            )
             if name in self.bands:
                 ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)
             if name in self.data:
@@ -193,41 +186,64 @@ class LinkDisplay(Display):
         return self
 
 
-def _inverse_link(model: Any, z: np.ndarray) -> np.ndarray:
-    """Probabilities of the second class at predictors ``(m,)``."""
-    if hasattr(model, "inverse_link"):
-        found: np.ndarray = model.inverse_link(z)
-        return found
-    link = link_of(model)
-    dtype = next((t.dtype for t in link.state_dict().values() if t.is_floating_point()), torch.float64)
-    with torch.no_grad():  # the classes of a link of two are in reverse order
-        first: np.ndarray = link.inverse(torch.as_tensor(z, dtype=dtype).unsqueeze(-1))[:, 0].double().numpy()
-    return first
+class _Curve:
+    """The inverse link of a fitted classifier of two classes, or samples of it."""
 
-
-def _sigmoid_unit(name: str, model: Any) -> tuple[float, float]:
-    """Return shift and scale: the predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit."""
-    found = [_predictor(model, p) for p in (0.25, 0.75)]
-    if not np.isfinite(found).all() or not found[1] > found[0]:
-        raise ValueError(
-            f"the link of {name!r} does not rise from a probability of 1/4 to 3/4, so it has no place in the sigmoid's unit; "
-            "use unit='own'."
+    def __init__(self, name: str, model: Any, X: Any, n_samples: int, random_state: Any) -> None:
+        check_is_fitted(model)
+        if len(model.classes_) != 2:
+            raise ValueError(
+                f"LinkDisplay is for two classes, but {name!r} has {len(model.classes_)}; ProbabilityMapDisplay draws a link "
+                "of three classes."
+            )
+        if not hasattr(model, "inverse_link"):
+            link_of(model)  # which raises an error if there is none
+        self.name, self.model, self.X, self._n_samples = name, model, X, n_samples
+        # the same samples in every call
+        fixed = (
+            random_state if isinstance(random_state, Integral) else check_random_state(random_state).randint(2**31 - 1)
         )
-    return (found[0] + found[1]) / 2, (found[1] - found[0]) / (2 * np.log(3))
+        self._seed = int(fixed)
 
+    def data(self) -> np.ndarray:
+        """Predictors of the rows."""
+        return predictors(self.model, self.X).numpy().ravel()
 
-def _predictor(model: Any, p: float) -> float:
-    """Predictor of a probability, by bisection; NaN if there is none."""
-    low, high = -1.0, 1.0
-    while _inverse_link(model, np.array([low]))[0] > p:
-        low *= 2
-        if low < -_FURTHEST:
-            return float("nan")
-    while _inverse_link(model, np.array([high]))[0] < p:
-        high *= 2
-        if high > _FURTHEST:
-            return float("nan")
-    while high - low > 1e-9 * max(1.0, abs(low), abs(high)):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _inverse_link(model, np.array([middle]))[0] < p else (low, middle)
-    return (low + high) / 2
+    def probabilities(self, z: np.ndarray) -> np.ndarray:
+        """Probabilities of the second class at predictors ``(m,)``: ``(samples, m)``."""
+        if hasattr(self.model, "sample_log_odds"):
+            samples: np.ndarray = expit(self.model.sample_log_odds(z, self._n_samples, self._seed))
+            return samples
+        if hasattr(self.model, "inverse_link"):
+            return np.asarray(self.model.inverse_link(z))[None]
+        return inverse_link(link_of(self.model), z[:, None])[None, :, 0]  # a link of two classes has the second first
+
+    def sigmoid_unit(self) -> tuple[float, float]:
+        """Return shift and scale: the predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit."""
+        quarter, three = self._predictor(0.25), self._predictor(0.75)
+        if not three > quarter:
+            raise ValueError(
+                f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it has no place in the "
+                "sigmoid's unit; use unit='own'."
+            )
+        return (quarter + three) / 2, (three - quarter) / (2 * np.log(3))
+
+    def _predictor(self, p: float) -> float:
+        """Predictor of a probability, by bisection; NaN if there is none."""
+
+        def below(z: float) -> bool:
+            return bool(self.probabilities(np.array([z])).mean() < p)
+
+        low, high = -1.0, 1.0
+        while not below(low):
+            low *= 2
+            if low < -_FURTHEST:
+                return float("nan")
+        while below(high):
+            high *= 2
+            if high > _FURTHEST:
+                return float("nan")
+        while high - low > 1e-9 * max(1.0, abs(low), abs(high)):
+            middle = (low + high) / 2
+            low, high = (middle, high) if below(middle) else (low, middle)
+        return (low + high) / 2

@@ -11,15 +11,14 @@ from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLOURS, axes_or_new, width
 from legendretron.plots.display import Display
 from legendretron.plots.models import (
     checked_classes,
     classes_of,
     core,
-    loss_of,
+    link_of,
     named,
-    normalized,
     partial_losses,
     scale_to_log,
     shown,
@@ -133,7 +132,7 @@ class LossDisplay(Display):
                 raise ValueError(f"estimators must have the same classes, got {own[::-1]} and {classes[::-1]}.")
             classes = own
             # the classes of a link of two are in reverse order
-            losses[key] = partial_losses(loss_of(model), q[:, ::-1])[:, ::-1]
+            losses[key] = partial_losses(link_of(model), q[:, ::-1])[:, ::-1]
         assert classes is not None
         return cls(q[:, 1], losses, classes[::-1], scale).plot(ax=ax, log_loss=log_loss)
 
@@ -167,7 +166,7 @@ class LossDisplay(Display):
                     f"losses must be proper losses, got {type(loss).__name__}; for estimators, from_estimator."
                 )
             _check_two(loss.n_classes or 2)
-            found[key] = partial_losses(normalized(loss), q)
+            found[key] = partial_losses(loss, q)
         return cls(q[:, 1], found, classes, scale).plot(ax=ax, log_loss=log_loss)
 
     def plot(self, ax: Any = None, *, log_loss: bool = True) -> LossDisplay:
@@ -181,10 +180,10 @@ class LossDisplay(Display):
             q = self.probability
             partial = partial_losses(LogLoss(), np.stack([1 - q, q], 1))
             risk = (1 - q) * partial[:, 0] + q * partial[:, 1]
-            handles.append(self._curves(ax, partial, risk, {"color": "0.75", "linewidth": 3.0, "zorder": 1})[1])
+            handles.append(self._curves(ax, partial, risk, {"color": "0.75", "linewidth": 4.0, "zorder": 1})[1])
             handles[0].set_label("log-loss")
         for number, (name, partial) in enumerate(self.losses.items()):
-            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.5}
+            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linewidth": width(number)}
             self.lines_[name] = self._curves(ax, partial, self.bayes_risk_[name], look)
             self.lines_[name][1].set_label(name)
             handles.append(Line2D([], [], **look, label=name))

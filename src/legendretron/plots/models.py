@@ -13,22 +13,27 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron.links import Link
-from legendretron.losses import CanonicalLoss, ProperLoss
+from legendretron.losses import ProperLoss
+from legendretron.simplex import append_reference
 
 __all__ = [
     "as_columns",
     "checked_classes",
     "classes_of",
     "core",
+    "inverse_link",
+    "like",
     "link_of",
-    "loss_of",
     "named",
-    "normalized",
     "partial_losses",
     "predictors",
     "scale_to_log",
     "shown",
 ]
+
+
+#: How far a forecast may be from certain to be called perfect.
+_NEARLY = 1e-12
 
 
 def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
@@ -88,23 +93,23 @@ def link_of(estimator: Any) -> Link:
     return link
 
 
-def loss_of(estimator: Any) -> ProperLoss:
-    """Return the loss of a fitted classifier, in its normalised form."""
-    link_of(estimator)  # which raises an error if there is none
-    return normalized(estimator.loss_)
-
-
-def normalized(loss: ProperLoss) -> ProperLoss:
-    """Return the loss in the form that costs nothing for a perfect forecast."""
-    if isinstance(loss, CanonicalLoss) and not loss.normalized:
-        return CanonicalLoss(loss.canonical_link, normalized=True)
-    return loss
-
-
 def classes_of(estimator: Any) -> np.ndarray:
     """Return the classes in the order of the link and the loss of a fitted classifier."""
     check_is_fitted(estimator)
     return np.asarray(getattr(estimator, "link_classes_", estimator.classes_))
+
+
+def like(module: torch.nn.Module, values: np.ndarray) -> torch.Tensor:
+    """Return numbers as a tensor in the precision of a link or a loss."""
+    dtype = next((t.dtype for t in module.state_dict().values() if t.is_floating_point()), torch.float64)
+    return torch.as_tensor(np.ascontiguousarray(values), dtype=dtype)
+
+
+def inverse_link(link: Link, z: np.ndarray) -> np.ndarray:
+    """Return the probabilities of predictors, ``(n, C - 1) -> (n, C)``."""
+    with torch.no_grad():
+        p: np.ndarray = link.inverse(like(link, z)).double().numpy()
+    return p
 
 
 def predictors(estimator: Any, X: Any) -> torch.Tensor:
@@ -113,12 +118,27 @@ def predictors(estimator: Any, X: Any) -> torch.Tensor:
     return torch.as_tensor(z.reshape(len(z), -1))
 
 
-def partial_losses(loss: ProperLoss, p: np.ndarray) -> np.ndarray:
-    """Return the partial losses at probabilities ``(m, C)``, in the precision of the loss."""
-    dtype = next((t.dtype for t in loss.state_dict().values() if t.is_floating_point()), torch.float64)
+def partial_losses(of: Link | ProperLoss, p: np.ndarray) -> np.ndarray:
+    """Return partial losses at probabilities ``(m, C)``, so that a perfect forecast costs nothing.
+
+    Parameters
+    ----------
+    of : Link or ProperLoss
+        A loss, or a canonical link, whose loss is meant: that of a link is made for training, which takes longer.
+    p : array of shape (m, C)
+        Probabilities inside the simplex.
+    """
+    n_classes = p.shape[1]
+    certain = (1 - n_classes * _NEARLY) * np.eye(n_classes) + _NEARLY
+    q = like(of, np.concatenate([p, certain]))
     with torch.no_grad():
-        found: np.ndarray = loss.partial_losses(torch.as_tensor(np.ascontiguousarray(p), dtype=dtype)).double().numpy()
-    return found
+        if isinstance(of, ProperLoss):
+            losses = of.partial_losses(q)
+        else:
+            z = of.link(q)
+            losses = of.potential(z).unsqueeze(-1) - append_reference(z)
+    found: np.ndarray = losses.double().numpy()
+    return found[: len(p)] - np.diagonal(found[len(p) :])
 
 
 def scale_to_log(middle: float, n_classes: int) -> float:

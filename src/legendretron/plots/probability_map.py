@@ -13,7 +13,17 @@ from legendretron.links import Link, SoftmaxLink
 from legendretron.links.canonicality import jacobian_defects
 from legendretron.plots.axes import COLOURS, axes_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import as_columns, checked_classes, classes_of, core, link_of, predictors, shown
+from legendretron.plots.models import (
+    as_columns,
+    checked_classes,
+    classes_of,
+    core,
+    inverse_link,
+    like,
+    link_of,
+    predictors,
+    shown,
+)
 from legendretron.plots.triangle import draw_frame, to_plane
 
 __all__ = ["ProbabilityMapDisplay"]
@@ -86,7 +96,7 @@ class ProbabilityMapDisplay(Display):
         if self.z is not None and (self.z.ndim != 2 or self.z.shape[1] != 2 or not np.isfinite(self.z).all()):
             raise ValueError(f"z must hold finite predictors of shape (n, 2), got shape {self.z.shape}.")
         if p is None and self.z is not None and link is not None:
-            p = _probabilities(link, self.z)
+            p = inverse_link(link, self.z)
         self.p = None if p is None else np.asarray(p, dtype=float)
         if self.p is not None and (self.p.ndim != 2 or self.p.shape[1] != 3):
             raise ValueError(f"p must have shape (n, 3), got {self.p.shape}.")
@@ -192,7 +202,7 @@ class ProbabilityMapDisplay(Display):
             low, high = low - around, high + around
         axes = [np.linspace(a, b, n_grid) for a, b in zip(low, high, strict=True)]
         z = np.stack(np.meshgrid(*axes, indexing="xy"), -1)
-        p = _probabilities(self.link, z.reshape(-1, 2)).reshape(n_grid, n_grid, 3)
+        p = inverse_link(self.link, z.reshape(-1, 2)).reshape(n_grid, n_grid, 3)
         ax.imshow(
             p @ _pale(),
             origin="lower",
@@ -207,7 +217,7 @@ class ProbabilityMapDisplay(Display):
                 ax.contour(*axes, lead, levels=[0.0], colors="black", linewidths=1.0)
         if top[..., -1].min() < 0.9 < top[..., -1].max():
             ax.contour(*axes, top[..., -1], levels=[0.9], colors="0.35", linewidths=0.7, linestyles="--")
-        bad = jacobian_defects(self.link, _like(self.link, z.reshape(-1, 2))).indefinite.numpy().reshape(n_grid, n_grid)
+        bad = jacobian_defects(self.link, like(self.link, z.reshape(-1, 2))).indefinite.numpy().reshape(n_grid, n_grid)
         self.indefinite_share_ = float(bad.mean())
         title = "Probabilities over the plane of predictors"
         if bad.any():
@@ -228,8 +238,8 @@ class ProbabilityMapDisplay(Display):
             (self.link, _lines() * scale + shift, {"color": "black", "linewidth": 0.9, "zorder": 2}, "link"),
         ):
             for number, line in enumerate(lines):
-                ax.plot(*to_plane(_probabilities(link, line)).T, label=label if number == 0 else None, **look)
-        ax.set_title("Lines of the plane of predictors, in the triangle")
+                ax.plot(*to_plane(inverse_link(link, line)).T, label=label if number == 0 else None, **look)
+        ax.set_title("The plane of predictors in the triangle")
 
 
 def _lines() -> np.ndarray:
@@ -243,7 +253,7 @@ def _lines() -> np.ndarray:
 def _unit(link: Link) -> tuple[np.ndarray, float]:
     """Predictor of equal probabilities, and how many units there make as much of a difference as one of the softmax."""
     with torch.no_grad():
-        middle = link.link(_like(link, np.full((1, 3), 1 / 3)))
+        middle = link.link(like(link, np.full((1, 3), 1 / 3)))
         area = float(torch.linalg.det(link.jacobian(middle)[0]).abs())
     of_softmax = 1 / 27  # the determinant of diag(p) - p p^T at thirds is the product of all three
     return middle.double().numpy()[0], float(np.sqrt(of_softmax / area))
@@ -254,14 +264,3 @@ def _pale() -> np.ndarray:
     from matplotlib.colors import to_rgb
 
     return 1.0 - 0.55 * (1.0 - np.array([to_rgb(colour) for colour in COLOURS[:3]]))
-
-
-def _like(link: Link, z: np.ndarray) -> torch.Tensor:
-    dtype = next((t.dtype for t in link.state_dict().values() if t.is_floating_point()), torch.float64)
-    return torch.as_tensor(z, dtype=dtype)
-
-
-def _probabilities(link: Link, z: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        p: np.ndarray = link.inverse(_like(link, z)).double().numpy()
-    return p

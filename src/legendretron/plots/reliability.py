@@ -17,6 +17,9 @@ from legendretron.plots.reliability_curves import Curve, Predictions
 
 __all__ = ["ReliabilityDisplay"]
 
+#: Bars of the histogram below smooth curves; a divisor of the number of their cells.
+_HISTOGRAM = 32
+
 
 class ReliabilityDisplay(Display):
     """Observed against predicted frequency, one curve per model.
@@ -159,8 +162,7 @@ class ReliabilityDisplay(Display):
         title = f"Reliability ({', '.join(text for kind, text in notes.items() if kind in kinds)})"
         ax.set(ylabel="share that came true", title=title, xlim=(0, 1), ylim=(-0.02, 1.02))
         if below is not None:
-            smooth = SmoothCalibrationCurve in kinds
-            below.set(ylabel="density" if smooth else "predictions", yscale="linear" if smooth else "log")
+            below.set(ylabel="predictions", yscale="log")
         (ax if below is None else below).set_xlabel(f"predicted probability{self.of}")
         add_legend(ax, loc="best", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
         return self
@@ -192,5 +194,6 @@ def _smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colou
     if np.isfinite(curve.low).any():
         ax.fill_between(curve.confidence, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
     if below is not None:
-        below.plot(curve.confidence, curve.density, **look)
+        count = curve.count.reshape(_HISTOGRAM, -1).sum(1)
+        below.stairs(count, np.linspace(0, 1, _HISTOGRAM + 1), color=colour, linestyle=dashes, linewidth=1.2)
     return line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,7 @@ from legendretron.plots.models import (
     checked_classes,
     classes_of,
     core,
-    loss_of,
-    normalized,
+    link_of,
     partial_losses,
     scale_to_log,
     shown,
@@ -105,8 +105,8 @@ class TriangleDisplay(Display):
         model, _ = core(estimator)
         classes = classes_of(model)
         _check_three(len(classes))
-        loss = loss_of(model)
-        return cls._of(loss, classes, quantity, scale, n_grid).plot(ax=ax)
+        link_of(model)  # which raises an error if there is none
+        return cls._of(model.loss_, classes, quantity, scale, n_grid).plot(ax=ax)
 
     @classmethod
     def from_loss(
@@ -135,7 +135,7 @@ class TriangleDisplay(Display):
                 f"loss must be a proper loss, got {type(loss).__name__}; for estimators, use from_estimator."
             )
         _check_three(loss.n_classes or 3)
-        return cls._of(normalized(loss), classes, quantity, scale, n_grid).plot(ax=ax)
+        return cls._of(loss, classes, quantity, scale, n_grid).plot(ax=ax)
 
     @classmethod
     def _of(cls, loss: ProperLoss, classes: Any, quantity: str, scale: str, n_grid: int) -> TriangleDisplay:
@@ -162,12 +162,16 @@ class TriangleDisplay(Display):
         from matplotlib.ticker import MaxNLocator
 
         partial = [value for name, value in self.values.items() if name != "Bayes risk"]
-        highest = float(np.max(partial)) if partial else 0.0
+        # losses become infinite at the sides: colours end where the log-loss has a probability of 2 %
+        middle = (
+            float(np.mean([value[np.abs(self.p - 1 / 3).sum(1).argmin()] for value in partial])) if partial else 0.0
+        )
+        highest = min(float(np.max(partial, initial=0.0)), middle * math.log(50) / math.log(3))
         places = to_plane(self.p)
         for panel, (name, value) in zip(self.axes_, self.values.items(), strict=True):
             top = float(value.max()) if name == "Bayes risk" else highest  # the same colours for all labels
             levels = MaxNLocator(_LEVELS).tick_values(min(0.0, float(value.min())), top)
-            drawn = panel.tricontourf(*places.T, value, levels=levels, cmap="viridis", extend="neither")
+            drawn = panel.tricontourf(*places.T, value, levels=levels, cmap="viridis", extend="max")
             panel.tricontour(*places.T, value, levels=levels, colors="white", linewidths=0.5, alpha=0.7)
             self.figure_.colorbar(drawn, ax=panel, shrink=0.75, pad=0.02)
             draw_frame(panel, self.classes)
