@@ -51,6 +51,7 @@ def test_no_model_is_left_out(fitted):
         legend, axes = (part.get_window_extent() for part in (display.ax_.get_legend(), display.ax_))
         assert legend.x0 >= axes.x1
         assert legend.x1 <= display.figure_.bbox.x1
+        assert axes.width > 0.4 * display.figure_.bbox.width  # which is wider for it
     looks = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in reliability.ax_.containers]
     assert len(set(looks)) == 9
 

@@ -14,6 +14,7 @@ __all__ = [
     "add_legend_below",
     "axes_or_new",
     "panels_or_new",
+    "room_for_legend",
     "styles",
     "width",
 ]
@@ -70,6 +71,11 @@ def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> A
     for unused in made[n:]:
         unused.remove()
     return made[:n]
+
+
+def room_for_legend(width: float, height: float, entries: int) -> tuple[float, float]:
+    """Return the size of a figure in inches, wider if :func:`add_legend` will put so many entries beside the axes."""
+    return (width if entries <= _MOST_INSIDE else width + 3.6 * -(-entries // _MOST_IN_A_COLUMN), height)
 
 
 def add_legend(ax: Any, **inside: Any) -> None:

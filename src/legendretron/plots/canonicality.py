@@ -116,7 +116,7 @@ class CanonicalityDisplay(Display):
 
     def plot(self, ax: Any = None) -> CanonicalityDisplay:
         """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 5.0))
+        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2 + 0.4 * len(self.measured)))
         self.figure_, self.lines_ = ax.figure, {}
         ax.axhspan(-1.6, 0.0, color="0.92", zorder=0)
         ax.axhline(0.0, color="0.5", linewidth=0.8, zorder=1)

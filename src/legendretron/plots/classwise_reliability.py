@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from legendretron.plots.axes import add_legend_below, panels_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import shown
+from legendretron.plots.labels import shown
 from legendretron.plots.reliability import ReliabilityDisplay
 from legendretron.plots.reliability_curves import Predictions
 
@@ -100,7 +100,8 @@ class ClasswiseReliabilityDisplay(Display):
 
     def plot(self, ax: Any = None) -> ClasswiseReliabilityDisplay:
         """Draw on the axes given, one for each class, or on new ones."""
-        self.axes_ = panels_or_new(ax, len(self.displays), min(len(self.displays), 3), (3.6, 4.4))
+        models = max(len(display.curves) for display in self.displays.values())
+        self.axes_ = panels_or_new(ax, len(self.displays), min(len(self.displays), 3), (3.6, 3.6 + 0.2 * models))
         self.ax_, self.lines_ = self.axes_[0], {}
         self.figure_ = self.ax_.figure
         for panel, (label, display) in zip(self.axes_, self.displays.items(), strict=True):

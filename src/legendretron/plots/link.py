@@ -13,9 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
-from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new, width
+from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new, room_for_legend, width
 from legendretron.plots.display import Display
-from legendretron.plots.models import core, inverse_link, link_of, named, predictors, shown
+from legendretron.plots.labels import shown
+from legendretron.plots.models import core, link_of, named, predictors
+from legendretron.plots.values import inverse_link
 
 __all__ = ["LinkDisplay"]
 
@@ -161,7 +163,7 @@ class LinkDisplay(Display):
 
     def plot(self, ax: Any = None) -> LinkDisplay:
         """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
+        ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 1 + len(self.curves)))
         self.figure_, self.lines_ = ax.figure, {}
         if self.unit == "sigmoid":
             ax.plot(self.z, expit(self.z), color="0.75", linewidth=4.0, zorder=1, label="sigmoid")

@@ -11,18 +11,11 @@ from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, axes_or_new, width
+from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, width
 from legendretron.plots.display import Display
-from legendretron.plots.models import (
-    checked_classes,
-    classes_of,
-    core,
-    link_of,
-    named,
-    partial_losses,
-    scale_to_log,
-    shown,
-)
+from legendretron.plots.labels import checked_classes, shown
+from legendretron.plots.models import classes_of, core, link_of, named
+from legendretron.plots.values import partial_losses, scale_to_log
 
 __all__ = ["LossDisplay"]
 
@@ -30,6 +23,8 @@ __all__ = ["LossDisplay"]
 STYLES: Any = ("--", "-", ":")
 #: Most a loss shows of its infinite ends: that of the log-loss at a probability of 1 %.
 _HIGHEST = math.log(100)
+#: Most entries of a legend between the curves.
+_MOST_INSIDE = 8
 
 
 class LossDisplay(Display):
@@ -196,7 +191,10 @@ class LossDisplay(Display):
             xlim=(0, 1), ylim=(0, highest), ylabel=unit, title="Partial losses and Bayes risk",
             xlabel=f"predicted probability of {shown(second)}",
         )  # fmt: skip
-        ax.legend(handles=handles, frameon=False, fontsize="small", ncols=2, loc="upper center")
+        if len(handles) <= _MOST_INSIDE:  # between the curves
+            ax.legend(handles=handles, frameon=False, fontsize="small", ncols=2, loc="upper center")
+        else:
+            add_legend_below(ax, handles)
         return self
 
     def _curves(self, ax: Any, partial: np.ndarray, risk: np.ndarray, look: dict[str, Any]) -> tuple[Any, ...]:

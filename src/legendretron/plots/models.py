@@ -1,39 +1,18 @@
-"""Models and labels as users give them: one or many, inside pipelines and searches, labels of any kind."""
+"""Models as users give them: one or many, inside pipelines and searches."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron.links import Link
-from legendretron.losses import ProperLoss
-from legendretron.simplex import append_reference
 
-__all__ = [
-    "as_columns",
-    "checked_classes",
-    "classes_of",
-    "core",
-    "inverse_link",
-    "like",
-    "link_of",
-    "named",
-    "partial_losses",
-    "predictors",
-    "scale_to_log",
-    "shown",
-]
-
-
-#: How far a forecast may be from certain to be called perfect.
-_NEARLY = 1e-12
+__all__ = ["classes_of", "core", "link_of", "named", "predictors"]
 
 
 def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
@@ -99,96 +78,7 @@ def classes_of(estimator: Any) -> np.ndarray:
     return np.asarray(getattr(estimator, "link_classes_", estimator.classes_))
 
 
-def like(module: torch.nn.Module, values: np.ndarray) -> torch.Tensor:
-    """Return numbers as a tensor in the precision of a link or a loss."""
-    dtype = next((t.dtype for t in module.state_dict().values() if t.is_floating_point()), torch.float64)
-    return torch.as_tensor(np.ascontiguousarray(values), dtype=dtype)
-
-
-def inverse_link(link: Link, z: np.ndarray) -> np.ndarray:
-    """Return the probabilities of predictors, ``(n, C - 1) -> (n, C)``."""
-    with torch.no_grad():
-        p: np.ndarray = link.inverse(like(link, z)).double().numpy()
-    return p
-
-
 def predictors(estimator: Any, X: Any) -> torch.Tensor:
     """Return the predictors that a fitted classifier puts into its link, ``(n, C - 1)``."""
     z = np.asarray(estimator.linear_predictor(X))
     return torch.as_tensor(z.reshape(len(z), -1))
-
-
-def partial_losses(of: Link | ProperLoss, p: np.ndarray) -> np.ndarray:
-    """Return partial losses at probabilities ``(m, C)``, so that a perfect forecast costs nothing.
-
-    Parameters
-    ----------
-    of : Link or ProperLoss
-        A loss, or a canonical link, whose loss is meant: that of a link is made for training, which takes longer.
-    p : array of shape (m, C)
-        Probabilities inside the simplex.
-    """
-    n_classes = p.shape[1]
-    certain = (1 - n_classes * _NEARLY) * np.eye(n_classes) + _NEARLY
-    q = like(of, np.concatenate([p, certain]))
-    with torch.no_grad():
-        if isinstance(of, ProperLoss):
-            losses = of.partial_losses(q)
-        else:
-            z = of.link(q)
-            losses = of.potential(z).unsqueeze(-1) - append_reference(z)
-    found: np.ndarray = losses.double().numpy()
-    return found[: len(p)] - np.diagonal(found[len(p) :])
-
-
-def scale_to_log(middle: float, n_classes: int) -> float:
-    """Return the factor by which a Bayes risk in the middle becomes that of the log-loss, ``log C``."""
-    if not middle > 0:
-        raise ValueError(
-            f"the Bayes risk of equal probabilities must be positive to be scaled, got {middle:.3g}; use scale='own'."
-        )
-    return math.log(n_classes) / middle
-
-
-def shown(label: Any) -> str:
-    """Return a label for a text: strings as they are, numbers as "class 1"."""
-    return str(label) if isinstance(label, str) else f"class {label}"
-
-
-def checked_classes(classes: Any, n_classes: int) -> np.ndarray:
-    """Return names of the columns; by default their numbers."""
-    if classes is None:
-        return np.arange(n_classes)
-    found = np.asarray(classes)
-    if found.shape != (n_classes,) or len(np.unique(found)) != n_classes:
-        raise ValueError(f"classes must name {n_classes} different classes, one for each column, got {classes!r}.")
-    return found
-
-
-def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels of any kind as column numbers ``(n,)``, and the class of each column ``(C,)``.
-
-    Without ``classes``, integers from 0 to ``C - 1`` are column numbers; of any other labels, all ``C`` classes must occur,
-    and columns are in sorted order.
-    """
-    y = np.asarray(y)
-    if y.ndim != 1 or not len(y):
-        raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
-    if classes is None:
-        if y.dtype.kind in "iu" and y.min() >= 0 and y.max() < n_classes:
-            return y, np.arange(n_classes)
-        found = np.unique(y)
-        if len(found) != n_classes:
-            shown = ", ".join(map(repr, found[:5].tolist())) + (", ..." if len(found) > 5 else "")
-            raise ValueError(
-                f"y holds {len(found)} classes ({shown}), but predictions have {n_classes} columns; name the classes of the "
-                "columns by classes=."
-            )
-        classes = found
-    names = checked_classes(classes, n_classes)
-    order = np.argsort(names)
-    place = np.searchsorted(names, y, sorter=order).clip(max=n_classes - 1)
-    columns = order[place]
-    if (wrong := names[columns] != y).any():
-        raise ValueError(f"y holds the label {y[wrong][0].item()!r}, which is not among the classes {names.tolist()}.")
-    return columns, names

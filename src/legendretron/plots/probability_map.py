@@ -13,18 +13,10 @@ from legendretron.links import Link, SoftmaxLink
 from legendretron.links.canonicality import jacobian_defects
 from legendretron.plots.axes import COLOURS, axes_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import (
-    as_columns,
-    checked_classes,
-    classes_of,
-    core,
-    inverse_link,
-    like,
-    link_of,
-    predictors,
-    shown,
-)
+from legendretron.plots.labels import as_columns, checked_classes, shown
+from legendretron.plots.models import classes_of, core, link_of, predictors
 from legendretron.plots.triangle import draw_frame, to_plane
+from legendretron.plots.values import inverse_link, like
 
 __all__ = ["ProbabilityMapDisplay"]
 

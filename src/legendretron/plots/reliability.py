@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice
 from legendretron.diagnostics import CalibrationCurve, SmoothCalibrationCurve
-from legendretron.plots.axes import LINES, add_legend, axes_or_new, styles
+from legendretron.plots.axes import LINES, add_legend, axes_or_new, room_for_legend, styles
 from legendretron.plots.display import Display
-from legendretron.plots.models import named, shown
+from legendretron.plots.labels import shown
+from legendretron.plots.models import named
 from legendretron.plots.reliability_curves import Curve, Predictions
 
 __all__ = ["ReliabilityDisplay"]
@@ -148,7 +149,8 @@ class ReliabilityDisplay(Display):
         """Draw on the axes given; on a new figure, with the number of predictions below."""
         below = None
         if ax is None:
-            ax, below = axes_or_new(None, nrows=2, figsize=(5.6, 6.4), sharex=True, height_ratios=[4, 1])
+            size = room_for_legend(5.6, 6.4, 1 + len(self.curves))
+            ax, below = axes_or_new(None, nrows=2, figsize=size, sharex=True, height_ratios=[4, 1])
         self.ax_, self.figure_, self.lines_ = ax, ax.figure, {}
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="perfect")
         shift = (np.arange(len(self.curves)) - (len(self.curves) - 1) / 2) * 0.006
@@ -163,6 +165,7 @@ class ReliabilityDisplay(Display):
         ax.set(ylabel="share that came true", title=title, xlim=(0, 1), ylim=(-0.02, 1.02))
         if below is not None:
             below.set(ylabel="predictions", yscale="log")
+            below.set_ylim(bottom=0.7)  # so that a single prediction is seen
         (ax if below is None else below).set_xlabel(f"predicted probability{self.of}")
         add_legend(ax, loc="best", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
         return self

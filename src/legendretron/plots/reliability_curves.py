@@ -16,7 +16,8 @@ from legendretron.diagnostics import (
     calibration_curve,
     smooth_calibration_curve,
 )
-from legendretron.plots.models import as_columns, named
+from legendretron.plots.labels import as_columns
+from legendretron.plots.models import named
 
 __all__ = ["Curve", "Predictions", "reliability_curve"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.plots.axes import MARKERS, add_legend, axes_or_new, styles
+from legendretron.plots.axes import MARKERS, add_legend, axes_or_new, room_for_legend, styles
 from legendretron.plots.display import Display
 from legendretron.plots.models import core, named
 from legendretron.training import History
@@ -79,7 +79,7 @@ class TrainingDisplay(Display):
 
     def plot(self, ax: Any = None) -> TrainingDisplay:
         """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
+        ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 2 * len(self.histories)))
         self.figure_, self.lines_, self.validation_lines_ = ax.figure, {}, {}
         for (name, history), (colour, marker) in zip(self.histories.items(), styles(len(self.histories)), strict=True):
             epochs = np.unique(history["epoch"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.models import shown
+from legendretron.plots.labels import shown
 
 __all__ = ["draw_frame", "grid", "to_plane"]
 

@@ -13,16 +13,10 @@ from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import CompositeLoss, ProperLoss
 from legendretron.plots.axes import panels_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import (
-    checked_classes,
-    classes_of,
-    core,
-    link_of,
-    partial_losses,
-    scale_to_log,
-    shown,
-)
+from legendretron.plots.labels import checked_classes, shown
+from legendretron.plots.models import classes_of, core, link_of
 from legendretron.plots.triangle import draw_frame, grid, to_plane
+from legendretron.plots.values import partial_losses, scale_to_log
 
 __all__ = ["TriangleDisplay"]
 
