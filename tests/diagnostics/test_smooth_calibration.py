@@ -36,6 +36,22 @@ def test_the_formula(sigma):
     assert np.isnan(curve.low).all()
 
 
+def test_the_bandwidth_predicts_outcomes_that_are_left_out():
+    """Against leaving out one prediction after the other, for all bandwidths around the one that was chosen."""
+    q = np.random.default_rng(1).random(250)
+    y = (np.random.default_rng(2).random(250) < (q > 0.5) * 0.6 + 0.2).astype(int)
+    chosen = smooth_calibration_curve(y, np.stack([1 - q, q], 1), kind="classwise", column=1, n_bootstrap=0).bandwidth
+
+    def left_out(sigma):
+        kernel = reflected(q, q, sigma)
+        np.fill_diagonal(kernel, 0.0)
+        return np.sum((y - q - kernel @ (y - q) / kernel.sum(1)) ** 2)
+
+    assert 0.02 < chosen < 0.4
+    assert left_out(chosen) < 1.001 * min(left_out(sigma) for sigma in np.geomspace(0.01, 0.5, 24))
+    assert left_out(chosen) < 0.98 * left_out(0.01)
+
+
 def test_the_error_is_its_own_bandwidth():
     y, p = sample(1000, 2.0)
     error = smooth_calibration_error(y, p, kind="classwise", column=1)
