@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 # without bytecode on disk, each of the processes that tests start would compile all of torch
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory rooms clean
+.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory gallery rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
@@ -25,6 +25,7 @@ help:
 	@echo "make coverage    the tests, with a coverage report"
 	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
+	@echo "make gallery     draw the pictures of docs/gallery.md by running its code"
 	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
 
@@ -78,6 +79,9 @@ resuming: $(VENV)/.tested
 
 theory: $(VENV)/.tested
 	$(BIN)/python examples/theory.py --out docs
+
+gallery: $(VENV)/.tested
+	$(BIN)/python docs/gallery.py
 
 rooms: $(VENV)/.tested
 	$(BIN)/python docs/rooms.py

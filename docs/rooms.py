@@ -47,7 +47,7 @@ COLUMNS = {
     "tuning": -2.6,
     "diagnostics": 0.1,
     "losses": -0.3,
-    "nn": 1.5,
+    "nn": 1.1,
     "training": -2.2,
     "links": -0.8,
     "potentials": -0.4,

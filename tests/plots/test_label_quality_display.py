@@ -1,8 +1,5 @@
 """The picture of suspicious labels."""
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -10,13 +7,6 @@ from sklearn.datasets import load_iris
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.plots import LabelQualityDisplay
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
-
 
 QUALITY = np.array([0.9, 0.1, 0.7, 0.3, 1.0])
 

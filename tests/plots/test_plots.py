@@ -1,8 +1,5 @@
 """Plots show what was computed."""
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -12,12 +9,6 @@ from legendretron import LegendreTronClassifier
 from legendretron.diagnostics import calibration_curve, expected_calibration_error
 from legendretron.plots import LinkDisplay, ReliabilityDisplay, TrainingDisplay
 from legendretron.trons import ISGPLinkgisticClassifier, SlIsotronClassifier
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +26,7 @@ def test_reliability_diagram(fitted):
     assert len(display.figure_.axes) == 2
     _, ax = plt.subplots()
     assert ReliabilityDisplay.from_predictions(y, {"a": p}, kind="all", ax=ax).ax_ is ax
-    assert ax.get_xlabel() == "predicted probability"
+    assert ax.get_xlabel() == "predicted probability of any class"
 
 
 def test_training_picture(fitted):
@@ -60,6 +51,7 @@ def test_no_model_is_left_out(fitted):
         legend, axes = (part.get_window_extent() for part in (display.ax_.get_legend(), display.ax_))
         assert legend.x0 >= axes.x1
         assert legend.x1 <= display.figure_.bbox.x1
+        assert axes.width > 0.4 * display.figure_.bbox.width  # which is wider for it
     looks = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in reliability.ax_.containers]
     assert len(set(looks)) == 9
 
@@ -87,7 +79,7 @@ def test_calibration_errors():
         calibration_curve([0, 1, 1, 0], 2 * p)
     with pytest.raises(ValueError, match="n_bins must be an integer of at least 1, got 0"):
         calibration_curve([0, 1, 1, 0], p, n_bins=0)
-    with pytest.raises(ValueError, match="kind must be one of 'top', 'all', got 'each'"):
+    with pytest.raises(ValueError, match="kind must be one of 'top', 'all', 'classwise', got 'each'"):
         calibration_curve([0, 1, 1, 0], p, kind="each")
 
 

@@ -2,9 +2,6 @@
 
 import math
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,12 +12,6 @@ from sklearn.datasets import load_iris
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.plots import TuningDisplay
 from legendretron.tuning.table import COLUMNS
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def table(*rows):

@@ -52,7 +52,9 @@ class CalibrationCurve:
         return float((self.count[filled] * gaps).sum() / self.count.sum())
 
 
-def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top") -> CalibrationCurve:
+def calibration_curve(
+    y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top", column: int | None = None
+) -> CalibrationCurve:
     r"""Compare predicted probabilities with how often they came true.
 
     Parameters
@@ -63,9 +65,11 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
         Predicted probabilities.
     n_bins : int
         Bins of equal width between 0 and 1.
-    kind : {"top", "all"}
+    kind : {"top", "all", "classwise"}
         ``"top"``: the probability of the predicted class, against whether it was right. ``"all"``: the probability of every
-        class, against whether it was the true one.
+        class, against whether it was the true one. ``"classwise"``: the same for the class of ``column`` alone.
+    column : int, optional
+        Column of ``p``, for ``kind="classwise"``.
 
     Examples
     --------
@@ -74,7 +78,16 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
     True
     """
     check_integer("n_bins", n_bins, 1)
-    check_choice("kind", kind, ("top", "all"))
+    confidence, right = outcomes(y, p, kind, column)
+    return CalibrationCurve.of_outcomes(confidence.ravel(), right.ravel(), n_bins)
+
+
+def outcomes(y: ArrayLike, p: ArrayLike, kind: str = "top", column: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities and whether each came true, ``(n, 1)``, or ``(n, C)`` for ``kind="all"``.
+
+    Arguments are those of :func:`calibration_curve`.
+    """
+    check_choice("kind", kind, ("top", "all", "classwise"))
     p, y = np.asarray(p), np.asarray(y)
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"p must have shape (n, C) with n >= 1 and C >= 2, got {p.shape}.")
@@ -85,14 +98,20 @@ def calibration_curve(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str
     # no entry is negative, and NaN and infinities show in the sum: no copy of p is needed
     if not (p.min() >= 0 and np.allclose(p.sum(1, dtype=float), 1, atol=1e-4)):
         raise ValueError("p must hold probabilities that sum to 1 in every row.")
+    if (kind == "classwise") != (column is not None):
+        raise ValueError(f"column must be given with kind='classwise', and only then, got {column!r} with {kind!r}.")
+    if column is not None:
+        if check_integer("column", column, 0) >= p.shape[1]:
+            raise ValueError(f"column must be less than the {p.shape[1]} columns of p, got {column}.")
+        return p[:, [column]].astype(float), (y == column)[:, None]
     if kind == "top":
         predicted = p.argmax(1)
-        confidence, right = p[np.arange(len(p)), predicted].astype(float), predicted == y
-    else:
-        confidence, right = p.ravel().astype(float), (np.arange(p.shape[1]) == y[:, None]).ravel()
-    return CalibrationCurve.of_outcomes(confidence, right, n_bins)
+        return p[np.arange(len(p)), predicted].astype(float)[:, None], (predicted == y)[:, None]
+    return p.astype(float), np.arange(p.shape[1]) == y[:, None]
 
 
-def expected_calibration_error(y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top") -> float:
+def expected_calibration_error(
+    y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top", column: int | None = None
+) -> float:
     """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`."""
-    return calibration_curve(y, p, n_bins=n_bins, kind=kind).expected_calibration_error
+    return calibration_curve(y, p, n_bins=n_bins, kind=kind, column=column).expected_calibration_error

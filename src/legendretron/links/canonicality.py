@@ -3,6 +3,7 @@ r"""How far a link is from being canonical, measured on data."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links.base import Link
 
-__all__ = ["CanonicalityReport", "canonicality"]
+__all__ = ["CanonicalityReport", "JacobianDefects", "canonicality", "jacobian_defects"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class CanonicalityReport:
         return asdict(self)
 
 
+class JacobianDefects(NamedTuple):
+    """What :func:`jacobian_defects` returns, each of shape (n,)."""
+
+    asymmetry: Tensor  #: :math:`|J - J^T| / |J|`, Frobenius norms
+    eigenvalue_ratio: Tensor  #: smallest eigenvalue of the symmetric part over its largest in size
+    indefinite: Tensor  #: whether that ratio is negative by more than rounding
+
+
 @torch.no_grad()
 def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int = 0) -> CanonicalityReport:
     r"""Measure symmetry, definiteness and monotonicity of a link at predictors ``z``.
@@ -69,21 +78,47 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     >>> report.indefinite_share, report.nonmonotone_share
     (0.0, 0.0)
     """
-    if not isinstance(link, Link):
-        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
-    if link.run_shape:
-        raise ValueError(
-            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
-        )
     check_integer("max_pairs", max_pairs, 1)
-    k = link.n_classes - 1
-    points = check_last_axis("z", z, k).reshape(-1, k)
-    if points.shape[0] == 0:
-        raise ValueError("z must hold at least one point, got none.")
-    if not bool(torch.isfinite(points).all()):
-        raise ValueError("z must be finite, got NaN or infinite entries.")
-    eps = torch.finfo(points.dtype).eps
+    points = _check_points(link, z)
+    defects = jacobian_defects(link, points)
+    first, second = _pairs(points.shape[0], max_pairs, seed, points.device)
+    p = link.inverse(points)[:, :-1]
+    dp, dz = p[first] - p[second], points[first] - points[second]
+    product = (dp * dz).sum(-1)
+    # rounding of a difference of probabilities is absolute: about eps, in each of the K terms
+    noise = 4 * torch.finfo(points.dtype).eps * dz.abs().sum(-1)
+    return CanonicalityReport(
+        n_points=points.shape[0],
+        n_pairs=first.shape[0],
+        median_asymmetry=float(defects.asymmetry.median()),
+        max_asymmetry=float(defects.asymmetry.max()),
+        indefinite_share=float(defects.indefinite.double().mean()),
+        least_eigenvalue_ratio=float(defects.eigenvalue_ratio.min()),
+        nonmonotone_share=float((product < -noise).double().mean()) if first.numel() else 0.0,
+    )
 
+
+@torch.no_grad()
+def jacobian_defects(link: Link, z: Tensor) -> JacobianDefects:
+    r"""Measure how far the Jacobian ``J`` of a link is from symmetric and from positive definite, point by point.
+
+    Thresholds are those of :func:`canonicality`, which summarises these numbers.
+
+    Parameters
+    ----------
+    link : Link
+        Without run axes.
+    z : Tensor of shape (..., C - 1)
+        ``n`` predictors.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> defects = jacobian_defects(SoftmaxLink(n_classes=3), torch.zeros(1, 2))
+    >>> defects.asymmetry, defects.eigenvalue_ratio, defects.indefinite
+    (tensor([0.]), tensor([0.3333], dtype=torch.float64), tensor([False]))
+    """
+    points = _check_points(link, z)
     jacobian = link.jacobian(points)
     # scaled by its largest entry first, so that no square of a nearly saturated Jacobian underflows
     largest_entry = jacobian.abs().amax((-1, -2), keepdim=True)
@@ -94,22 +129,24 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     eigenvalues = torch.linalg.eigvalsh((jacobian + jacobian.mT).double() / 2)
     largest = eigenvalues.abs().amax(-1).clamp(min=torch.finfo(torch.float64).tiny)
     ratio = eigenvalues[:, 0] / largest
+    slack = 32 * torch.finfo(points.dtype).eps * (link.n_classes - 1)
+    return JacobianDefects(asymmetry, ratio, ratio < -slack)
 
-    first, second = _pairs(points.shape[0], max_pairs, seed, points.device)
-    p = link.inverse(points)[:, :-1]
-    dp, dz = p[first] - p[second], points[first] - points[second]
-    product = (dp * dz).sum(-1)
-    # rounding of a difference of probabilities is absolute: about eps, in each of the K terms
-    noise = 4 * eps * dz.abs().sum(-1)
-    return CanonicalityReport(
-        n_points=points.shape[0],
-        n_pairs=first.shape[0],
-        median_asymmetry=float(asymmetry.median()),
-        max_asymmetry=float(asymmetry.max()),
-        indefinite_share=float((ratio < -32 * eps * k).double().mean()),
-        least_eigenvalue_ratio=float(ratio.min()),
-        nonmonotone_share=float((product < -noise).double().mean()) if first.numel() else 0.0,
-    )
+
+def _check_points(link: Link, z: Tensor) -> Tensor:
+    if not isinstance(link, Link):
+        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
+    if link.run_shape:
+        raise ValueError(
+            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
+    k = link.n_classes - 1
+    points = check_last_axis("z", z, k).reshape(-1, k)
+    if points.shape[0] == 0:
+        raise ValueError("z must hold at least one point, got none.")
+    if not bool(torch.isfinite(points).all()):
+        raise ValueError("z must be finite, got NaN or infinite entries.")
+    return points
 
 
 def _pairs(n: int, most: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:

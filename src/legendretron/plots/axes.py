@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLOURS", "add_legend", "axes_or_new", "styles"]
+import numpy as np
+
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "add_legend",
+    "add_legend_below",
+    "axes_or_new",
+    "panels_or_new",
+    "room_for_legend",
+    "styles",
+    "width",
+]
 
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -14,6 +27,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
 #: Markers for the first round of colours, the second, and so on.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+#: Line styles of curves without markers: with as many styles as are no divisor of the number of colours, pairs differ.
+LINES = ("-", "--", "-.", ":")
 
 
 def styles(n: int) -> list[tuple[str, str]]:
@@ -28,6 +43,11 @@ def styles(n: int) -> list[tuple[str, str]]:
     return [(COLOURS[colour], MARKERS[number % len(MARKERS)]) for number, colour in rounds]
 
 
+def width(number: int) -> float:
+    """Return the line width of a curve: later ones are thinner, so that curves that coincide are all seen."""
+    return max(2.4 - 0.6 * number, 1.2)
+
+
 def axes_or_new(ax: Any, **size: Any) -> Any:
     """Return the axes given, or those of a new figure; needs matplotlib."""
     try:
@@ -37,13 +57,48 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
     return ax if ax is not None else plt.subplots(layout="constrained", **size)[1]
 
 
+def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> Any:
+    """Return an array of ``n`` axes: those given, or those of a new figure, each of a size in inches; needs matplotlib."""
+    if ax is not None:
+        given = np.asarray(ax, dtype=object).ravel()
+        if len(given) != n:
+            raise ValueError(f"ax must hold {n} axes, one for each panel, got {len(given)}; without ax they are made.")
+        return given
+    rows = -(-n // columns)
+    made = axes_or_new(
+        None, nrows=rows, ncols=columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False
+    ).ravel()
+    for unused in made[n:]:
+        unused.remove()
+    return made[:n]
+
+
+def room_for_legend(width: float, height: float, entries: int) -> tuple[float, float]:
+    """Return the size of a figure in inches, wider if :func:`add_legend` will put so many entries beside the axes."""
+    return (width if entries <= _MOST_INSIDE else width + 3.6 * -(-entries // _MOST_IN_A_COLUMN), height)
+
+
 def add_legend(ax: Any, **inside: Any) -> None:
     """Put a legend inside the axes, or to the right of them if it is so long that it would cover the curves."""
     entries = len(ax.get_legend_handles_labels()[1])
     if entries <= _MOST_INSIDE:
-        ax.legend(frameon=False, **inside)
+        ax.legend(**{"frameon": False, **inside})
         return
     columns = -(-entries // _MOST_IN_A_COLUMN)
     ax.legend(
         frameon=False, fontsize="small", ncols=columns, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
+    )
+
+
+def add_legend_below(ax: Any, handles: Any = None, columns: int = 2, **look: Any) -> None:
+    """Put a legend below the axes, for curves that fill them."""
+    handles = ax.get_legend_handles_labels()[0] if handles is None else handles
+    ax.legend(
+        handles=handles,
+        frameon=False,
+        fontsize="small",
+        ncols=columns,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.16),
+        **look,
     )

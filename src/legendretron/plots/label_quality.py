@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
+from legendretron.plots.display import Display
 
 __all__ = ["LabelQualityDisplay"]
 
 
-class LabelQualityDisplay:
+class LabelQualityDisplay(Display):
     """Probability that a label is wrong, row by row, the most doubtful first.
 
     A horizontal line is the threshold, and a vertical one the number of rows beyond it. If it is known which labels are
@@ -88,10 +89,11 @@ class LabelQualityDisplay:
     def plot(self, ax: Any = None) -> LabelQualityDisplay:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
-        self.figure_ = ax.figure
+        self.figure_, self.lines_ = ax.figure, {}
         n = len(self.quality)
         rank = np.arange(1, n + 1)
-        ax.plot(rank, 1.0 - self.quality[self.order_], color=COLOURS[0], linewidth=1.4, label="doubt")
+        doubt = 1.0 - self.quality[self.order_]
+        (self.lines_["doubt"],) = ax.plot(rank, doubt, color=COLOURS[0], linewidth=1.4, label="doubt")
         share = f"{self.n_suspicious_:,} of {n:,} rows ({self.n_suspicious_ / n:.1%}) beyond {1.0 - self.threshold:g}"
         ax.axhline(1.0 - self.threshold, color="0.6", linewidth=1, linestyle="--", label=share)
         if self.n_suspicious_:
@@ -113,5 +115,5 @@ class LabelQualityDisplay:
             xlabel="rows, the most doubtful first", ylabel="probability that the label is wrong",
         )  # fmt: skip
         ax.xaxis.set_major_formatter("{x:,.0f}")
-        ax.legend(frameon=False, fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        add_legend_below(ax)
         return self

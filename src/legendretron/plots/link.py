@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from legendretron.plots.axes import COLOURS, add_legend, axes_or_new
+from legendretron._internal.validation import check_choice, check_integer, check_open_unit
+from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new, room_for_legend, width
+from legendretron.plots.display import Display
+from legendretron.plots.labels import shown
+from legendretron.plots.models import core, link_of, named, predictors
+from legendretron.plots.values import inverse_link
 
 __all__ = ["LinkDisplay"]
 
-#: Line styles, one for each round of colours.
-STYLES = ("-", "--", ":", "-.")
+#: How far links are drawn in the sigmoid's unit, where its probability is 0.001 or 0.999.
+_END = 7.0
+_POINTS = 401
+#: Furthest that is looked for the predictors of probabilities 1/4 and 3/4.
+_FURTHEST = 1e6
 
 
-class LinkDisplay:
+class LinkDisplay(Display):
     """Probability against predictor, one curve per model; a band where a model has a posterior of its link.
 
-    These are inverse links. Every model has its own unit of the predictor ``z``, so that curves of different models also
-    differ in the scale of ``z``, not only in shape. A band is the uncertainty of the link given the model's predictor.
+    These are inverse links. Every model has its own unit of the predictor ``z``, which is arbitrary, since weights and
+    intercept can make up for it. In the *sigmoid's unit*, predictors are shifted and scaled so that all curves have the
+    probabilities 1/4 and 3/4 where the sigmoid has them: what remains is the difference in shape. A band is the uncertainty
+    of the link given the model's predictor.
 
     Parameters
     ----------
@@ -31,6 +44,27 @@ class LinkDisplay:
         Probabilities of the second class, by the name of the model.
     bands : mapping of str to pair of arrays of shape (m,), optional
         Lower and upper bounds, of the models that have them.
+    data : mapping of str to array of shape (n,), optional
+        Predictors of data, drawn as ticks at the bottom: elsewhere a link was not learned from anything.
+    of : str
+        Whose probability it is, for the label of the vertical axis.
+    unit : {"own", "sigmoid"}
+        In which unit the predictors are; the sigmoid's has the sigmoid drawn in grey.
+
+    Attributes
+    ----------
+    lines_ : dict of str to line
+        The curve of each model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from legendretron import LegendreTronClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = LegendreTronClassifier(alpha=0.01, link_alpha=1e-3, random_state=0).fit(X, y)
+    >>> display = LinkDisplay.from_estimator(clf, X)
+    >>> bool((np.diff(display.line_.get_ydata()) > 0).all())
+    True
     """
 
     def __init__(
@@ -38,58 +72,180 @@ class LinkDisplay:
         z: ArrayLike,
         curves: Mapping[str, np.ndarray],
         bands: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+        data: Mapping[str, np.ndarray] | None = None,
+        of: str = "the second class",
+        unit: str = "own",
     ) -> None:
-        self.z, self.curves, self.bands = np.asarray(z, dtype=float), dict(curves), dict(bands or {})
+        self.unit = check_choice("unit", unit, ("own", "sigmoid"))
+        self.z = np.asarray(z, dtype=float)
+        if self.z.ndim != 1 or not len(self.z) or not np.isfinite(self.z).all():
+            raise ValueError(f"z must hold finite predictors of shape (m,), got shape {self.z.shape}.")
+        self.curves, self.bands, self.data = named("curves", dict(curves)), dict(bands or {}), dict(data or {})
+        self.of = of
+        for name, curve in self.curves.items():
+            if np.shape(curve) != self.z.shape:
+                raise ValueError(
+                    f"the curve of {name!r} must have shape {self.z.shape}, as z has, got {np.shape(curve)}."
+                )
 
     @classmethod
-    def from_estimators(
+    def from_estimator(
         cls,
-        estimators: Mapping[str, Any],
-        z: ArrayLike,
+        estimator: Any,
+        X: Any = None,
         *,
+        z: ArrayLike | None = None,
+        unit: str = "sigmoid",
         level: float = 0.9,
         n_samples: int = 500,
         random_state: Any = 0,
+        name: str | None = None,
         ax: Any = None,
     ) -> LinkDisplay:
-        """Draw fitted link learners.
+        """Draw the inverse link of a fitted classifier of two classes, or of several.
 
         Parameters
         ----------
-        estimators : mapping of str to estimator
-            With ``inverse_link``; those with ``sample_log_odds`` get the mean of the posterior and a band.
-        z : array of shape (m,)
-            Predictors to draw at, increasing.
+        estimator : estimator, sequence of estimators, or mapping of str to estimator
+            With ``link_``, as ``LegendreTronClassifier``, or with ``inverse_link``, as the learners in
+            ``legendretron.trons``, of which those with ``sample_log_odds`` get the mean of the posterior and a band. Also
+            inside a pipeline or a search.
+        X : array of shape (n, n_features), optional
+            Rows whose predictors are marked at the bottom.
+        z : array of shape (m,), optional
+            Predictors to draw at, increasing, in the unit; by default from -7 to 7, or for ``unit="own"`` the range of
+            those of ``X``.
+        unit : {"sigmoid", "own"}
+            Unit of the predictors, see the class.
         level : float
-            Posterior probability of the band at each point.
+            Posterior probability of a band at each point.
         n_samples, random_state : int, int or RandomState
             Number of links to sample for it, and their seed.
+        name : str, optional
+            Name of a single estimator; by default that of its class.
         ax : matplotlib axes, optional
             Where to draw.
         """
+        check_choice("unit", unit, ("own", "sigmoid"))
+        check_open_unit("level", level)
+        check_integer("n_samples", n_samples, 1)
+        models = {}
+        for key, given in named("estimator", estimator, name).items():
+            model, features = core(given, X)
+            models[key] = _Curve(key, model, features, n_samples, random_state)
+        units = {key: curve.sigmoid_unit() if unit == "sigmoid" else (0.0, 1.0) for key, curve in models.items()}
+        data = {} if X is None else {key: (models[key].data() - shift) / scale for key, (shift, scale) in units.items()}
+        if z is None:
+            if unit == "own" and not data:
+                raise ValueError("z or X must be given with unit='own', to tell how far to draw.")
+            ends = (
+                (-_END, _END)
+                if unit == "sigmoid"
+                else (min(map(np.min, data.values())), max(map(np.max, data.values())))
+            )
+            z = np.linspace(*ends, _POINTS)
         z = np.asarray(z, dtype=float)
         curves, bands = {}, {}
-        for name, estimator in estimators.items():
-            if hasattr(estimator, "sample_log_odds"):
-                p = expit(estimator.sample_log_odds(z, n_samples, random_state))
-                curves[name] = p.mean(0)
-                low, high = np.quantile(p, [(1 - level) / 2, (1 + level) / 2], axis=0)
-                bands[name] = (low, high)
-            else:
-                curves[name] = estimator.inverse_link(z)
-        return cls(z, curves, bands).plot(ax=ax)
+        for key, (shift, scale) in units.items():
+            own = models[key].probabilities(shift + scale * z)
+            curves[key] = own.mean(0)
+            if len(own) > 1:
+                low, high = np.quantile(own, [(1 - level) / 2, (1 + level) / 2], axis=0)
+                bands[key] = (low, high)
+        seconds = {shown(curve.model.classes_.tolist()[1]) for curve in models.values()}
+        of = seconds.pop() if len(seconds) == 1 else "the second class"
+        return cls(z, curves, bands, data, of, unit).plot(ax=ax)
+
+    @classmethod
+    def from_estimators(cls, estimators: Mapping[str, Any], z: ArrayLike, **settings: Any) -> LinkDisplay:
+        """Draw fitted link learners at given predictors, in each model's own unit; see :meth:`from_estimator`."""
+        return cls.from_estimator(estimators, z=z, **{"unit": "own", **settings})
 
     def plot(self, ax: Any = None) -> LinkDisplay:
         """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
-        self.figure_ = ax.figure
+        ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 1 + len(self.curves)))
+        self.figure_, self.lines_ = ax.figure, {}
+        if self.unit == "sigmoid":
+            ax.plot(self.z, expit(self.z), color="0.75", linewidth=4.0, zorder=1, label="sigmoid")
         for number, (name, p) in enumerate(self.curves.items()):
             round_, index = divmod(number, len(COLOURS))
-            colour, style = COLOURS[index], STYLES[round_ % len(STYLES)]
-            ax.plot(self.z, p, color=colour, linestyle=style, linewidth=1.4, label=name)
+            colour, style = COLOURS[index], LINES[round_ % len(LINES)]
+            (self.lines_[name],) = ax.plot(
+                self.z, p, color=colour, linestyle=style, linewidth=width(number), label=name
+            )
             if name in self.bands:
                 ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)
-        ax.set(xlabel="predictor, in each model's own unit", ylabel="probability of the second class")
-        ax.set(ylim=(-0.03, 1.03), title="Learned inverse links")
+            if name in self.data:
+                height = np.full(len(self.data[name]), -0.05 - 0.04 * number)
+                ax.plot(self.data[name], height, "|", color=colour, markersize=6, markeredgewidth=0.5, alpha=0.5)
+        unit = "in each model's own unit" if self.unit == "own" else "in the sigmoid's unit"
+        lowest = -0.03 - (0.02 + 0.04 * len(self.data) if self.data else 0.0)
+        ax.set(xlabel=f"predictor, {unit}", ylabel=f"probability of {self.of}", title="Learned inverse links")
+        ax.set(ylim=(lowest, 1.03), yticks=np.linspace(0, 1, 6))
+        if self.data:  # some data may be far away
+            ax.set_xlim(self.z[0], self.z[-1])
         add_legend(ax)
         return self
+
+
+class _Curve:
+    """The inverse link of a fitted classifier of two classes, or samples of it."""
+
+    def __init__(self, name: str, model: Any, X: Any, n_samples: int, random_state: Any) -> None:
+        check_is_fitted(model)
+        if len(model.classes_) != 2:
+            raise ValueError(
+                f"LinkDisplay is for two classes, but {name!r} has {len(model.classes_)}; ProbabilityMapDisplay draws a link "
+                "of three classes."
+            )
+        if not hasattr(model, "inverse_link"):
+            link_of(model)  # which raises an error if there is none
+        self.name, self.model, self.X, self._n_samples = name, model, X, n_samples
+        # the same samples in every call
+        fixed = (
+            random_state if isinstance(random_state, Integral) else check_random_state(random_state).randint(2**31 - 1)
+        )
+        self._seed = int(fixed)
+
+    def data(self) -> np.ndarray:
+        """Predictors of the rows."""
+        return predictors(self.model, self.X).numpy().ravel()
+
+    def probabilities(self, z: np.ndarray) -> np.ndarray:
+        """Probabilities of the second class at predictors ``(m,)``: ``(samples, m)``."""
+        if hasattr(self.model, "sample_log_odds"):
+            samples: np.ndarray = expit(self.model.sample_log_odds(z, self._n_samples, self._seed))
+            return samples
+        if hasattr(self.model, "inverse_link"):
+            return np.asarray(self.model.inverse_link(z))[None]
+        return inverse_link(link_of(self.model), z[:, None])[None, :, 0]  # a link of two classes has the second first
+
+    def sigmoid_unit(self) -> tuple[float, float]:
+        """Return shift and scale: the predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit."""
+        quarter, three = self._predictor(0.25), self._predictor(0.75)
+        if not three > quarter:
+            raise ValueError(
+                f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it has no place in the "
+                "sigmoid's unit; use unit='own'."
+            )
+        return (quarter + three) / 2, (three - quarter) / (2 * np.log(3))
+
+    def _predictor(self, p: float) -> float:
+        """Predictor of a probability, by bisection; NaN if there is none."""
+
+        def below(z: float) -> bool:
+            return bool(self.probabilities(np.array([z])).mean() < p)
+
+        low, high = -1.0, 1.0
+        while not below(low):
+            low *= 2
+            if low < -_FURTHEST:
+                return float("nan")
+        while below(high):
+            high *= 2
+            if high > _FURTHEST:
+                return float("nan")
+        while high - low > 1e-9 * max(1.0, abs(low), abs(high)):
+            middle = (low + high) / 2
+            low, high = (middle, high) if below(middle) else (low, middle)
+        return (low + high) / 2

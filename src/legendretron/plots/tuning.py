@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.axes import COLOURS, MARKERS, axes_or_new
+from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
+from legendretron.plots.display import Display
+from legendretron.plots.models import core
+from legendretron.tuning.table import COLUMNS
 
 __all__ = ["TuningDisplay"]
 
@@ -14,7 +17,7 @@ _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared wit
 _NOISY = "0.65"
 
 
-class TuningDisplay:
+class TuningDisplay(Display):
     """Log-loss on held-out rows against ``alpha``, one curve for logistic regression and one for each ``link_alpha``.
 
     If it was tried whether some labels are wrong, logistic regression that knows of it has a curve of its own.
@@ -27,9 +30,29 @@ class TuningDisplay:
     ----------
     tuning : DataFrame
         ``tuning_`` of a fitted estimator.
+
+    Attributes
+    ----------
+    lines_ : dict of str to line
+        The curves, by their texts in the legend, and ``"chosen"``, the ring.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from legendretron import MultinomialLogisticClassifier
+    >>> clf = MultinomialLogisticClassifier().fit(*load_iris(return_X_y=True))
+    >>> display = TuningDisplay.from_estimator(clf)
+    >>> float(display.lines_["chosen"].get_xdata()[0]) == clf.alpha_
+    True
     """
 
     def __init__(self, tuning: Any) -> None:
+        missing = [name for name in COLUMNS if name not in getattr(tuning, "columns", ())]
+        if missing:
+            raise ValueError(
+                f"tuning must be the data frame tuning_ of a fitted estimator, got {type(tuning).__name__} without "
+                f"{', '.join(missing)}."
+            )
         if not len(tuning):
             raise ValueError(
                 "tuning holds no candidate: there were too few rows to hold any out; fit to more rows, or give alpha."
@@ -43,17 +66,18 @@ class TuningDisplay:
         Parameters
         ----------
         estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-            Fitted with a strength that was ``"auto"``.
+            Fitted with a strength that was ``"auto"``; also inside a pipeline or a search.
         ax : matplotlib axes, optional
             Where to draw.
         """
-        return cls(estimator.tuning_).plot(ax=ax)
+        return cls(core(estimator)[0].tuning_).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> TuningDisplay:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.8))
         self.figure_ = ax.figure
         table, base = _heights(self.tuning)
+        before = len(ax.containers)
         logistic = table[np.isinf(table["link_alpha"])]
         links = table[~np.isinf(table["link_alpha"])]
         if base is not None:
@@ -74,7 +98,8 @@ class TuningDisplay:
                 _curve(ax, own[own["steps"] == steps], *look, label, faint=True)
         chosen = table[table["chosen"].astype(bool)]
         ring = {"color": "none", "markeredgecolor": "black", "markersize": 13}
-        ax.plot(chosen["alpha"], chosen["height"], "o", label="chosen", **ring)
+        self.lines_ = {bars.get_label(): bars.lines[0] for bars in ax.containers[before:]}
+        (self.lines_["chosen"],) = ax.plot(chosen["alpha"], chosen["height"], "o", label="chosen", **ring)
         alphas = table["alpha"].to_numpy()
         positive = alphas[alphas > 0]
         if len(positive) == len(alphas):
@@ -89,15 +114,7 @@ class TuningDisplay:
         handles, labels = ax.get_legend_handles_labels()
         last = labels.index("chosen") if "chosen" in labels else 0  # matplotlib puts lines before bars
         order = [*range(last), *range(last + 1, len(labels)), last]
-        ax.legend(
-            [handles[place] for place in order],
-            [labels[place] for place in order],
-            frameon=False,
-            fontsize="small",
-            ncols=2,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.16),  # below: curves of strengths fill the axes
-        )
+        add_legend_below(ax, [handles[place] for place in order])  # curves of strengths fill the axes
         return self
 
 

@@ -1,0 +1,208 @@
+r"""Calibration without bins: kernel regression of outcomes on predicted probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.fft import dct, idct
+
+from legendretron._internal.validation import check_integer, check_open_unit
+from legendretron.diagnostics.calibration import outcomes
+
+__all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"]
+
+#: Cells between 0 and 1 into which predictions are sorted before smoothing; far narrower than any useful bandwidth.
+_CELLS = 2048
+#: Where fewer predictions than this are under the kernel, they say nothing about a frequency.
+_FEWEST = 5.0
+#: Bandwidths to choose from.
+_BANDWIDTHS = np.geomspace(0.01, 0.5, 24)
+_MIDDLES = (np.arange(_CELLS) + 0.5) / _CELLS
+
+
+@dataclass(frozen=True)
+class SmoothCalibrationCurve:
+    r"""What :func:`smooth_calibration_curve` returns.
+
+    Attributes
+    ----------
+    confidence : ndarray of shape (m,)
+        Predicted probabilities, increasing: the middles of narrow cells between 0 and 1.
+    frequency : ndarray of shape (m,)
+        Smoothed share that came true; NaN where there are hardly any predictions.
+    low, high : ndarray of shape (m,)
+        Bootstrap band of the frequency at each point; NaN without bootstrap.
+    count : ndarray of shape (m,)
+        Number of predictions in each cell.
+    bandwidth : float
+        Standard deviation of the kernel.
+    error : float
+        Smooth calibration error; it does not depend on the bandwidth of the curve.
+    """
+
+    confidence: np.ndarray
+    frequency: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    count: np.ndarray
+    bandwidth: float
+    error: float
+
+
+def smooth_calibration_curve(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    kind: str = "top",
+    column: int | None = None,
+    bandwidth: float | str = "auto",
+    n_bootstrap: int = 200,
+    level: float = 0.9,
+    seed: int = 0,
+) -> SmoothCalibrationCurve:
+    r"""Estimate how often predictions came true, as a smooth function of the predicted probability.
+
+    With predictions :math:`c_i`, outcomes :math:`o_i` and a Gaussian kernel :math:`K_\sigma` that is reflected at 0 and 1, it
+    is kernel regression of the residuals,
+
+    .. math:: f(t) = t + \frac{\sum_i K_\sigma(t, c_i) (o_i - c_i)}{\sum_i K_\sigma(t, c_i)},
+
+    kept between 0 and 1. Of residuals and not of outcomes, so that smoothing does not bend the curve of a model whose
+    probabilities are right. The bandwidth ``"auto"`` has the least squared error when each outcome is predicted from all
+    others.
+
+    The error is the smooth calibration error of Błasiok and Nakkiran ("Smooth ECE: principled reliability diagrams via kernel
+    smoothing", ICLR 2024), the one bandwidth at which
+
+    .. math:: \int_0^1 \Big| \frac{1}{n} \sum_i K_\sigma(t, c_i) (o_i - c_i) \Big|\, dt = \sigma.
+
+    Parameters
+    ----------
+    y, p, kind, column
+        As in :func:`calibration_curve`.
+    bandwidth : float or "auto"
+        Standard deviation of the kernel, between 0 and 1.
+    n_bootstrap : int
+        Number of times that rows are drawn with replacement, for the band; 0 for none. The bandwidth stays the same.
+    level : float
+        Share of the draws within the band, at each point.
+    seed : int
+        Of the draws.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 2000)
+    >>> y = (p.cumsum(1) < rng.random((2000, 1))).sum(1)
+    >>> curve = smooth_calibration_curve(y, p)
+    >>> curve.error < 0.05, bool(np.nanmax(np.abs(curve.frequency - curve.confidence)) < 0.1)
+    (True, True)
+    """
+    check_integer("n_bootstrap", n_bootstrap, 0)
+    check_integer("seed", seed, 0)
+    check_open_unit("level", level)
+    sums = _Sums(*outcomes(y, p, kind, column))
+    rows = np.ones(sums.n_rows)
+    count, residuals = sums.count(rows), sums.residuals(rows)
+    if isinstance(bandwidth, str) and bandwidth == "auto":
+        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, sums.squares(), s))
+    elif isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < 1:
+        sigma = float(bandwidth)
+    else:
+        raise ValueError(f"bandwidth must be 'auto' or a number strictly between 0 and 1, got {bandwidth!r}.")
+    # predictions under the kernel: those in an interval of its effective width, 2 sqrt(pi) sigma
+    shown = _smooth(count, sigma) * _CELLS * 2 * np.sqrt(np.pi) * sigma >= _FEWEST
+    filled = np.flatnonzero(count)
+    shown[: filled[0]] = shown[filled[-1] + 1 :] = False  # no extrapolation
+    frequency, low, high = np.full((3, _CELLS), np.nan)
+    frequency[shown] = _frequency(count, residuals, sigma)[shown]
+    if n_bootstrap:
+        rng = np.random.default_rng(seed)
+        draws = np.empty((n_bootstrap, int(shown.sum())))
+        for draw in draws:
+            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)).astype(float)
+            draw[:] = _frequency(sums.count(drawn), sums.residuals(drawn), sigma)[shown]
+        low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    error = _fixed_point(residuals / count.sum())
+    return SmoothCalibrationCurve(_MIDDLES, frequency, low, high, count, float(sigma), error)
+
+
+def smooth_calibration_error(y: ArrayLike, p: ArrayLike, *, kind: str = "top", column: int | None = None) -> float:
+    """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`."""
+    sums = _Sums(*outcomes(y, p, kind, column))
+    rows = np.ones(sums.n_rows)
+    return _fixed_point(sums.residuals(rows) / sums.count(rows).sum())
+
+
+class _Sums:
+    """Sums over the predictions in each cell, with a weight for each row: ``(n,) -> (_CELLS,)``."""
+
+    def __init__(self, confidence: np.ndarray, right: np.ndarray) -> None:
+        self.n_rows, self._each = confidence.shape
+        self._residuals = (right - confidence).ravel()
+        self._cells = np.minimum((confidence.ravel() * _CELLS).astype(int), _CELLS - 1)
+
+    def _sum(self, values: np.ndarray | float, rows: np.ndarray) -> np.ndarray:
+        return np.bincount(self._cells, np.repeat(rows, self._each) * values, minlength=_CELLS)
+
+    def count(self, rows: np.ndarray) -> np.ndarray:
+        """Number of predictions."""
+        return self._sum(1.0, rows)
+
+    def residuals(self, rows: np.ndarray) -> np.ndarray:
+        """Outcomes less predictions."""
+        return self._sum(self._residuals, rows)
+
+    def squares(self) -> np.ndarray:
+        """Squares of the residuals."""
+        return self._sum(self._residuals**2, np.ones(self.n_rows))
+
+
+def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:
+    """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
+    decay = np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2)
+    smoothed: np.ndarray = idct(dct(sums, norm="ortho") * decay, norm="ortho")
+    return smoothed
+
+
+def _mean_residual(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.ndarray:
+    # far from all predictions both are rounding errors
+    return _smooth(residuals, sigma) / np.maximum(_smooth(count, sigma), 1e-9)
+
+
+def _frequency(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.ndarray:
+    return np.clip(_MIDDLES + _mean_residual(count, residuals, sigma), 0.0, 1.0)
+
+
+def _left_out_error(count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, sigma: float) -> float:
+    r"""Sum of squares :math:`(r_i - m_{-i})^2`, where :math:`m_{-i} - r_i = (m - r_i) / (1 - h_i)`.
+
+    :math:`h_i` is the share of a residual in the mean :math:`m` at its own place.
+    """
+    filled = count > 0
+    mean = _mean_residual(count, residuals, sigma)[filled]
+    t = _MIDDLES[filled]
+    own = sum(np.exp(-0.5 * (distance / sigma) ** 2) for distance in (0.0 * t, 2 * t, 2 * (1 - t)))
+    share = own / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
+    error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
+    # a prediction with none near it cannot be predicted from others: it counts as if it were mean zero
+    alone = share > 1 - 1e-6
+    return float(np.where(alone, squares[filled], error / (1 - np.where(alone, 0.0, share)) ** 2).sum())
+
+
+def _fixed_point(residuals: np.ndarray) -> float:
+    """Bandwidth that is its own error, by bisection; not narrower than a cell."""
+
+    def error(sigma: float) -> float:
+        return float(np.abs(_smooth(residuals, sigma)).sum())
+
+    low, high = 1.0 / _CELLS, 1.0
+    if error(low) <= low:
+        return low
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if error(middle) > middle else (low, middle)
+    return low

@@ -1,0 +1,141 @@
+"""How far links are from canonical, over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from legendretron._internal.validation import check_integer
+from legendretron.links import Link
+from legendretron.links.canonicality import CanonicalityReport, canonicality, jacobian_defects
+from legendretron.plots.axes import add_legend_below, axes_or_new, styles
+from legendretron.plots.display import Display
+from legendretron.plots.models import core, link_of, named, predictors
+
+__all__ = ["CanonicalityDisplay", "MeasuredLink"]
+
+#: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
+_LINEAR = 1e-3
+
+
+@dataclass(frozen=True)
+class MeasuredLink:
+    """A link's Jacobians at data, as :class:`CanonicalityDisplay` draws them.
+
+    Attributes
+    ----------
+    asymmetry : ndarray of shape (n,)
+        ``|J - J^T| / |J|`` at each row.
+    eigenvalue_ratio : ndarray of shape (n,)
+        Smallest eigenvalue of the symmetric part over its largest in size.
+    report : CanonicalityReport
+        The summary.
+    """
+
+    asymmetry: np.ndarray
+    eigenvalue_ratio: np.ndarray
+    report: CanonicalityReport
+
+    @classmethod
+    def of(cls, link: Link, z: torch.Tensor) -> MeasuredLink:
+        """Measure a link at predictors ``(n, C - 1)``."""
+        defects = jacobian_defects(link, z)
+        return cls(defects.asymmetry.double().numpy(), defects.eigenvalue_ratio.double().numpy(), canonicality(link, z))
+
+
+class CanonicalityDisplay(Display):
+    """Asymmetry and definiteness of a link's Jacobian at every row of data.
+
+    To the right, Jacobians are less symmetric; below zero, in the grey area, their symmetric part is indefinite, and the
+    link is not monotone there. All points of a canonical link are at the left, at rounding level, where exact zeros are
+    drawn as well, and above zero. The legend has the shares over all rows, and over pairs of rows.
+
+    Parameters
+    ----------
+    measured : mapping of str to MeasuredLink
+        By the name of the model.
+
+    Attributes
+    ----------
+    lines_ : dict of str to line
+        Points of each model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from legendretron import MultinomialLogisticClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MultinomialLogisticClassifier(alpha=0.01).fit(X, y)
+    >>> CanonicalityDisplay.from_estimator(clf, X).measured["MultinomialLogisticClassifier"].report.indefinite_share
+    0.0
+    """
+
+    def __init__(self, measured: Mapping[str, MeasuredLink]) -> None:
+        self.measured = named("measured", dict(measured))
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, max_points: int = 2000, seed: int = 0, name: str | None = None, ax: Any = None
+    ) -> CanonicalityDisplay:
+        """Measure the links of one or several fitted classifiers at the predictors of data, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator, sequence of estimators, or mapping of str to estimator
+            Fitted, with ``link_``; also inside a pipeline or a search.
+        X : array of shape (n, n_features)
+            Rows to measure at.
+        max_points : int
+            If there are more rows, this many are drawn at random, the same for all models.
+        seed : int
+            Of that draw.
+        name : str, optional
+            Name of a single estimator; by default that of its class.
+        ax : matplotlib axes, optional
+            Where to draw.
+        """
+        check_integer("max_points", max_points, 1)
+        check_integer("seed", seed, 0)
+        measured = {}
+        for key, model in named("estimator", estimator, name).items():
+            inner, features = core(model, X)
+            link, z = link_of(inner), predictors(inner, features)
+            if len(z) > max_points:
+                z = z[np.sort(np.random.default_rng(seed).choice(len(z), max_points, replace=False))]
+            measured[key] = MeasuredLink.of(link, z)
+        return cls(measured).plot(ax=ax)
+
+    @classmethod
+    def from_links(cls, links: Any, z: torch.Tensor, *, name: str | None = None, ax: Any = None) -> CanonicalityDisplay:
+        """Measure one or several links at the same predictors ``(n, C - 1)``, and draw."""
+        return cls({key: MeasuredLink.of(link, z) for key, link in named("links", links, name).items()}).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> CanonicalityDisplay:
+        """Draw on the axes given, or on new ones."""
+        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2 + 0.4 * len(self.measured)))
+        self.figure_, self.lines_ = ax.figure, {}
+        ax.axhspan(-1.6, 0.0, color="0.92", zorder=0)
+        ax.axhline(0.0, color="0.5", linewidth=0.8, zorder=1)
+        eps = np.finfo(float).eps
+        for (name, found), (colour, marker) in zip(self.measured.items(), styles(len(self.measured)), strict=True):
+            report = found.report
+            label = (
+                f"{name}: median asymmetry {report.median_asymmetry:.1g}, indefinite at {report.indefinite_share:.0%} of "
+                f"{report.n_points:,} rows,\n{report.nonmonotone_share:.1%} of pairs of rows move backwards"
+            )
+            (self.lines_[name],) = ax.plot(
+                np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker, color=colour, alpha=0.55, markersize=4,
+                markeredgewidth=0, label=label,
+            )  # fmt: skip
+        ax.set_yscale("symlog", linthresh=_LINEAR)
+        ax.set(
+            xscale="log", xlim=(eps / 3, 3.0), ylim=(-1.6, 1.6), xlabel="asymmetry of the Jacobian, $|J - J^T|\\,/\\,|J|$",
+            ylabel="smallest eigenvalue over the largest in size", title="Canonicality over the data",
+        )  # fmt: skip
+        ax.text(0.01, 0.02, "indefinite", transform=ax.transAxes, color="0.4", ha="left", va="bottom")
+        add_legend_below(ax, columns=1, markerscale=1.4)
+        return self

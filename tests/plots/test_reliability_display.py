@@ -1,0 +1,152 @@
+"""Reliability diagrams of one and of several models, for labels of any kind."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from legendretron.diagnostics import calibration_curve, smooth_calibration_curve
+from legendretron.plots import ClasswiseReliabilityDisplay, ReliabilityDisplay
+
+RNG = np.random.default_rng(0)
+P = RNG.dirichlet([1, 1, 1], 2000)
+COLUMNS = (P.cumsum(1) < RNG.random((2000, 1))).sum(1)
+NAMES = np.array(["cat", "dog", "eel"])
+Y = NAMES[COLUMNS]
+BOLD = P**3 / (P**3).sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", ["top", "all"])
+def test_binned_curves(kind):
+    display = ReliabilityDisplay.from_predictions(Y, {"honest": P, "bold": BOLD}, kind=kind, n_bins=7)
+    for name, p in {"honest": P, "bold": BOLD}.items():
+        curve = calibration_curve(COLUMNS, p, n_bins=7, kind=kind)
+        filled = curve.count > 0
+        assert np.allclose(display.lines_[name].get_ydata(), curve.frequency[filled])
+        assert np.allclose(display.lines_[name].get_xdata(), curve.confidence[filled], atol=0.01)
+    assert display.line_ == list(display.lines_.values())
+
+
+def test_smooth_curves_have_bands():
+    display = ReliabilityDisplay.from_predictions(Y, {"honest": P, "bold": BOLD}, strategy="smooth", n_bootstrap=50)
+    below = display.figure_.axes[1]
+    for number, (name, p) in enumerate({"honest": P, "bold": BOLD}.items()):
+        curve = smooth_calibration_curve(COLUMNS, p, n_bootstrap=50)
+        line = display.lines_[name]
+        assert np.allclose(line.get_ydata(), curve.frequency, equal_nan=True)
+        band = display.ax_.collections[number].get_paths()[0].vertices
+        shown = np.isfinite(curve.low)
+        assert np.isclose(band[:, 1].min(), curve.low[shown].min())
+        assert np.isclose(band[:, 1].max(), curve.high[shown].max())
+        assert below.patches[number].get_data().values.sum() == 2000
+        assert f"{name} (smooth error {curve.error:.3f})" == line.get_label()
+    without = ReliabilityDisplay.from_predictions(Y, P, strategy="smooth", n_bootstrap=0, name="honest")
+    assert len(without.ax_.collections) == 0
+    assert list(without.lines_) == ["honest"]
+
+
+@pytest.mark.parametrize(
+    "labels", [Y, Y.astype(object), pd.Series(Y), pd.Categorical(Y), COLUMNS, COLUMNS + 5, COLUMNS * 0.5]
+)
+def test_labels_of_any_kind(labels):
+    display = ReliabilityDisplay.from_predictions(labels, P)
+    assert np.allclose(display.line_.get_ydata(), calibration_curve(COLUMNS, P, n_bins=10).frequency[3:])
+
+
+def test_columns_in_another_order():
+    display = ReliabilityDisplay.from_predictions(Y, P[:, ::-1], classes=NAMES[::-1])
+    assert np.allclose(display.line_.get_ydata(), calibration_curve(COLUMNS, P, n_bins=10).frequency[3:])
+
+
+def test_one_column_is_the_second_of_two_classes():
+    y, p = np.where(COLUMNS == 1, "yes", "no"), P[:, 1]
+    display = ReliabilityDisplay.from_predictions(y, p, kind="classwise")
+    curve = calibration_curve((y == "yes").astype(int), np.stack([1 - p, p], 1), n_bins=10, kind="classwise", column=1)
+    assert np.allclose(display.line_.get_ydata(), curve.frequency[curve.count > 0])
+    assert display.ax_.get_xlabel() == ""  # below the histogram
+    assert display.figure_.axes[1].get_xlabel() == "predicted probability of yes"
+    assert ReliabilityDisplay.from_predictions(y == "yes", p).curves.keys() == {"model"}
+
+
+def test_classwise_has_a_panel_for_each_class_with_all_models():
+    display = ClasswiseReliabilityDisplay.from_predictions(Y, {"honest": P, "bold": BOLD}, n_bins=5)
+    assert [panel.get_title() for panel in display.axes_] == list(NAMES)
+    for k, label in enumerate(NAMES):
+        curve = calibration_curve(COLUMNS, BOLD, n_bins=5, kind="classwise", column=k)
+        assert np.allclose(display.lines_[label]["bold"].get_ydata(), curve.frequency)
+        single = ReliabilityDisplay.from_predictions(Y, {"bold": BOLD}, kind="classwise", label=label, n_bins=5)
+        assert np.allclose(single.line_.get_ydata(), curve.frequency)
+    _, axes = plt.subplots(1, 2)
+    some = ClasswiseReliabilityDisplay.from_predictions(Y, P, labels=["eel", "cat"], strategy="smooth", ax=axes)
+    assert list(some.axes_) == list(axes)
+    assert list(some.lines_) == ["eel", "cat"]
+
+
+def test_from_estimators(three):
+    X, y, composite, _ = three
+    models = [composite, GaussianNB().fit(X, y), make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)]
+    display = ReliabilityDisplay.from_estimator(models, X, y)
+    assert list(display.lines_) == ["LegendreTronClassifier", "GaussianNB", "LogisticRegression"]
+    columns = np.searchsorted(composite.classes_, y)
+    for name, model in zip(display.lines_, models, strict=True):
+        curve = calibration_curve(columns, model.predict_proba(X), n_bins=10)
+        assert np.allclose(display.lines_[name].get_ydata(), curve.frequency[curve.count > 0])
+    # labels of a part of the classes are still those of the estimator
+    part = y != "versicolor"
+    some = ReliabilityDisplay.from_estimator(composite, X[part], y[part], name="part")
+    curve = calibration_curve(columns[part], composite.predict_proba(X[part]), n_bins=10)
+    assert np.allclose(some.lines_["part"].get_ydata(), curve.frequency[curve.count > 0])
+    panels = ClasswiseReliabilityDisplay.from_estimator({"a": composite}, X, y)
+    assert list(panels.lines_) == list(composite.classes_)
+
+
+def test_every_curve_looks_different():
+    display = ReliabilityDisplay.from_predictions(Y, {str(k): P for k in range(20)}, strategy="smooth", n_bootstrap=0)
+    looks = {(line.get_color(), line.get_linestyle()) for line in display.line_}
+    assert len(looks) == 20
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"y": Y[:5]}, r"y holds . classes|must have shape \(5, 3\)"),
+    ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),
+    ({"y": Y, "classes": ["cat", "dog", "fox"]}, "y holds the label 'eel', which is not among the classes"),
+    ({"y": Y, "classes": ["cat", "dog"]}, "classes must name 3 different classes"),
+    ({"y": Y[:, None]}, "y must hold one label for each row"),
+    ({"predictions": {}}, "predictions must hold at least one model"),
+    ({"predictions": 2 * P}, "p must hold probabilities"),
+    ({"predictions": {"a": P, "b": P[:, :2]}}, r"predictions of 'b' must have shape \(2000, 3\)"),
+    ({"predictions": {"a": P.astype(str)}}, "predictions of 'a' must be numbers"),
+    ({"predictions": {"a": P[:, :1]}}, r"predictions of 'a' must have shape \(n, C\)"),
+    ({"predictions": {"a": P}, "name": "b"}, "name is for a single model"),
+    ({"kind": "each"}, "kind must be one of"),
+    ({"label": "cat"}, "label is for kind='classwise'"),
+    ({"kind": "classwise"}, "label must name a class"),
+    ({"kind": "classwise", "label": "fox"}, r"label must be one of the classes \['cat', 'dog', 'eel'\], got 'fox'"),
+    ({"strategy": "splines"}, "strategy must be one of 'binned', 'smooth', got 'splines'"),
+    ({"strategy": "smooth", "bandwidth": 2.0}, "bandwidth must be 'auto' or a number strictly between 0 and 1, got 2.0"),
+    ({"strategy": "smooth", "level": 1.0}, "level must be a number strictly between 0 and 1"),
+    ({"strategy": "smooth", "n_bootstrap": -1}, "n_bootstrap must be an integer of at least 0"),
+    ({"n_bins": 0}, "n_bins must be an integer of at least 1"),
+])  # fmt: skip
+def test_bad_input(change, message):
+    with pytest.raises(ValueError, match=message):
+        ReliabilityDisplay.from_predictions(**{"y": Y, "predictions": P, **change})
+
+
+def test_bad_estimators_and_curves(three):
+    X, y, composite, _ = three
+    other = GaussianNB().fit(X, y == "setosa")
+    with pytest.raises(ValueError, match="estimators must have the same classes"):
+        ReliabilityDisplay.from_estimator([composite, other], X, y)
+    with pytest.raises(ValueError, match="'StandardScaler' must be a classifier with predict_proba"):
+        ReliabilityDisplay.from_estimator(StandardScaler().fit(X), X, y)
+    with pytest.raises(ValueError, match="the curve of 'a' must come from calibration_curve"):
+        ReliabilityDisplay({"a": 3})
+    with pytest.raises(ValueError, match="ax must hold 3 axes"):
+        ClasswiseReliabilityDisplay.from_estimator(composite, X, y, ax=plt.subplots()[1])
+    with pytest.raises(ValueError, match="at least one class"):
+        ClasswiseReliabilityDisplay.from_estimator(composite, X, y, labels=[])
