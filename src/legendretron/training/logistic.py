@@ -28,7 +28,7 @@ from legendretron.training.batched_descent import descend
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba"]
+__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "observed_loss"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
@@ -116,7 +116,7 @@ def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return top.add_(total.log_()).sub_(picked), z
 
 
-def _with_noise(nll: Tensor, rate: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
     """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
     kept = (1.0 - rate) * torch.exp(-nll)
     q = kept + rate / n_classes
@@ -185,7 +185,7 @@ class _Objective:
             else:
                 nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
             if rate is not None:
-                nll, kept = _with_noise(nll, rate, self.k + 1)
+                nll, kept = observed_loss(nll, rate, self.k + 1)
                 residual.mul_(kept.unsqueeze(-1))
                 if self.learn_rate:
                     gradient[:, -1] += ((rate - 1.0 + kept) * share).sum(0)
