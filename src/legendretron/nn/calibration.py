@@ -89,11 +89,15 @@ class CalibrationMap(nn.Module):
         return self(scores).exp()
 
     def extra_repr(self) -> str:
+        """Sizes and kind, for ``repr``."""
         return f"n_classes={self.n_classes}, pairs={self.pairs}, ordered={self.ordered}"
 
 
 def _in_order_of(scores: Tensor, z: Tensor) -> Tensor:
     """Values that are in the order of the scores but for rounding, exactly in that order: each at least those below."""
     order = scores.argsort(dim=-1)
-    raised = z.gather(-1, order).cummax(dim=-1).values
+    raised, reach = z.gather(-1, order), 1
+    while reach < z.shape[-1]:  # a running maximum in few steps, which ONNX can express
+        raised = torch.cat([raised[..., :reach], torch.maximum(raised[..., reach:], raised[..., :-reach])], dim=-1)
+        reach *= 2
     return torch.zeros_like(z).scatter(-1, order, raised)

@@ -1,12 +1,12 @@
 r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
 
 Candidates are temperature scaling by itself, with the shape that all classes share, and with everything else at a few
-strengths :math:`g = r\,(1000 / n)^{3/4}`. All of them and all folds are runs of one training. On a few hundred rows the
-held-out losses :math:`\ell_{ig}` can hardly tell candidates apart, and the best of them is often one that was lucky. So they
-are averaged, with weights :math:`w_g \propto \exp(-\tfrac15 \sum_i \ell_{ig})`: of parameters, which is the geometric mean of
-the probabilities. Where rows are many, the weight is all on the best one.
+strengths :math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All of them and all folds are runs of one training. On a few hundred
+rows the held-out losses :math:`\ell_{ig}` can hardly tell candidates apart, and the best of them is often one that was lucky.
+So they are averaged, with weights :math:`w_g \propto \pi_g \exp(-\tfrac15 \sum_i \ell_{ig})`: of parameters, which is the
+geometric mean of the probabilities. Where rows are many, the weight is nearly all on the best one.
 
-The strengths, their power of :math:`n` and the factor in the weights were chosen on a spread of classifiers and sizes.
+The strengths, the powers, the weights :math:`\pi_g` and the factor were chosen on a spread of classifiers and sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from legendretron.training.logistic import observed_loss
 
 __all__ = ["MOST_PAIRED_CLASSES", "Calibration", "calibrate", "default_folds", "usual_strength"]
 
-_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)
+_STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+#: Weights of the candidates before anything is known: temperature, shape, and the strengths.
+_PRIOR = (0.5, 0.5, 0.05, 0.2, 1.0, 1.0, 1.0, 1.0, 1.0)
+#: The floor, in rows: a share of this many rows is uniform.
+_FLOOR_ROWS = 0.25
 #: Factor of the held-out losses in the weights of the candidates.
 _TRUST = 0.2
 #: Candidates of less weight are left out.
@@ -41,9 +45,9 @@ _HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 5000, 2000, 40
 _TOL_HELD_OUT, _TOL = 2e-3, 5e-4
 
 
-def usual_strength(rows: float) -> float:
-    """What a strength of 1 stands for: ``(1000 / n) ** 0.75``."""
-    return float((1000.0 / rows) ** 0.75)
+def usual_strength(rows: float, n_classes: int) -> float:
+    """What a strength of 1 stands for: ``(1000 / n) ** 0.75 * (C / 10) ** 0.5``."""
+    return float((1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5)
 
 
 def default_folds(n_rows: int) -> int:
@@ -64,9 +68,10 @@ class Calibration(NamedTuple):
 
 def _scale_of(scores: Tensor, weight: Tensor) -> float:
     """Typical size of the scores' differences; 1 if there are none."""
-    centred = scores - scores.mean(1, keepdim=True)
-    scale = math.sqrt(float((centred.square().mean(1) * weight).sum() / weight.sum()))
-    return scale if scale > 0.0 and math.isfinite(scale) else 1.0
+    top = float(scores.abs().max())  # scores are differences to the largest of a row
+    if not top > 0.0:
+        return 1.0
+    return max(top * math.sqrt(float(((scores / top).square().mean(1) * weight).sum() / weight.sum())), 1e-300)
 
 
 def _fit_temperature(
@@ -142,16 +147,19 @@ def calibrate(
     n, n_classes = scores.shape
     rows = float(weight.sum())
     scores = scores - scores.amax(1, keepdim=True)
-    floor = 1.0 / (rows + 1.0)
+    floor = _FLOOR_ROWS / (rows + 1.0)
     tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
     s = with_floor(scores, tau, floor)
     pairs = n_classes <= MOST_PAIRED_CLASSES and not ordered
 
     if strength is None:
-        finite = () if ordered else tuple(r * usual_strength(rows) for r in _STRENGTHS)
+        finite = () if ordered else tuple(r * usual_strength(rows, n_classes) for r in _STRENGTHS)
         strengths, shaped = np.array([math.inf, math.inf, *finite]), np.array([False, *[True] * (1 + len(finite))])
     else:
-        strengths, shaped = np.array([math.inf if ordered else strength * usual_strength(rows)]), np.array([True])
+        strengths, shaped = (
+            np.array([math.inf if ordered else strength * usual_strength(rows, n_classes)]),
+            np.array([True]),
+        )
 
     share_of_rows = weight / rows
     metric = CalibrationMetric(s, share_of_rows, rows, pairs=pairs)
@@ -183,7 +191,7 @@ def calibrate(
         losses = (losses * ~kept.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
         tested = share_of_rows * (fold < fitted_folds)
         held_out = ((losses * tested.unsqueeze(1)).sum(0) / tested.sum()).numpy()
-        averaged = np.exp(-_TRUST * rows * (held_out - held_out.min()))
+        averaged = np.array(_PRIOR[: len(strengths)]) * np.exp(-_TRUST * rows * (held_out - held_out.min()))
         averaged[averaged < _LEAST_WEIGHT * averaged.sum()] = 0.0
         averaged /= averaged.sum()
         start = ends.double().view(fitted_folds, len(strengths), -1).mean(0)[averaged > 0.0]
