@@ -90,7 +90,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``n_classes - 1`` if ``y`` holds only some of these.
     cv : int or None, default=None
         Number of folds; None for ten on up to 500 rows, else five. Rows are spread over the folds by label and difficulty;
-        nothing is random. On many rows, only as many folds are fitted as it takes to hold out 5,000 rows (2,000 with more
+        nothing is random. On many rows, only as many folds are fitted as it takes to hold out 3,000 rows (2,000 with more
         than 40 classes).
 
     Attributes

@@ -126,7 +126,7 @@ def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
     }
     tensors = dict(calibrator.map_.state_dict())
     try:
-        validate_parameters(calibrator)  # type: ignore[arg-type]
+        validate_parameters(calibrator)
         _check(header, tensors, type(calibrator)._get_param_names())
     except ValueError as error:  # loading would raise the same error
         raise ValueError(f"the calibrator cannot be saved: {error}") from error
@@ -173,7 +173,7 @@ def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Cali
         if parameters.get("strength") == "infinite":
             parameters["strength"] = math.inf
         calibrator = cls(**parameters)
-        validate_parameters(calibrator)  # type: ignore[arg-type]
+        validate_parameters(calibrator)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not a calibrator that can be loaded: {error}") from error
     classes = decode_classes(header["classes"])

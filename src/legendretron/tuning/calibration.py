@@ -41,7 +41,7 @@ _TEMPERATURE = 0.1
 #: Least slope of an order-preserving function, relative to temperature scaling.
 _LEAST_SLOPE = 0.01
 #: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
-_HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 5000, 2000, 40
+_HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
 _TOL_HELD_OUT, _TOL = 2e-3, 5e-4
 
 
@@ -166,12 +166,15 @@ def calibrate(
 
     def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
         """A run for each chosen candidate in each column of weights."""
-        of_chosen = [torch.from_numpy(values[chosen].astype(np.float64)) for values in (strengths, shaped)]
+        of_chosen = [
+            torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1]) for values in (strengths, shaped)
+        ]
         return CalibrationRuns(
             s,
             labels,
             weights.repeat_interleave(len(chosen), dim=1),
-            *(values.repeat(weights.shape[1]) for values in of_chosen),
+            of_chosen[0],
+            of_chosen[1],
             metric,
             pairs=pairs,
             replaced=share,
