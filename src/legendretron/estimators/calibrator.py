@@ -88,8 +88,8 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes : array-like or None, default=None
         Labels of the columns of scores, sorted, if not all of them occur in ``y``. None: those in ``y``, or 0 to
         ``n_classes - 1`` if ``y`` holds only some of these.
-    cv : int or None, default=None
-        Number of folds; None for ten on up to 500 rows, else five. Rows are spread over the folds by label and difficulty;
+    cv : int, default=5
+        Number of folds. Rows are spread over the folds by label and difficulty;
         nothing is random. On many rows, only as many folds are fitted as it takes to hold out 3,000 rows (2,000 with more
         than 40 classes).
 
@@ -141,7 +141,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ],
         "label_noise": [StrOptions({"symmetric"}), Interval(Real, 0, 1, closed="left"), None],
         "classes": ["array-like", None],
-        "cv": [Interval(Integral, 2, None, closed="left"), None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
     }
 
     classes_: np.ndarray
@@ -160,7 +160,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         strength: float | str = "auto",
         label_noise: float | str | None = None,
         classes: Any = None,
-        cv: int | None = None,
+        cv: int = 5,
     ) -> None:
         self.estimator = estimator
         self.order = order
@@ -256,7 +256,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.from_numpy(weight),
             strength=None if self.strength == "auto" else float(self.strength),
             ordered=self.order == "preserved",
-            n_folds=None if self.cv is None else int(self.cv),
+            n_folds=int(self.cv),
             replaced=replaced,
         )
         self.classes_, self._form, self._precision = classes, form, str(np.asarray(scores).dtype)

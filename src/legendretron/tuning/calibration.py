@@ -23,7 +23,7 @@ from legendretron.nn.calibration import CalibrationMap, with_floor
 from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
 from legendretron.training.logistic import observed_loss
 
-__all__ = ["MOST_PAIRED_CLASSES", "Calibration", "calibrate", "default_folds", "usual_strength"]
+__all__ = ["MOST_PAIRED_CLASSES", "Calibration", "calibrate", "usual_strength"]
 
 _STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 #: Weights of the candidates before anything is known: temperature, shape, and the strengths.
@@ -42,17 +42,12 @@ _TEMPERATURE = 0.1
 _LEAST_SLOPE = 0.01
 #: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
 _HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
-_TOL_HELD_OUT, _TOL = 2e-3, 5e-4
+_TOL_HELD_OUT, _TOL = 5e-3, 1e-3
 
 
 def usual_strength(rows: float, n_classes: int) -> float:
     """What a strength of 1 stands for: ``(1000 / n) ** 0.75 * (C / 10) ** 0.5``."""
     return float((1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5)
-
-
-def default_folds(n_rows: int) -> int:
-    """Ten on up to 500 rows, else five."""
-    return 10 if n_rows <= 500 else 5
 
 
 class Calibration(NamedTuple):
@@ -122,7 +117,7 @@ def calibrate(
     *,
     strength: float | None = None,
     ordered: bool = False,
-    n_folds: int | None = None,
+    n_folds: int = 5,
     replaced: float | None = 0.0,
 ) -> Calibration:
     """Fit a calibration map.
@@ -139,8 +134,8 @@ def calibrate(
         ``r``; by cross-validation if not given.
     ordered : bool
         Whether all classes share one increasing function.
-    n_folds : int, optional
-        At least 2; :func:`default_folds` if not given.
+    n_folds : int
+        At least 2.
     replaced : float, optional
         Share of labels replaced at random; estimated if None.
     """
@@ -167,7 +162,8 @@ def calibrate(
     def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
         """A run for each chosen candidate in each column of weights."""
         of_chosen = [
-            torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1]) for values in (strengths, shaped)
+            torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1])
+            for values in (strengths, shaped)
         ]
         return CalibrationRuns(
             s,
@@ -182,7 +178,7 @@ def calibrate(
 
     held_out, start, averaged = None, None, np.ones(1)
     if strength is None:
-        n_folds = min(default_folds(n) if n_folds is None else n_folds, n)
+        n_folds = min(n_folds, n)
         fold = _folds(s, labels, n_folds)
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
         fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
