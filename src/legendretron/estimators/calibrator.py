@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
+    assert_all_finite,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -205,6 +206,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, str, Any]:
         """Scores of rows that the estimator was not trained on, which is trained here if it is not frozen."""
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_consistent_length(X, y)
         check_classification_targets(y)
         weight = check_sample_weight(
@@ -292,7 +294,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         log_p = np.empty((len(scores), len(self.classes_)))
         with torch.no_grad():
             for part in chunks(len(scores), len(self.classes_)):
-                log_p[part] = self.map_(reader(torch.as_tensor(scores[part]))).numpy()
+                log_p[part] = self.map_(reader(torch.tensor(scores[part]))).numpy()
         return log_p
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -303,7 +305,8 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each sample."""
-        labels: np.ndarray = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        indices = self.predict_log_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:

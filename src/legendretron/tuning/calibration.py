@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from legendretron.nn.calibration import CalibrationMap, with_floor
@@ -38,6 +38,8 @@ _LEAST_WEIGHT = 0.005
 MOST_PAIRED_CLASSES = 150
 #: Ridge on the logarithm of the temperature, in units of 1 / n: finite also where all predictions are right.
 _TEMPERATURE = 0.1
+#: Shares of replaced labels to begin with, where they are estimated.
+_SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
 #: Least slope of an order-preserving function, relative to temperature scaling.
 _LEAST_SLOPE = 0.01
 #: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
@@ -85,20 +87,20 @@ def _fit_temperature(
             nll = observed_loss(nll, share, n_classes)[0]
         return float((nll * weight).sum()) / rows + 0.5 * _TEMPERATURE / rows * log_tau**2
 
-    known = 0.0 if replaced is None else replaced
-    found = minimize_scalar(
-        lambda t: objective(t, known), bounds=(low, high), method="bounded", options={"xatol": 1e-4}
-    )
-    if replaced is not None:
-        return math.exp(found.x), replaced
-    both = minimize(
-        lambda x: objective(float(np.clip(x[0], low, high)), 1.0 / (1.0 + math.exp(-np.clip(x[1], -30.0, 30.0)))),
-        [found.x, -2.0],
-        method="Nelder-Mead",
-        options={"xatol": 1e-3, "fatol": 1e-9, "maxiter": 400},
-    )
-    log_tau, logit = float(np.clip(both.x[0], low, high)), float(np.clip(both.x[1], -30.0, 30.0))
-    return math.exp(log_tau), 1.0 / (1.0 + math.exp(-logit))
+    def best(share: float) -> tuple[float, float]:
+        found = minimize_scalar(
+            lambda t: objective(t, share), bounds=(low, high), method="bounded", options={"xatol": 1e-4}
+        )
+        return float(found.fun), float(found.x)
+
+    if replaced is None:
+        # two valleys are possible, a high temperature and many wrong labels: look at all shares before going down one
+        at = int(np.argmin([best(share)[0] for share in _SHARES]))
+        between = _SHARES[max(at - 1, 0)], _SHARES[min(at + 1, len(_SHARES) - 1)]
+        replaced = float(
+            minimize_scalar(lambda share: best(share)[0], bounds=between, method="bounded", options={"xatol": 1e-3}).x
+        )
+    return math.exp(best(replaced)[1]), replaced
 
 
 def _folds(s: Tensor, labels: Tensor, n_folds: int) -> Tensor:
