@@ -19,6 +19,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreCalibrator
+from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron.nn import CalibrationMap
 from tests.data_forms import skip_repeated_forms
 
@@ -316,6 +317,31 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     calibrator.map_.bias[0] = torch.nan
     with pytest.raises(ValueError, match="cannot be saved: bias holds values that are not finite"):
         calibrator.save(tmp_path / "none")
+
+
+FORGED = {
+    "columns": (lambda header, tensors: header.update(columns=7), "columns must be 4"),
+    "floor": (lambda header, tensors: header.update(floor=-1.0), "floor must be a number from 0 to 0.5"),
+    "order": (lambda header, tensors: header["parameters"].update(order="none"), "'order' parameter"),
+    "unknown parameter": (lambda header, tensors: header["parameters"].update(evil=1), "unknown are evil"),
+    "estimator": (lambda header, tensors: header["parameters"].update(estimator="os"), "estimator must be null"),
+    "candidates": (lambda header, tensors: header.update(candidates=[[1, 2]]), "candidates must be a list"),
+    "shape": (lambda header, tensors: tensors.update(slope=tensors["slope"][:2].clone()), "slope"),
+    "infinite": (lambda header, tensors: tensors["bias"].fill_(torch.inf), "bias holds values that are not finite"),
+    "temperature": (lambda header, tensors: tensors["inverse_temperature"].fill_(-1.0), "inverse_temperature positive"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_files_are_refused(name, tmp_path):
+    change, message = FORGED[name]
+    FITTED["any"].save(tmp_path / "map")
+    kind = "legendretron-calibrator-1"
+    tensors, header = read_artifact(tmp_path / "map", kind)
+    change(header, tensors)
+    write_artifact(tmp_path / "map", kind, tensors, header)
+    with pytest.raises(ValueError, match=message):
+        LegendreCalibrator.load(tmp_path / "map")
 
 
 @pytest.mark.parametrize("strength", ["auto", 2.5, np.inf])

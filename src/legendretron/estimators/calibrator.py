@@ -115,7 +115,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    With more than 150 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
+    With more than 120 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
     weights that sum to less than the number of rows are scaled up to it.
 
     Examples

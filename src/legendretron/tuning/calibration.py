@@ -35,7 +35,7 @@ _TRUST = 0.2
 #: Candidates of less weight are left out.
 _LEAST_WEIGHT = 0.005
 #: With more classes than this, a class does not see the scores of the others.
-MOST_PAIRED_CLASSES = 150
+MOST_PAIRED_CLASSES = 120
 #: Ridge on the logarithm of the temperature, in units of 1 / n: finite also where all predictions are right.
 _TEMPERATURE = 0.1
 #: Shares of replaced labels to begin with, where they are estimated.
