@@ -17,6 +17,8 @@ from legendretron.experiments.statistics import mean_difference, mean_of, paired
 OURS, PRESERVED = "LegendreCalibrator", "LegendreCalibrator, order preserved"
 UNCALIBRATED, TEMPERATURE, SMS = "uncalibrated", "temperature", "SMS"
 LEVEL = 0.05
+#: Range of the picture, in percent.
+_SHOWN = (-35, 10)
 #: Name in the records, title, digits, and factor.
 MEASURES = {
     "log_loss": ("log-loss", 4, 1.0),
@@ -149,13 +151,13 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
             if len(means) == 2:
                 xs.append(100.0 * (means[model] / means[TEMPERATURE] - 1.0))
                 ys.append(i)
-        axes.plot(np.clip(xs, -25, 10), ys, marker, label=model, alpha=0.8)
+        axes.plot(np.clip(xs, *_SHOWN), ys, marker, label=model, alpha=0.8)
     axes.axvline(0.0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(cells)), [f"{case}, {size:,}" for case, size in cells], fontsize=7)
     axes.set_ylim(len(cells) - 0.5, -0.5)
-    axes.set_xlim(-26, 11)
+    axes.set_xlim(_SHOWN[0] - 1, _SHOWN[1] + 1)
     axes.set_xlabel("log-loss relative to temperature scaling, % (beyond the axis: at its end)")
-    axes.legend(fontsize=8, loc="lower left")
+    figure.legend(fontsize=8, loc="outside upper center", ncols=3)
     return save_picture(figure, path)
 
 
@@ -170,11 +172,11 @@ def write_report(
     counts = {len(own) for own in results.values()}
     sections = [
         "# Calibration of finished classifiers",
-        f"`LegendreCalibrator()` and others on {len(cells)} cases, {splits} splits each: predictions of three public "
+        f"`LegendreCalibrator()` and others on {len(cells)} cases, {max(counts)} splits each: predictions of three public "
         "networks, and of logistic regression, a network trained until it is over-confident, gradient boosting and a random "
         "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
         "class (relplot), the classwise one the mean over classes, with 15 bins. The constants of `LegendreCalibrator` were "
-        "chosen on the first splits of a part of these cases.",
+        "chosen on some of these cases, with three or fewer of these splits.",
         ""
         if counts == {splits}
         else f"**Incomplete: {splits} splits are planned, here are {min(counts)} to {max(counts)}.**",
