@@ -176,7 +176,7 @@ def write_report(
         "networks, and of logistic regression, a network trained until it is over-confident, gradient boosting and a random "
         "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
         "class (relplot), the classwise one the mean over classes, with 15 bins. The constants of `LegendreCalibrator` were "
-        "chosen on some of these cases, with three or fewer of these splits.",
+        "chosen on some of these cases, with up to four of these splits.",
         ""
         if counts == {splits}
         else f"**Incomplete: {splits} splits are planned, here are {min(counts)} to {max(counts)}.**",
