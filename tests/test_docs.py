@@ -191,6 +191,20 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "suspicious.png").exists()
 
 
+def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (python,) = re.findall(
+        r"^```python\n(.*?)^```$", section("guide.md", "A finished classifier"), re.DOTALL | re.MULTILINE
+    )
+    names = {}
+    exec(compile(python, "guide.md", "exec"), names)
+    y = names["y"][1200:]
+    before = names["forest"].predict_proba(names["X"][1200:])
+    own = [np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean() for p in (before, names["p"])]
+    assert own[1] > own[0] + 0.1
+    assert (tmp_path / "calibrator.onnx").exists()
+
+
 def test_the_page_on_choosing_says_what_the_code_does():
     text = " ".join((ROOT / "docs/choosing.md").read_text().split())
     assert (rules.FOLDS, rules.HELD_OUT, len(link_candidates(None, None))) == (5, 0.2, 8)

@@ -22,7 +22,7 @@ from legendretron._internal.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
     from legendretron.diagnostics import canonicality, properness
-    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
     from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
     from legendretron.projected_categorical import ProjectedCategorical
@@ -31,6 +31,7 @@ __all__ = [
     "CanonicalLink",
     "CanonicalLoss",
     "CompositeLink",
+    "LegendreCalibrator",
     "LegendreTronClassifier",
     "Link",
     "LogLoss",
@@ -55,7 +56,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "diagnostics": ("canonicality", "properness"),
     "nn": (),
     "training": (),
-    "estimators": ("LegendreTronClassifier", "MultinomialLogisticClassifier"),
+    "estimators": ("LegendreCalibrator", "LegendreTronClassifier", "MultinomialLogisticClassifier"),
     "trons": (),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -1,9 +1,10 @@
 """The private parts of scikit-learn that its own estimators are made of, in one place.
 
 Supported are scikit-learn 1.6 to 1.9. Where a newer version moves or renames one of them, only this module changes:
-``_fit_context`` (1.3), ``Interval`` and ``StrOptions`` (1.2), ``_check_sample_weight(ensure_non_negative=...)`` (1.6),
-``BaseEstimator._validate_params`` (1.2). What scikit-learn reads from an estimator under a private name stays with the
-estimator: ``_parameter_constraints`` (1.2), ``_doc_link_module`` and ``_doc_link_template`` (1.4).
+``_fit_context`` (1.3), ``HasMethods``, ``Interval`` and ``StrOptions`` (1.2),
+``_check_sample_weight(ensure_non_negative=...)`` (1.6), ``BaseEstimator._validate_params`` (1.2). What scikit-learn reads
+from an estimator under a private name stays with the estimator: ``_parameter_constraints`` (1.2), ``_doc_link_module`` and
+``_doc_link_template`` (1.4).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["Interval", "StrOptions", "check_sample_weight", "validate_parameters", "validates_parameters"]
+__all__ = ["HasMethods", "Interval", "StrOptions", "check_sample_weight", "validate_parameters", "validates_parameters"]
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
 validates_parameters = _fit_context(prefer_skip_nested_validation=True)

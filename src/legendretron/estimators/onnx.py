@@ -15,7 +15,7 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 
-__all__ = ["export_estimator"]
+__all__ = ["export_estimator", "export_predictor"]
 
 
 class _Predictor(nn.Module):
@@ -44,13 +44,24 @@ def export_estimator(
     feature_names: np.ndarray | None = None,
 ) -> None:
     """Write the file that an estimator's ``to_onnx`` describes; arguments are its attributes after ``fit``."""
+    predictor = _Predictor(coef, intercept, link)
+    example = torch.zeros(2, coef.shape[1], dtype=predictor.coef.dtype)
+    export_predictor(path, predictor, example, classes, feature_names)
+
+
+def export_predictor(
+    path: str | Path,
+    predictor: nn.Module,
+    example: Tensor,
+    classes: np.ndarray,
+    feature_names: np.ndarray | None = None,
+) -> None:
+    """Write a module that maps features to the index of a class and to probabilities, with labels in place of the index."""
     if classes.dtype.kind not in "iufbUSO":
         raise ValueError(
             f"ONNX has no labels of dtype {classes.dtype}; fit with numbers, booleans or strings, for example "
             "y.astype(str)."
         )
-    predictor = _Predictor(coef, intercept, link)
-    example = torch.zeros(2, coef.shape[1], dtype=predictor.coef.dtype)
     model = onnx_model(predictor, example, "X", ["index", "probabilities"])
     import onnx
 

@@ -23,7 +23,7 @@ from legendretron.links.persistence import rebuild_link, saved_link
 from legendretron.training import History
 from legendretron.tuning import Tuning
 
-__all__ = ["load_estimator", "save_estimator"]
+__all__ = ["encode_classes", "load_estimator", "save_estimator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
 _KIND = "legendretron-estimator-4"
@@ -75,7 +75,7 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "parameters": _encode_parameters(estimator),
         "link": link_config(estimator.link_),
         "given_link": None,
-        "classes": _encode_classes(estimator.classes_),
+        "classes": encode_classes(estimator.classes_),
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
         "n_iter": estimator.n_iter_,
@@ -177,7 +177,8 @@ def _label(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _encode_classes(labels: np.ndarray) -> dict[str, Any]:
+def encode_classes(labels: np.ndarray) -> dict[str, Any]:
+    """Class labels in a form for JSON; :func:`~legendretron.estimators.saved_form.decode_classes` is the reverse."""
     if labels.dtype.kind not in "iufbUO" or any(not isinstance(_label(v), str | int | float | bool) for v in labels):
         raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
     return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": [*map(_label, labels)]}

@@ -26,7 +26,7 @@ from legendretron.links.persistence import check_tensors, saved_layout
 from legendretron.links.registry import state_layout
 from legendretron.training import History
 
-__all__ = ["check_saved_form", "decode_class_weight", "decode_classes"]
+__all__ = ["check_saved_form", "decode_class_weight", "decode_classes", "is_feature_names"]
 
 _PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64)}
 
@@ -52,7 +52,8 @@ def _is_weight_of_label(value: Any) -> bool:
     return pair and _is_label(value[0]) and type(value[1]) in (int, float) and 0.0 <= value[1] <= sys.float_info.max
 
 
-def _is_feature_names(value: Any) -> bool:
+def is_feature_names(value: Any) -> bool:
+    """Whether these are different strings, or null."""
     if value is None:
         return True
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
@@ -67,7 +68,7 @@ _HEADER = {
     ),
     "classes": Field("an object of dtype and values", lambda value: isinstance(value, dict)),
     "n_features_in": Field("an integer of at least 1", lambda value: _is_integer(value, 1)),
-    "feature_names_in": Field("a list of different strings, or null", _is_feature_names),
+    "feature_names_in": Field("a list of different strings, or null", is_feature_names),
     "n_iter": Field("an integer that is not negative", lambda value: _is_integer(value, 0)),
     "history": Field("an object of columns", lambda value: isinstance(value, dict)),
     "has_moments": Field("true or false", lambda value: isinstance(value, bool)),

@@ -24,18 +24,16 @@ from torch import Tensor
 
 from legendretron._internal.chunks import chunks
 from legendretron.simplex import append_reference, log_softmax_plus
+from legendretron.training.batched_descent import descend
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba"]
+__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "observed_loss"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
 #: Parameters of all runs that are fitted side by side: L-BFGS remembers twenty times as many numbers.
 _PARAMETERS_AT_ONCE = 2_000_000
-_MOST_HALVINGS = 12
-#: Share of the decrease promised by the slope that a step has to reach.
-_SUFFICIENT = 1e-4
 
 
 class Logistic(NamedTuple):
@@ -118,7 +116,7 @@ def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return top.add_(total.log_()).sub_(picked), z
 
 
-def _with_noise(nll: Tensor, rate: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
     """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
     kept = (1.0 - rate) * torch.exp(-nll)
     q = kept + rate / n_classes
@@ -187,7 +185,7 @@ class _Objective:
             else:
                 nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
             if rate is not None:
-                nll, kept = _with_noise(nll, rate, self.k + 1)
+                nll, kept = observed_loss(nll, rate, self.k + 1)
                 residual.mul_(kept.unsqueeze(-1))
                 if self.learn_rate:
                     gradient[:, -1] += ((rate - 1.0 + kept) * share).sum(0)
@@ -348,52 +346,16 @@ def fit_logistic(
     if learn_rate:
         assert rate is not None
         x[:, -1] = torch.logit(rate, eps=1e-6)
-    value, gradient = objective(x)
     size = x.shape[1]
     small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
     by_newton = small and isinstance(features, DenseFeatures)
     curvature = _Newton(objective, x) if by_newton else Curvature(x)
-    active = gradient.abs().amax(1) > tol
-    stuck = torch.zeros_like(active)
-    n_iter = torch.zeros(runs, dtype=torch.int64, device=x.device)
-    for iteration in range(1, max_iter + 1):
-        if not bool(active.any()):
-            break
-        direction = curvature.direction(gradient)
-        slope = (gradient * direction).sum(1)
-        uphill = ~(slope < 0)
-        if bool(uphill.any()):
-            direction = torch.where(uphill[:, None], -gradient, direction)
-            slope = (gradient * direction).sum(1)
-        length = active.to(x.dtype)
-        for _ in range(_MOST_HALVINGS):
-            new_x = x + length[:, None] * direction
-            new_value, new_gradient = objective(new_x)
-            # near the minimum the decrease drowns in rounding
-            slack = 4 * torch.finfo(x.dtype).eps * value.abs()
-            enough = (new_value <= value + _SUFFICIENT * length * slope + slack) | ~active
-            if bool(enough.all()):
-                break
-            parabola = -slope * length**2 / (2 * (new_value - value - length * slope))
-            shorter = torch.where(parabola.isfinite(), parabola, 0.0).clamp(0.1 * length, 0.5 * length)
-            length = torch.where(enough, length, shorter)
-        moved = (enough & active)[:, None]
-        stuck |= active & ~enough
-        step = torch.where(moved, new_x - x, 0.0)
-        change = torch.where(moved, new_gradient - gradient, 0.0)
-        curvature.update(step, change)
-        x = x + step
-        value = torch.where(moved[:, 0], new_value, value)
-        gradient = torch.where(moved, new_gradient, gradient)
-        n_iter += active
-        active = (gradient.abs().amax(1) > tol) & ~stuck
-        if after_iteration is not None and after_iteration(iteration, value):
-            break
-    weight, bias = objective.split(x)
-    largest = gradient.abs().amax(1).cpu()
-    found = objective.rate(x)
-    of_noise = torch.zeros_like(alpha) if found is None else found.clone()
-    return Logistic(weight.clone(), bias.clone(), n_iter.cpu(), largest <= 10 * tol, largest, of_noise)
+    found = descend(objective, curvature, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
+    weight, bias = objective.split(found.x)
+    largest = found.gradient.abs().amax(1).cpu()
+    rates = objective.rate(found.x)
+    of_noise = torch.zeros_like(alpha) if rates is None else rates.clone()
+    return Logistic(weight.clone(), bias.clone(), found.n_iter.cpu(), largest <= 10 * tol, largest, of_noise)
 
 
 @torch.no_grad()

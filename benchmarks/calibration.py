@@ -1,0 +1,223 @@
+"""LegendreCalibrator() and other calibrators on the same predictions: log-loss, calibration errors, time.
+
+    python benchmarks/calibration.py --data DIR --out docs/results/calibration
+
+Cases are predictions of three public networks, and of four kinds of classifiers trained here on six data sets, each with one
+to three sizes of the calibration set. A split draws the rows to calibrate and up to 5,000 others to test. A run is one
+calibrator on one split, in one process with one thread. The other calibrators come with ``pip install '.[experiments]'``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from calibration_cases import find, load, names, sizes_of, split
+from calibration_report import OURS, PRESERVED, SMS, TEMPERATURE, UNCALIBRATED, write_report
+from command_line import run_from_command_line
+from legendretron import LegendreCalibrator
+from legendretron.diagnostics.calibration import CalibrationCurve
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments.recorded_estimators import estimator_settings
+
+SPLITS = 5
+#: Probabilities below this count as this in the log-loss: some calibrators say zero.
+LEAST = 1e-15
+#: It calibrates every pair of classes; of 100 classes that would take too long.
+VENN_ABERS = "Venn-Abers"
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted classifier whose features are its probabilities."""
+
+    def __init__(self, n_classes: int = 2) -> None:
+        self.n_classes = n_classes
+        self.classes_ = np.arange(n_classes)
+
+    def fit(self, X: Any, y: Any) -> GivenProbabilities:
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.asarray(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.asarray(X).argmax(axis=1)
+
+
+def _none(p: np.ndarray, y: np.ndarray) -> Predict:
+    return lambda test: test
+
+
+def _ours(**parameters: Any) -> Callable[[np.ndarray, np.ndarray], Predict]:
+    return lambda p, y: LegendreCalibrator(**parameters, classes=np.arange(p.shape[1])).fit(p, y).predict_proba
+
+
+def _sklearn(method: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
+    def fit(p: np.ndarray, y: np.ndarray) -> Predict:
+        frozen = FrozenEstimator(GivenProbabilities(p.shape[1]))
+        return CalibratedClassifierCV(frozen, method=method).fit(p, y).predict_proba
+
+    return fit
+
+
+def _probmetrics(name: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
+    def fit(p: np.ndarray, y: np.ndarray) -> Predict:
+        from probmetrics import calibrators  # type: ignore[import-not-found]
+
+        return getattr(calibrators, name)().fit(p, y).predict_proba
+
+    return fit
+
+
+def _venn_abers(p: np.ndarray, y: np.ndarray) -> Predict:
+    from venn_abers import VennAbersCalibrator  # type: ignore[import-not-found]
+
+    # it is fitted when it predicts
+    return lambda test: VennAbersCalibrator().predict_proba(p_cal=p, y_cal=y, p_test=test)
+
+
+MODELS: dict[str, Callable[[np.ndarray, np.ndarray], Predict]] = {
+    OURS: _ours(),
+    PRESERVED: _ours(order="preserved"),
+    UNCALIBRATED: _none,
+    TEMPERATURE: _probmetrics("TemperatureScalingCalibrator"),
+    "ETS": _probmetrics("ETSCalibrator"),
+    "SVS": _probmetrics("SVSCalibrator"),
+    SMS: _probmetrics("SMSCalibrator"),
+    "scikit-learn, temperature": _sklearn("temperature"),
+    "scikit-learn, isotonic": _sklearn("isotonic"),
+    VENN_ABERS: _venn_abers,
+}
+_PACKAGES = {"ETS": "probmetrics", "SVS": "probmetrics", SMS: "probmetrics", TEMPERATURE: "probmetrics"}
+_PACKAGES |= {name: "scikit-learn" for name in MODELS if name.startswith("scikit-learn")} | {VENN_ABERS: "venn-abers"}
+
+
+def settings(model: str, dataset: str) -> dict[str, Any]:
+    shared = {"calibrator": model, "splits": "drawn by seed; up to 5,000 rows to test", "least": LEAST}
+    if model in (OURS, PRESERVED):
+        own = LegendreCalibrator(order="preserved" if model == PRESERVED else "any")
+        return {**shared, **estimator_settings(own)}
+    return shared
+
+
+class OfCases(Experiment):
+    """Runs in the order of cases, sizes, splits, then models: those on the same split follow each other."""
+
+    def runs(self) -> list[Run]:
+        return [
+            Run(case, model, 0.0, size, seed)
+            for case in self.datasets
+            for size in sizes_of(case)
+            if size in self.sizes
+            for seed in range(self.seeds)
+            for model in self.models
+            if not (model == VENN_ABERS and case.endswith("cifar-100"))
+        ]
+
+
+@functools.cache
+def warm_up(model: str) -> None:
+    """Calibrate a few made-up rows, once in a process: imports and compilation are then done."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        MODELS[model](p, np.arange(90) % 3)(p)
+
+
+def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    import relplot  # type: ignore[import-not-found]
+
+    n, n_classes = p.shape
+    own, top = p[np.arange(n), y], p.argmax(1)
+    right = (top == y).astype(float)
+    of_classes = [CalibrationCurve.of_outcomes(p[:, c], y == c).expected_calibration_error for c in range(n_classes)]
+    return {
+        "log_loss": float(-np.log(np.maximum(own, LEAST)).mean()),
+        "brier": float(np.square(p - np.eye(n_classes)[y]).sum(1).mean()),
+        "accuracy": 100.0 * float(right.mean()),
+        "classwise_error": float(np.mean(of_classes)),
+        "smooth_error": float(relplot.smECE(p[np.arange(n), top], right)),
+    }
+
+
+def measured(model: str, p: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+    gc.collect()  # what earlier runs have left is not this one's to collect
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peers, about classes without rows
+        began = time.perf_counter()
+        predict = MODELS[model](p, y)
+        fitted = time.perf_counter()
+        found = np.asarray(predict(test), dtype=np.float64)
+        predicted = time.perf_counter()
+    found = found / found.sum(axis=1, keepdims=True)
+    package = _PACKAGES.get(model)
+    return {
+        **scores(y_test, found),
+        "fit_seconds": (predicted if model == VENN_ABERS else fitted) - began,
+        "predict_seconds": predicted - fitted,
+        **({} if package is None else {package: version(package)}),
+    }
+
+
+def execute(batch: Batch, resources: Resources) -> Outcome:
+    case = load(batch.dataset, resources.data)
+    torch.set_num_threads(1)
+    results = []
+    with threadpool_limits(1):
+        warm_up(batch.model)
+        for run in batch.runs:
+            assert run.size is not None
+            cal, test = split(case, run.size, run.seed)
+            results.append(measured(batch.model, case.proba[cal], case.y[cal], case.proba[test], case.y[test]))
+    facts = {"rows": len(case.y), "classes": case.proba.shape[1], "label": batch.dataset}
+    return Outcome(facts, results)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    return write_report(records, folder, names(), tuple(MODELS), SPLITS)
+
+
+EXPERIMENT = OfCases(
+    name="calibration",
+    title="Calibration of finished classifiers",
+    datasets=names(),
+    models=tuple(MODELS),
+    settings=settings,
+    execute=execute,
+    report=report,
+    seeds=SPLITS,
+    sizes=(200, 1000, 5000),
+    find_data=find,
+)
+
+
+def main() -> None:
+    run_from_command_line(
+        EXPERIMENT,
+        description=(__doc__ or "").splitlines()[0],
+        data_help="folder with libsvm/, mnist/, fashion-mnist/ and logits/; what is missing is downloaded or left out",
+        groups={"ours": [OURS, PRESERVED]},
+    )
+
+
+if __name__ == "__main__":
+    # by its name, so that other processes import this file and keep the case and warm models from run to run
+    from calibration import main as imported_main
+
+    torch.set_num_threads(1)
+    imported_main()

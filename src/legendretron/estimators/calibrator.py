@@ -1,0 +1,396 @@
+"""Calibration of a finished classifier's probabilities, by a link learned on its scores."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
+
+from legendretron._internal.chunks import chunks
+from legendretron._internal.sklearn_compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    check_sample_weight,
+    validates_parameters,
+)
+from legendretron.estimators.label_noise import replaced_share, wrong_share
+from legendretron.estimators.onnx import export_predictor
+from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.saved_calibrator import load_calibrator, save_calibrator
+from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
+from legendretron.nn.calibration import CalibrationMap
+from legendretron.tuning.calibration import calibrate
+
+__all__ = ["LegendreCalibrator"]
+
+
+class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Calibrated probabilities from the logits or probabilities of any classifier.
+
+    With scores :math:`x` (logits, or logarithms of probabilities) of a row,
+
+    .. math::
+
+        s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
+        p = \mathrm{softmax}(A s + B e^s + b) .
+
+    First the temperature :math:`1 / \tau` is fitted; the floor is :math:`\epsilon = 1 / (4 n + 4)`. Then all else by one
+    convex problem, each part shrunk towards the one before: a scale and a shape that all classes share,
+    :math:`A = (1 + a) I`, :math:`B = \beta I`; class biases :math:`b` and scales, on the diagonals; and what a class
+    learns from the scores of the others, off the diagonals. Without :math:`B` it would be structured matrix scaling (Berta
+    and others, 2026). How strongly is decided by cross-validation, of all strengths and folds at once; the candidates,
+    temperature scaling among them, are averaged by their held-out log-loss. So 200 rows lead to little more than
+    temperature scaling, and 5,000 are used.
+
+    **What is canonical in which space.** The log-loss of :math:`z` is convex in :math:`z`, and softmax is canonical there.
+    In the space of the scores :math:`x`, temperature and floor by themselves are canonical, up to a factor: gradients of
+    :math:`\tfrac{1 - \epsilon}{\tau} \log \sum_k e^{\tau x_k} + \tfrac{\epsilon}{C} \sum_k x_k`. With more than two classes,
+    no such claim is made for the whole map from :math:`x` to :math:`p`. With two, every increasing function is
+    canonical, so that of ``order="preserved"`` is.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        Whose probabilities to calibrate. None: ``X`` holds the scores. ``FrozenEstimator(model)``: the model as it is, and
+        ``X`` its features, rows it was not trained on. Any other classifier is trained by ``fit``, on all rows, and
+        calibrated on what copies predict for rows that they have not seen, by five folds.
+    order : {"any", "preserved"}, default="any"
+        ``"any"``: the most accurate. ``"preserved"``: the ranking of classes in a row never changes, and with it the
+        predicted class: all classes share one increasing function of :math:`s`, :math:`(1 + a) s + \beta e^s`. A class of
+        a higher score never gets a lower probability, equal scores get equal ones; differences below rounding, or far
+        below the floor, can become ties.
+    input : {"auto", "proba", "logits"}, default="auto"
+        What scores are. ``"auto"``: probabilities if no row has a negative entry and all sum to 1 within 0.001, a single
+        column if all is between 0 and 1; else logits. Logarithms of probabilities are logits.
+    strength : float or "auto", default="auto"
+        Strength of the penalty, in units of :math:`(1000 / n)^{3/4} (C / 10)^{1/2}` times that of structured matrix scaling;
+        ``"auto"``: by cross-validation. Infinite: only temperature, scale and shape.
+    label_noise : {"symmetric"}, float or None, default=None
+        Wrong labels in the calibration set. The map is fitted to labels as observed, through a noise floor, and predicts
+        true ones. A number: the share of wrong labels, replaced by other classes at random. ``"symmetric"``: the share is
+        estimated, together with the temperature; that needs predictions of which many are nearly certain.
+    classes : array-like or None, default=None
+        Labels of the columns of scores, sorted, if not all of them occur in ``y``. None: those in ``y``, or 0 to
+        ``n_classes - 1`` if ``y`` holds only some of these.
+    cv : int, default=5
+        Number of folds. Rows are spread over the folds by label and difficulty;
+        nothing is random. On many rows, only as many folds are fitted as it takes to hold out 3,000 rows (2,000 with more
+        than 40 classes).
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, in the order of the columns of scores.
+    map_ : CalibrationMap
+        The fitted map from logits to log-probabilities, a torch module.
+    temperature_ : float
+        :math:`1 / \tau`.
+    noise_rate_ : float
+        Share of wrong labels, as given or estimated; 0 without ``label_noise``.
+    cv_results_ : dict of ndarray
+        Candidates: ``strength`` (in multiples of that of structured matrix scaling), ``shape`` (whether the shared scale and
+        shape are learned), ``log_loss`` on held-out rows, and ``weight`` in the average. ``log_loss`` is NaN where
+        ``strength`` is given.
+    estimator_ : classifier
+        The classifier whose probabilities are calibrated, if ``estimator`` is given.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    With more than 120 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
+    weights that sum to less than the number of rows are scaled up to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=600)
+    >>> logits = 5.0 * (np.eye(3)[y] + rng.normal(size=(600, 3)))  # five times too large
+    >>> calibrator = LegendreCalibrator().fit(logits[:300], y[:300])
+    >>> calibrator.predict_proba(logits[300:]).shape
+    (300, 3)
+    >>> calibrator.temperature_ > 2
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit", "predict_proba"]), HasMethods(["fit", "decision_function"]), None],
+        "order": [StrOptions({"any", "preserved"})],
+        "input": [StrOptions({"auto", "proba", "logits"})],
+        "strength": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            Interval(Real, 0, None, closed="right"),
+        ],
+        "label_noise": [StrOptions({"symmetric"}), Interval(Real, 0, 1, closed="left"), None],
+        "classes": ["array-like", None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    classes_: np.ndarray
+    map_: CalibrationMap
+    noise_rate_: float
+    cv_results_: dict[str, np.ndarray]
+    _form: ScoreForm
+    _precision: str
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        order: str = "any",
+        input: str = "auto",
+        strength: float | str = "auto",
+        label_noise: float | str | None = None,
+        classes: Any = None,
+        cv: int = 5,
+    ) -> None:
+        self.estimator = estimator
+        self.order = order
+        self.input = input
+        self.strength = strength
+        self.label_noise = label_noise
+        self.classes = classes
+        self.cv = cv
+
+    # --- fitting ---
+
+    @validates_parameters
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the map on rows that the classifier was not trained on.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_classes), (n_samples, 1) or (n_samples,)
+            Scores; one column is of the second of two classes. With ``estimator``, its features.
+        y : array of shape (n_samples,)
+            Class labels.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; non-negative, not all zero.
+
+        Returns
+        -------
+        self
+        """
+        with restore_on_error(self):
+            if self.estimator is None:
+                X, y = validate_data(self, as_columns(X), y, dtype=[np.float64, np.float32])
+                check_classification_targets(y)
+                weight = check_sample_weight(sample_weight, X)
+                scores, kind, known = X, self.input, self.classes
+            else:
+                scores, y, weight, kind, known = self._scores_of_estimator(X, y, sample_weight)
+            self._fit_scores(scores, y, weight, kind, known)
+        return self
+
+    def _scores_of_estimator(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, str, Any]:
+        """Scores of rows that the estimator was not trained on, which is trained here if it is not frozen."""
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        weight = check_sample_weight(
+            sample_weight, y.reshape(-1, 1) if y.dtype.kind in "fiub" else np.zeros((len(y), 1))
+        )
+        method = self._method(self.estimator)
+        if isinstance(self.estimator, FrozenEstimator):
+            check_is_fitted(self.estimator.estimator)
+            self.estimator_ = self.estimator
+            scores = getattr(self.estimator, method)(X)
+        else:
+            weighted = sample_weight is not None and has_fit_parameter(self.estimator, "sample_weight")
+            params = {"sample_weight": weight} if weighted else {}
+            scores = cross_val_predict(clone(self.estimator), X, y, method=method, params=params or None)
+            self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        kind = "proba" if method == "predict_proba" else "logits"
+        return np.asarray(as_columns(scores), dtype=np.float64), y, weight, kind, self.estimator_.classes_
+
+    @staticmethod
+    def _method(estimator: Any) -> str:
+        return "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
+
+    def _fit_scores(self, scores: np.ndarray, y: np.ndarray, weight: np.ndarray, kind: str, known: Any) -> None:
+        form = score_form(scores, kind)
+        n_classes = max(2, form.columns)
+        classes = _classes_of(y, n_classes, known)
+        kept = np.flatnonzero(weight > 0)
+        labels = torch.from_numpy(np.searchsorted(classes, y[kept]))
+        weight = weight[kept]
+        total = float(weight.sum())
+        if not np.isfinite(total):
+            raise ValueError(f"sample_weight must have a finite sum, got {total}.")
+        if total < len(kept):
+            weight = weight * (len(kept) / total)
+        replaced: float | None = 0.0
+        if self.label_noise is not None:
+            replaced = None if self.label_noise == "symmetric" else replaced_share(float(self.label_noise), n_classes)
+            if replaced is not None and replaced >= 1.0:
+                raise ValueError(
+                    f"label_noise must be below {(n_classes - 1) / n_classes:.3g}, with which labels of {n_classes} classes "
+                    f"say nothing, got {self.label_noise!r}."
+                )
+        found = calibrate(
+            ScoreReader(form)(torch.as_tensor(scores[kept])),
+            labels,
+            torch.from_numpy(weight),
+            strength=None if self.strength == "auto" else float(self.strength),
+            ordered=self.order == "preserved",
+            n_folds=int(self.cv),
+            replaced=replaced,
+        )
+        self.classes_, self._form, self._precision = classes, form, str(np.asarray(scores).dtype)
+        self.map_ = found.map
+        self.noise_rate_ = wrong_share(found.replaced, n_classes)
+        self.cv_results_ = {
+            "strength": found.strengths,
+            "shape": found.shaped,
+            "log_loss": np.full(len(found.strengths), np.nan) if found.held_out is None else found.held_out,
+            "weight": found.weights,
+        }
+
+    @property
+    def temperature_(self) -> float:
+        """What logits are divided by at first."""
+        check_is_fitted(self)
+        return 1.0 / float(self.map_.inverse_temperature)
+
+    # --- predicting ---
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if self.estimator is None:
+            X = validate_data(self, as_columns(X), dtype=[np.float64, np.float32], reset=False)
+            self._form.check(X)
+            scores: np.ndarray = X
+            return scores
+        return np.asarray(as_columns(getattr(self.estimator_, self._method(self.estimator_))(X)), dtype=np.float64)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Calibrated log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        scores, reader = self._scores(X), ScoreReader(self._form)
+        log_p = np.empty((len(scores), len(self.classes_)))
+        with torch.no_grad():
+            for part in chunks(len(scores), len(self.classes_)):
+                log_p[part] = self.map_(reader(torch.tensor(scores[part]))).numpy()
+        return log_p
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        log_p = self.predict_log_proba(X)
+        p: np.ndarray = np.exp(log_p, out=log_p)
+        return p
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each sample."""
+        indices = self.predict_log_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
+        return labels
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
+        log_p = self.predict_log_proba(X)
+        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+
+    # --- elsewhere ---
+
+    def to_torch(self) -> CalibrationMap:
+        """A copy of the map as a torch module, to be put behind a network: logits ``(..., C)`` to log-probabilities.
+
+        It takes logits, or logarithms of probabilities, of all classes in the order of ``classes_``, and computes in double
+        precision until converted, as by ``.float()``.
+        """
+        check_is_fitted(self)
+        return copy.deepcopy(self.map_)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the map as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
+
+        The model takes ``"X"``, scores of the form and dtype of those of the fit, of any number of rows, and returns
+        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. With an
+        ``estimator``, these are the scores of the estimator, which has to be exported by itself. Needs the extra ``export``.
+        """
+        check_is_fitted(self)
+        example = torch.full(
+            (2, self._form.columns), 1.0 / max(2, self._form.columns), dtype=getattr(torch, self._precision)
+        )
+        names = getattr(self, "feature_names_in_", None) if self.estimator is None else None
+        export_predictor(path, _Exported(ScoreReader(self._form), self.to_torch()), example, self.classes_, names)
+
+    def save(self, path: Any) -> None:
+        """Write the fitted calibrator to one file, safetensors with a JSON header; the write is atomic.
+
+        A calibrator with an ``estimator`` cannot be saved, since the estimator can be anything.
+        """
+        save_calibrator(self, path)
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``."""
+        return load_calibrator(path, cls)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "map_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is not None:
+            tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+class _Exported(torch.nn.Module):
+    """Scores to the index of the most probable class and all probabilities."""
+
+    def __init__(self, reader: ScoreReader, of_logits: CalibrationMap) -> None:
+        super().__init__()
+        self.reader, self.of_logits = reader, of_logits
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        log_p = self.of_logits(self.reader(x))
+        return log_p.argmax(1), log_p.exp()
+
+
+def _classes_of(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:
+    """Labels of the columns of scores."""
+    seen = np.unique(y)
+    if known is not None:
+        classes = np.asarray(known)
+        if classes.ndim != 1 or not np.array_equal(np.unique(classes), classes):
+            raise ValueError(f"classes must be different labels, sorted, got {known!r}.")
+        if len(classes) != n_classes:
+            raise ValueError(f"classes must be the labels of {n_classes} columns of scores, got {len(classes)}.")
+    elif len(seen) == n_classes:
+        classes = seen
+    elif len(seen) < n_classes and y.dtype.kind in "iu" and seen[0] >= 0 and seen[-1] < n_classes:
+        classes = np.arange(n_classes)
+    else:
+        raise ValueError(
+            f"X has scores of {n_classes} classes, but y holds {len(seen)} class{'es' if len(seen) != 1 else ''}: "
+            f"{seen[:10]}. Give the labels of all columns as classes=."
+        )
+    if len(unknown := np.setdiff1d(seen, classes)):
+        raise ValueError(f"y holds labels that are not in classes: {unknown[:10]}; classes are {classes}.")
+    return classes

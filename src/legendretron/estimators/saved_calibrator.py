@@ -1,0 +1,197 @@
+"""Saving and loading of calibrators: one safetensors file with a JSON header. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from legendretron._internal.artifacts import read_artifact, write_artifact
+from legendretron._internal.fields import Field, check_fields
+from legendretron._internal.plain import plain
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.estimators.label_noise import wrong_share
+from legendretron.estimators.persistence import encode_classes
+from legendretron.estimators.saved_form import decode_classes, is_feature_names
+from legendretron.estimators.scores import ScoreForm
+from legendretron.links.base import TensorSpec
+from legendretron.links.persistence import check_tensors
+from legendretron.nn.calibration import CalibrationMap
+from legendretron.tuning.calibration import MOST_PAIRED_CLASSES
+
+__all__ = ["load_calibrator", "save_calibrator"]
+
+#: Name and number of the format: raise the number when the content or its meaning changes.
+_KIND = "legendretron-calibrator-1"
+_NAME = "LegendreCalibrator"
+
+
+def _is_number(value: Any, least: float, most: float) -> bool:
+    return type(value) in (int, float) and least <= value <= most
+
+
+def _is_candidates(value: Any) -> bool:
+    """Rows of strength (null: infinite), whether with shape, held-out log-loss (null: none), weight."""
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and all(
+            isinstance(row, list)
+            and len(row) == 4
+            and (row[0] is None or _is_number(row[0], 0.0, 1e300))
+            and isinstance(row[1], bool)
+            and (row[2] is None or _is_number(row[2], 0.0, 1e300))
+            and _is_number(row[3], 0.0, 1.0)
+            for row in value
+        )
+    )
+
+
+_HEADER = {
+    "estimator": Field(f"{_NAME!r}", lambda value: value == _NAME),
+    "parameters": Field("an object of the calibrator's parameters", lambda value: isinstance(value, dict)),
+    "classes": Field("an object of dtype and values", lambda value: isinstance(value, dict)),
+    "is_proba": Field("true or false", lambda value: isinstance(value, bool)),
+    "columns": Field("an integer of at least 1", lambda value: type(value) is int and value >= 1),
+    "floor": Field("a number from 0 to 0.5", lambda value: _is_number(value, 0.0, 0.5)),
+    "precision": Field("'float32' or 'float64'", lambda value: value in ("float32", "float64")),
+    "feature_names_in": Field("a list of different strings, or null", is_feature_names),
+    "replaced": Field("a number from 0 to 1", lambda value: _is_number(value, 0.0, 1.0)),
+    "candidates": Field("a list of candidates", _is_candidates),
+}
+
+
+class _Fitted(Protocol):
+    """Attributes of a fitted calibrator."""
+
+    estimator: Any
+    classes: Any
+    order: str
+    classes_: np.ndarray
+    map_: CalibrationMap
+    noise_rate_: float
+    cv_results_: dict[str, np.ndarray]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _form: ScoreForm
+    _precision: str
+
+    def __init__(self, **parameters: Any) -> None: ...
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]: ...
+
+    def get_params(self, deep: bool) -> dict[str, Any]: ...
+
+
+Calibrator = TypeVar("Calibrator", bound=_Fitted)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
+    """Write a fitted calibrator to a file, atomically."""
+    check_is_fitted(calibrator)
+    if calibrator.estimator is not None:
+        raise ValueError(
+            "estimator must be None for a calibrator to be saved, since any object can be one; save it by its own means, and "
+            "fit LegendreCalibrator() on its probabilities: fit(estimator.predict_proba(X), y)."
+        )
+    found = calibrator.cv_results_
+    parameters = calibrator.get_params(deep=False)
+    parameters["classes"] = None if calibrator.classes is None else encode_classes(np.asarray(calibrator.classes))
+    if isinstance(parameters["strength"], float | int) and math.isinf(parameters["strength"]):
+        parameters["strength"] = "infinite"
+    names = getattr(calibrator, "feature_names_in_", None)
+    header = {
+        "estimator": _NAME,
+        "parameters": plain(parameters, "parameters"),
+        "classes": encode_classes(calibrator.classes_),
+        **calibrator._form._asdict(),
+        "precision": calibrator._precision,
+        "feature_names_in": None if names is None else list(names),
+        "replaced": calibrator.noise_rate_ / wrong_share(1.0, len(calibrator.classes_)),
+        "candidates": [
+            [_finite(strength), bool(shape), _finite(loss), float(weight)]
+            for strength, shape, loss, weight in zip(
+                found["strength"], found["shape"], found["log_loss"], found["weight"], strict=True
+            )
+        ],
+    }
+    tensors = dict(calibrator.map_.state_dict())
+    try:
+        validate_parameters(calibrator)
+        _check(header, tensors, type(calibrator)._get_param_names())
+    except ValueError as error:  # loading would raise the same error
+        raise ValueError(f"the calibrator cannot be saved: {error}") from error
+    write_artifact(path, _KIND, tensors, header)
+
+
+def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_names: list[str]) -> None:
+    """Raise a ``ValueError`` that names what is wrong with a saved calibrator."""
+    check_fields("the header", header, _HEADER)
+    n_classes = len(decode_classes(header["classes"]))
+    if max(2, header["columns"]) != n_classes:
+        raise ValueError(f"columns must be {n_classes}, the number of classes, or 1 for two, got {header['columns']}.")
+    names = header["feature_names_in"]
+    if names is not None and len(names) != header["columns"]:
+        raise ValueError(f"feature_names_in must be {header['columns']} names, got {len(names)}.")
+    if unknown := set(header["parameters"]) - set(parameter_names):
+        raise ValueError(f"parameters must be those of {_NAME}; unknown are {', '.join(sorted(unknown))}.")
+    if header["parameters"].get("estimator") is not None:
+        raise ValueError("estimator must be null in a saved calibrator.")
+    if header["is_proba"] and header["floor"] == 0.0:
+        raise ValueError("floor must be positive for probabilities.")
+    square = (n_classes, n_classes) if _has_pairs(header, n_classes) else (n_classes,)
+    shapes = {"inverse_temperature": (), "floor": (), "slope": square, "rise": square, "bias": (n_classes,)}
+    check_tensors(tensors, [TensorSpec(name, shape, torch.float64) for name, shape in shapes.items()])
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds values that are not finite.")
+    if not 0.0 < float(tensors["floor"]) < 1.0 or not float(tensors["inverse_temperature"]) > 0.0:
+        raise ValueError("floor must be between 0 and 1, and inverse_temperature positive.")
+
+
+def _has_pairs(header: dict[str, Any], n_classes: int) -> bool:
+    return n_classes <= MOST_PAIRED_CLASSES and header["parameters"].get("order") != "preserved"
+
+
+def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Calibrator:
+    """Read a calibrator; raise a ``ValueError`` for anything else."""
+    tensors, header = read_artifact(path, _KIND)
+    try:
+        _check(header, tensors, cls._get_param_names())
+        parameters = dict(header["parameters"])
+        if parameters.get("classes") is not None:
+            parameters["classes"] = decode_classes(parameters["classes"])
+        if parameters.get("strength") == "infinite":
+            parameters["strength"] = math.inf
+        calibrator = cls(**parameters)
+        validate_parameters(calibrator)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is not a calibrator that can be loaded: {error}") from error
+    classes = decode_classes(header["classes"])
+    ordered = calibrator.order == "preserved"
+    of_logits = CalibrationMap(len(classes), pairs=_has_pairs(header, len(classes)), ordered=ordered)
+    of_logits.load_state_dict(tensors)
+    calibrator.classes_, calibrator.map_ = classes, of_logits.eval()
+    calibrator._form = ScoreForm(header["is_proba"], header["columns"], header["floor"])
+    calibrator._precision = header["precision"]
+    calibrator.noise_rate_ = wrong_share(header["replaced"], len(classes))
+    strengths, shapes, losses, weights = zip(*header["candidates"], strict=True)
+    calibrator.cv_results_ = {
+        "strength": np.array([math.inf if g is None else g for g in strengths]),
+        "shape": np.array(shapes),
+        "log_loss": np.array([math.nan if loss is None else loss for loss in losses]),
+        "weight": np.array(weights),
+    }
+    calibrator.n_features_in_ = header["columns"]
+    if header["feature_names_in"] is not None:
+        calibrator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+    return calibrator

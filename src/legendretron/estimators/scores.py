@@ -1,0 +1,84 @@
+"""Scores of a classifier, as calibration takes them: probabilities or logits, a column for each class or only one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ScoreForm", "ScoreReader", "as_columns", "score_form"]
+
+#: How far the sum of a row may be from 1.
+_SLACK = 1e-3
+#: The least probability that counts as one.
+_TINY = 1e-300
+
+
+class ScoreForm(NamedTuple):
+    """What the scores are.
+
+    Probabilities below ``floor`` are raised to it: their logarithms would be far too certain, or infinite. It is half the
+    smallest positive probability of the calibration set, so that a forest of 100 trees, whose probabilities are hundredths,
+    has zeros of 0.005, and a network almost none.
+    """
+
+    is_proba: bool
+    columns: int
+    floor: float
+
+    def check(self, X: np.ndarray) -> None:
+        """Raise a ``ValueError`` if probabilities are expected and these are none."""
+        if self.is_proba and not _are_probabilities(X):
+            raise ValueError(
+                "X must hold probabilities, in rows that are not negative and sum to 1, as the data of the fit did; give "
+                "logits to a calibrator with input='logits', fitted on logits."
+            )
+
+
+def as_columns(X: Any) -> Any:
+    """One score for each sample, shape (n,), as a column."""
+    if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "to_numpy"):
+        array = np.asarray(X)
+        if array.ndim == 1 and array.dtype.kind in "fiub":
+            return array.reshape(-1, 1)
+    return X
+
+
+def _are_probabilities(X: np.ndarray) -> bool:
+    if not (X >= 0.0).all():
+        return False
+    if X.shape[1] == 1:
+        return bool((X <= 1.0).all())
+    with np.errstate(over="ignore"):
+        return bool((np.abs(X.sum(axis=1) - 1.0) <= _SLACK).all())
+
+
+def score_form(X: np.ndarray, kind: str) -> ScoreForm:
+    """What these scores are, by ``kind``: ``"proba"``, ``"logits"``, or ``"auto"`` to look at them."""
+    is_proba = _are_probabilities(X) if kind == "auto" else kind == "proba"
+    floor = 0.0
+    if is_proba:
+        both = np.concatenate([X, 1.0 - X], axis=1) if X.shape[1] == 1 else X
+        positive = both[both > _TINY]
+        floor = 0.5 * float(positive.min()) if len(positive) else 0.5
+    form = ScoreForm(is_proba, X.shape[1], floor)
+    form.check(X)
+    return form
+
+
+class ScoreReader(nn.Module):
+    """Turn scores of a form into logits of shape (n, n_classes), in double precision."""
+
+    def __init__(self, form: ScoreForm) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of scores of shape (n, columns)."""
+        x = x.double()
+        if not self.form.is_proba:
+            return torch.cat([-0.5 * x, 0.5 * x], dim=1) if self.form.columns == 1 else x
+        p = torch.cat([1.0 - x, x], dim=1) if self.form.columns == 1 else x
+        return p.clamp(min=self.form.floor).log()

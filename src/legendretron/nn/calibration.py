@@ -1,0 +1,103 @@
+"""Map of a classifier's scores to calibrated log-probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from legendretron._internal.validation import check_integer, check_last_axis
+
+__all__ = ["CalibrationMap", "with_floor"]
+
+
+def with_floor(scores: Tensor, inverse_temperature: Tensor | float, floor: float) -> Tensor:
+    r"""Return :math:`s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr)` along the last axis."""
+    log_p = torch.log_softmax(inverse_temperature * scores, dim=-1) + math.log1p(-floor)
+    return torch.logaddexp(log_p, torch.full_like(log_p[..., :1], math.log(floor / scores.shape[-1])))
+
+
+class CalibrationMap(nn.Module):
+    r"""Calibrated log-probabilities from logits or log-probabilities of a classifier.
+
+    .. math::
+
+        s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
+        z = A s + B e^s + b, \qquad \log p = \mathrm{log\,softmax}(z).
+
+    A new map is the identity on probabilities, but for the floor. What is learned are buffers, not parameters: a network
+    that ends in the map can be trained further and the map stays as it was fitted.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    pairs : bool
+        Whether :math:`A` and :math:`B` are matrices; otherwise they are diagonal, and kept as vectors.
+    ordered : bool
+        Whether the order of the classes in a row is kept whatever the rounding: a class of a higher score never gets a lower
+        probability. Meant for :math:`A` and :math:`B` that are multiples of the identity and make an increasing function.
+    dtype : torch.dtype
+        Precision of the buffers.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[2.0, 0.0, -1.0]], dtype=torch.float64)
+    >>> bool(torch.allclose(CalibrationMap(3)(x), torch.log_softmax(x, -1), atol=1e-6))
+    True
+    """
+
+    inverse_temperature: Tensor
+    floor: Tensor
+    slope: Tensor
+    rise: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, n_classes: int, *, pairs: bool = True, ordered: bool = False, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__()
+        self.n_classes = check_integer("n_classes", n_classes, 2)
+        self.pairs, self.ordered = bool(pairs), bool(ordered)
+        one = torch.ones((), dtype=dtype)
+        self.register_buffer("inverse_temperature", one)
+        self.register_buffer("floor", 1e-12 * one)
+        identity = torch.eye(n_classes, dtype=dtype) if pairs else torch.ones(n_classes, dtype=dtype)
+        self.register_buffer("slope", identity)
+        self.register_buffer("rise", torch.zeros_like(identity))
+        self.register_buffer("bias", torch.zeros(n_classes, dtype=dtype))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Log-probabilities ``(..., C)`` of scores ``(..., C)``: logits, or logarithms of probabilities."""
+        scores = check_last_axis("scores", scores, self.n_classes).to(self.bias.dtype)
+        # differences within a row are all that matters, and may be as large as the numbers themselves
+        scores = scores - scores.amax(-1, keepdim=True)
+        log_p = torch.log_softmax(self.inverse_temperature * scores, dim=-1) + torch.log1p(-self.floor)
+        s = torch.logaddexp(log_p, torch.log(self.floor / self.n_classes))
+        p = s.exp()
+        if self.pairs:
+            z = s @ self.slope + p @ self.rise + self.bias
+        else:
+            z = s * self.slope + p * self.rise + self.bias
+        if self.ordered:
+            z = _in_order_of(scores, z)
+        return torch.log_softmax(z, dim=-1)
+
+    def predict_proba(self, scores: Tensor) -> Tensor:
+        """Probabilities ``(..., C)``."""
+        return self(scores).exp()
+
+    def extra_repr(self) -> str:
+        """Sizes and kind, for ``repr``."""
+        return f"n_classes={self.n_classes}, pairs={self.pairs}, ordered={self.ordered}"
+
+
+def _in_order_of(scores: Tensor, z: Tensor) -> Tensor:
+    """Values that are in the order of the scores but for rounding, exactly in that order: each at least those below."""
+    order = scores.argsort(dim=-1)
+    raised, reach = z.gather(-1, order), 1
+    while reach < z.shape[-1]:  # a running maximum in few steps, which ONNX can express
+        raised = torch.cat([raised[..., :reach], torch.maximum(raised[..., reach:], raised[..., :-reach])], dim=-1)
+        reach *= 2
+    return torch.zeros_like(z).scatter(-1, order, raised)

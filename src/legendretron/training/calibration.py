@@ -1,0 +1,274 @@
+r"""The convex problem of calibration, many at once.
+
+With :math:`s` the log-probabilities of all rows after temperature and floor, and :math:`p = e^s`, a run has
+
+.. math:: z = (1 + a) s + \beta p + b + M s + N p
+
+and minimises the weighted log-loss of :math:`\mathrm{softmax}(z)` plus the ridge penalty
+
+.. math::
+
+    \tfrac{1}{n} \Bigl( \tfrac{a^2}{100} + \beta^2 \Bigr) + \tfrac{g C}{n} \Bigl( |b|^2 + |\mathrm{diag} M|^2
+    + (C - 1)\,|\mathrm{off} M|^2 + q |N|^2 \Bigr) .
+
+It is linear in the parameters, so the problem is convex. The penalties on :math:`b` and :math:`M` are those of structured
+matrix scaling (Berta and others, 2026) at :math:`g = 1`. Without pairs, :math:`M` and :math:`N` are diagonal. An infinite
+:math:`g` leaves out the parts with it. Labels of which a share was replaced at random enter by the noise floor, as in
+:mod:`legendretron.training.logistic`.
+
+Runs share the rows and differ by the rows' weights and by :math:`g`. All have the same metric up to :math:`g`: with the
+Hessian :math:`H_c` of the part of one class at the start, and the penalty :math:`g D`, the eigenvectors of
+:math:`D^{-1/2} H_c D^{-1/2}` serve every :math:`g`. L-BFGS in their coordinates takes about ten iterations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from legendretron._internal.chunks import chunks
+from legendretron.training.batched_descent import descend
+from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.logistic import observed_loss
+
+__all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
+
+#: Ridge of the shared scale and shape, in units of 1 / n.
+_SCALE, _SHAPE = 0.01, 1.0
+#: Ridge of the classes' parts in probabilities, relative to that of their biases.
+_PROBABILITIES = 0.2
+#: Rows from which the metric is computed; a fifth of them with many classes.
+_METRIC_ROWS, _FEW_CLASSES = 10_000, 40
+
+
+class CalibrationFit(NamedTuple):
+    """``R`` fitted maps."""
+
+    shared: Tensor  #: a and beta, shape (R, 2)
+    bias: Tensor  #: shape (R, C)
+    slope: Tensor  #: M, as in ``s @ M``: shape (R, C, C), or (R, C) without pairs
+    rise: Tensor  #: N, likewise
+
+
+def _features(s: Tensor, p: Tensor, pairs: bool) -> _Pairs | _Own:
+    return _Pairs(s, p) if pairs else _Own(s, p)
+
+
+class _Pairs:
+    """Features that all classes share: one, all log-probabilities, all probabilities."""
+
+    def __init__(self, s: Tensor, p: Tensor) -> None:
+        self.x = torch.cat([torch.ones_like(s[:, :1]), s, p], dim=1)
+
+    def ridge(self, n_classes: int) -> Tensor:
+        """``D`` of each class, up to a factor: shape (C, F)."""
+        eye = torch.eye(n_classes, dtype=self.x.dtype)
+        of_slope = eye + (1.0 - eye) * (n_classes - 1)
+        return torch.cat([torch.ones_like(eye[:, :1]), of_slope, torch.full_like(eye, _PROBABILITIES)], dim=1)
+
+    def gram(self, weight: Tensor) -> Tensor:
+        """Sums over rows of products of features, with weights ``(n, C)`` of the rows in each class: ``(C, F, F)``."""
+        return torch.stack([(self.x * own.unsqueeze(1)).mT @ self.x for own in weight.unbind(1)])
+
+    def forward(self, part: slice, weight: Tensor) -> Tensor:
+        """``(n, R, C)`` from weights ``(R, C, F)``."""
+        runs, n_classes, width = weight.shape
+        return (self.x[part] @ weight.reshape(-1, width).mT).view(-1, runs, n_classes)
+
+    def backward(self, part: slice, residual: Tensor) -> Tensor:
+        n, runs, n_classes = residual.shape
+        return (residual.reshape(n, -1).mT @ self.x[part]).view(runs, n_classes, -1)
+
+    def own(self, weight: Tensor) -> Tensor:
+        """The entries that tie a class to its own log-probability and probability: ``(R, C, 2)``."""
+        n_classes = weight.shape[1]
+        of_slope, of_rise = weight[:, :, 1 : 1 + n_classes], weight[:, :, 1 + n_classes :]
+        return torch.stack([m.diagonal(dim1=1, dim2=2) for m in (of_slope, of_rise)], dim=2)
+
+    def add_own(self, weight: Tensor, shared: Tensor) -> None:
+        n_classes = weight.shape[1]
+        weight[:, :, 1 : 1 + n_classes].diagonal(dim1=1, dim2=2).add_(shared[:, :1])
+        weight[:, :, 1 + n_classes :].diagonal(dim1=1, dim2=2).add_(shared[:, 1:])
+
+    def split(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        n_classes = weight.shape[1]
+        bias, slope, rise = weight.split([1, n_classes, n_classes], dim=2)
+        return bias.squeeze(2), slope.mT, rise.mT
+
+
+class _Own:
+    """Features of each class by itself: one, its log-probability, its probability."""
+
+    def __init__(self, s: Tensor, p: Tensor) -> None:
+        self.x = torch.stack([torch.ones_like(s), s, p], dim=2)
+
+    def ridge(self, n_classes: int) -> Tensor:
+        return torch.tensor([1.0, 1.0, _PROBABILITIES], dtype=self.x.dtype).expand(n_classes, 3)
+
+    def gram(self, weight: Tensor) -> Tensor:
+        return torch.einsum("nc,ncf,ncg->cfg", weight, self.x, self.x)
+
+    def forward(self, part: slice, weight: Tensor) -> Tensor:
+        return torch.einsum("ncf,rcf->nrc", self.x[part], weight)
+
+    def backward(self, part: slice, residual: Tensor) -> Tensor:
+        return torch.einsum("nrc,ncf->rcf", residual, self.x[part])
+
+    def own(self, weight: Tensor) -> Tensor:
+        return weight[:, :, 1:]
+
+    def add_own(self, weight: Tensor, shared: Tensor) -> None:
+        weight[:, :, 1:] += shared.unsqueeze(1)
+
+    def split(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        bias, slope, rise = weight.unbind(2)
+        return bias, slope, rise
+
+
+class CalibrationMetric:
+    """Coordinates in which the problem is nearly round, for all strengths, see the module.
+
+    Parameters
+    ----------
+    s : Tensor of shape (n, C)
+        Log-probabilities after temperature and floor.
+    weight : Tensor of shape (n,)
+        Shares of the rows; they sum to 1.
+    rows : float
+        ``n`` in the penalties: the number of rows, or their total weight.
+    pairs : bool
+        Whether each class sees the scores of the others.
+    """
+
+    def __init__(self, s: Tensor, weight: Tensor, rows: float, *, pairs: bool) -> None:
+        n, n_classes = s.shape
+        step = -(-n // (_METRIC_ROWS if n_classes <= _FEW_CLASSES else _METRIC_ROWS // 5))
+        s, weight = s[::step], weight[::step] / weight[::step].sum()
+        p = s.exp()
+        features = _features(s, p, pairs)
+        ridge = features.ridge(n_classes) * (2.0 * n_classes / rows)
+        curvature = features.gram(p * (1.0 - p) * weight.unsqueeze(1))
+        root = ridge.rsqrt()
+        values, vectors = torch.linalg.eigh(root.unsqueeze(2) * curvature * root.unsqueeze(1))
+        self.values = values.clamp(min=0.0)  # (C, F)
+        self.basis = root.unsqueeze(2) * vectors  # (C, F, F): columns are the coordinates
+        # the two that classes share
+        self.shared_ridge = torch.tensor([_SCALE, _SHAPE], dtype=s.dtype) * (2.0 / rows)
+        both = torch.stack([s, p], dim=2)
+        both = both - (p.unsqueeze(2) * both).sum(1, keepdim=True)
+        hessian = torch.einsum("nc,ncj,nck->jk", p * weight.unsqueeze(1), both, both) + torch.diag(self.shared_ridge)
+        self.shared_basis = torch.linalg.inv(torch.linalg.cholesky(hessian)).mT  # (2, 2)
+
+
+class CalibrationRuns:
+    """Runs on the same rows, see the module. All computations are in the precision of ``s``.
+
+    Parameters
+    ----------
+    s : Tensor of shape (n, C)
+        Log-probabilities after temperature and floor.
+    labels : Tensor of shape (n,)
+        Classes from 0.
+    weights : Tensor of shape (n, R)
+        Shares of the rows in each run; of all rows together they sum to 1, with some held out to less.
+    strengths : Tensor of shape (R,)
+        ``g``; may be infinite.
+    shaped : Tensor of shape (R,)
+        1 where the shared scale and shape are learned, 0 where they are not.
+    metric : CalibrationMetric
+        Of the same rows.
+    pairs : bool
+        As in the metric.
+    replaced : float
+        Share of labels replaced at random, see :class:`~legendretron.links.SymmetricNoise`. If not 0, the problem is not
+        convex.
+    """
+
+    def __init__(
+        self,
+        s: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        strengths: Tensor,
+        shaped: Tensor,
+        metric: CalibrationMetric,
+        *,
+        pairs: bool,
+        replaced: float = 0.0,
+    ) -> None:
+        self.n_classes, self.runs = s.shape[1], len(strengths)
+        self.labels, self.weights = labels, weights.to(s)
+        self.shaped, self.replaced = shaped.to(s), replaced
+        self.features = _features(s, s.exp(), pairs)
+        self.parts = chunks(len(s), self.runs * self.n_classes)
+        total = metric.values + strengths[:, None, None]  # (R, C, F)
+        self.lengths = total.rsqrt().to(s)  # 0 where the strength is infinite
+        self.ridge = torch.where(total.isinf(), 1.0, strengths[:, None, None] / total).to(s)
+        self.basis, self.shared_basis = metric.basis.to(s), metric.shared_basis.to(s)
+        self.shared_ridge = metric.shared_ridge.to(s)
+
+    def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Shared parameters (R, 2) and weights (R, C, F) from coordinates."""
+        shared = (x[:, :2] @ self.shared_basis.mT) * self.shaped.unsqueeze(1)
+        coordinates = x[:, 2:].view_as(self.lengths) * self.lengths
+        return shared, self._in_basis(coordinates)
+
+    def _in_basis(self, coordinates: Tensor) -> Tensor:
+        return torch.matmul(self.basis, coordinates.permute(1, 2, 0)).permute(2, 0, 1)
+
+    def _whole(self, shared: Tensor, weight: Tensor) -> Tensor:
+        """Weights of the features that make up ``z``, the scores themselves included."""
+        weight = weight.clone()
+        self.features.add_own(weight, shared + shared.new_tensor([1.0, 0.0]))
+        return weight
+
+    def _loss(self, part: slice, whole: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-loss (n, R), and probabilities minus the one-hot labels (n, R, C)."""
+        z = self.features.forward(part, whole)
+        own = self.labels[part].view(-1, 1, 1).expand(-1, self.runs, 1)
+        z.sub_(z.amax(2, keepdim=True))
+        picked = z.gather(2, own).squeeze(2)
+        total = z.exp_().sum(2, keepdim=True)
+        z.div_(total).scatter_add_(2, own, torch.full_like(total, -1.0))
+        return total.squeeze(2).log_().sub_(picked), z
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Objective (R,) and its gradient, at coordinates (R, P)."""
+        shared, weight = self._unpack(x)
+        value = 0.5 * (self.ridge * x[:, 2:].view_as(self.ridge).square()).sum((1, 2))
+        value += 0.5 * (self.shared_ridge * shared.square()).sum(1)
+        whole, of_weight = self._whole(shared, weight), torch.zeros_like(weight)
+        for part in self.parts:
+            nll, residual = self._loss(part, whole)
+            if self.replaced > 0.0:
+                nll, kept = observed_loss(nll, self.replaced, self.n_classes)
+                residual.mul_(kept.unsqueeze(2))
+            value += (nll * self.weights[part]).sum(0)
+            residual.mul_(self.weights[part].unsqueeze(2))
+            of_weight += self.features.backward(part, residual)
+        of_shared = self.shared_ridge * shared + self.features.own(of_weight).sum(1)
+        coordinates = torch.matmul(self.basis.mT, of_weight.permute(1, 2, 0)).permute(2, 0, 1) * self.lengths
+        coordinates += self.ridge * x[:, 2:].view_as(self.ridge)
+        of_shared = (of_shared * self.shaped.unsqueeze(1)) @ self.shared_basis
+        return value, torch.cat([of_shared, coordinates.reshape(self.runs, -1)], dim=1)
+
+    @torch.no_grad()
+    def fit(self, start: Tensor | None = None, *, tol: float, max_iter: int = 100) -> Tensor:
+        """Coordinates (R, P) at which no entry of the gradient is above ``tol``."""
+        if start is None:
+            start = self.weights.new_zeros(self.runs, 2 + self.lengths[0].numel())
+        return descend(self, Curvature(start), start, tol=tol, max_iter=max_iter).x
+
+    @torch.no_grad()
+    def losses(self, x: Tensor) -> Tensor:
+        """Log-loss of the observed label of every row in every run, shape (n, R)."""
+        whole = self._whole(*self._unpack(x))
+        found = torch.cat([self._loss(part, whole)[0] for part in self.parts])
+        return observed_loss(found, self.replaced, self.n_classes)[0] if self.replaced > 0.0 else found
+
+    def parameters(self, x: Tensor) -> CalibrationFit:
+        """What the coordinates stand for."""
+        shared, weight = self._unpack(x)
+        return CalibrationFit(shared, *self.features.split(weight))

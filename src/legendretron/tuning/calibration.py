@@ -1,0 +1,220 @@
+r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
+
+Candidates are temperature scaling by itself, with the shape that all classes share, and with everything else at a few
+strengths :math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All of them and all folds are runs of one training. On a few hundred
+rows the held-out losses :math:`\ell_{ig}` can hardly tell candidates apart, and the best of them is often one that was lucky.
+So they are averaged, with weights :math:`w_g \propto \pi_g \exp(-\tfrac15 \sum_i \ell_{ig})`: of parameters, which is the
+geometric mean of the probabilities. Where rows are many, the weight is nearly all on the best one.
+
+The strengths, the powers, the weights :math:`\pi_g` and the factor were chosen on a spread of classifiers and sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from legendretron.nn.calibration import CalibrationMap, with_floor
+from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
+from legendretron.training.logistic import observed_loss
+
+__all__ = ["MOST_PAIRED_CLASSES", "Calibration", "calibrate", "usual_strength"]
+
+_STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+#: Weights of the candidates before anything is known: temperature, shape, and the strengths.
+_PRIOR = (0.5, 0.5, 0.05, 0.2, 1.0, 1.0, 1.0, 1.0, 1.0)
+#: The floor, in rows: a share of this many rows is uniform.
+_FLOOR_ROWS = 0.25
+#: Factor of the held-out losses in the weights of the candidates.
+_TRUST = 0.2
+#: Candidates of less weight are left out.
+_LEAST_WEIGHT = 0.005
+#: With more classes than this, a class does not see the scores of the others.
+MOST_PAIRED_CLASSES = 120
+#: Ridge on the logarithm of the temperature, in units of 1 / n: finite also where all predictions are right.
+_TEMPERATURE = 0.1
+#: Shares of replaced labels to begin with, where they are estimated.
+_SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
+#: Least slope of an order-preserving function, relative to temperature scaling.
+_LEAST_SLOPE = 0.01
+#: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
+_HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
+_TOL_HELD_OUT, _TOL = 5e-3, 1e-3
+
+
+def usual_strength(rows: float, n_classes: int) -> float:
+    """What a strength of 1 stands for: ``(1000 / n) ** 0.75 * (C / 10) ** 0.5``."""
+    return float((1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5)
+
+
+class Calibration(NamedTuple):
+    """A fitted map, and how it was chosen."""
+
+    map: CalibrationMap
+    strengths: np.ndarray  #: of the candidates; infinite for the first, or the first two
+    shaped: np.ndarray  #: whether a candidate has the shared shape
+    held_out: np.ndarray | None  #: mean held-out log-loss of the candidates; None if nothing was held out
+    weights: np.ndarray  #: of the candidates in the average
+    replaced: float  #: share of labels replaced at random
+
+
+def _scale_of(scores: Tensor, weight: Tensor) -> float:
+    """Typical size of the scores' differences; 1 if there are none."""
+    top = float(scores.abs().max())  # scores are differences to the largest of a row
+    if not top > 0.0:
+        return 1.0
+    return max(top * math.sqrt(float(((scores / top).square().mean(1) * weight).sum() / weight.sum())), 1e-300)
+
+
+def _fit_temperature(
+    scores: Tensor, labels: Tensor, weight: Tensor, floor: float, replaced: float | None
+) -> tuple[float, float]:
+    """Inverse temperature, and the share of replaced labels, which is estimated with it if it is None."""
+    rows, n_classes = float(weight.sum()), scores.shape[1]
+    # the bounds are wide: from uniform probabilities to certainty
+    centre = math.log(_scale_of(scores, weight))
+    low, high = -centre - 12.0, -centre + 12.0
+
+    def objective(log_tau: float, share: float) -> float:
+        s = with_floor(scores, math.exp(log_tau), floor)
+        nll = -s.gather(1, labels.unsqueeze(1)).squeeze(1)
+        if share > 0.0:
+            nll = observed_loss(nll, share, n_classes)[0]
+        return float((nll * weight).sum()) / rows + 0.5 * _TEMPERATURE / rows * log_tau**2
+
+    def best(share: float) -> tuple[float, float]:
+        found = minimize_scalar(
+            lambda t: objective(t, share), bounds=(low, high), method="bounded", options={"xatol": 1e-4}
+        )
+        return float(found.fun), float(found.x)
+
+    if replaced is None:
+        # two valleys are possible, a high temperature and many wrong labels: look at all shares before going down one
+        at = int(np.argmin([best(share)[0] for share in _SHARES]))
+        between = _SHARES[max(at - 1, 0)], _SHARES[min(at + 1, len(_SHARES) - 1)]
+        replaced = float(
+            minimize_scalar(lambda share: best(share)[0], bounds=between, method="bounded", options={"xatol": 1e-3}).x
+        )
+    return math.exp(best(replaced)[1]), replaced
+
+
+def _folds(s: Tensor, labels: Tensor, n_folds: int) -> Tensor:
+    """Number of each row's fold: classes, and within them easy and hard rows, are spread evenly. Nothing is random."""
+    own = s.gather(1, labels.unsqueeze(1)).squeeze(1).numpy()
+    order = np.lexsort((own, labels.numpy()))
+    fold = np.empty(len(order), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % n_folds
+    return torch.from_numpy(fold)
+
+
+def calibrate(
+    scores: Tensor,
+    labels: Tensor,
+    weight: Tensor,
+    *,
+    strength: float | None = None,
+    ordered: bool = False,
+    n_folds: int = 5,
+    replaced: float | None = 0.0,
+) -> Calibration:
+    """Fit a calibration map.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n, C)
+        Logits or log-probabilities, finite, in double precision.
+    labels : Tensor of shape (n,)
+        Classes from 0; not all need occur.
+    weight : Tensor of shape (n,)
+        Of the rows, positive; its sum counts as the number of rows.
+    strength : float, optional
+        ``r``; by cross-validation if not given.
+    ordered : bool
+        Whether all classes share one increasing function.
+    n_folds : int
+        At least 2.
+    replaced : float, optional
+        Share of labels replaced at random; estimated if None.
+    """
+    n, n_classes = scores.shape
+    rows = float(weight.sum())
+    scores = scores - scores.amax(1, keepdim=True)
+    floor = _FLOOR_ROWS / (rows + 1.0)
+    tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
+    s = with_floor(scores, tau, floor)
+    pairs = n_classes <= MOST_PAIRED_CLASSES and not ordered
+
+    if strength is None:
+        finite = () if ordered else tuple(r * usual_strength(rows, n_classes) for r in _STRENGTHS)
+        strengths, shaped = np.array([math.inf, math.inf, *finite]), np.array([False, *[True] * (1 + len(finite))])
+    else:
+        strengths, shaped = (
+            np.array([math.inf if ordered else strength * usual_strength(rows, n_classes)]),
+            np.array([True]),
+        )
+
+    share_of_rows = weight / rows
+    metric = CalibrationMetric(s, share_of_rows, rows, pairs=pairs)
+
+    def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
+        """A run for each chosen candidate in each column of weights."""
+        of_chosen = [
+            torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1])
+            for values in (strengths, shaped)
+        ]
+        return CalibrationRuns(
+            s,
+            labels,
+            weights.repeat_interleave(len(chosen), dim=1),
+            of_chosen[0],
+            of_chosen[1],
+            metric,
+            pairs=pairs,
+            replaced=share,
+        )
+
+    held_out, start, averaged = None, None, np.ones(1)
+    if strength is None:
+        n_folds = min(n_folds, n)
+        fold = _folds(s, labels, n_folds)
+        enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
+        fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
+        kept = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
+        # in single precision: twice as fast, and far more exact than held-out losses are
+        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * kept)
+        ends = trial.fit(tol=_TOL_HELD_OUT)
+        losses = trial.losses(ends).double().view(n, fitted_folds, -1)
+        losses = (losses * ~kept.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
+        tested = share_of_rows * (fold < fitted_folds)
+        held_out = ((losses * tested.unsqueeze(1)).sum(0) / tested.sum()).numpy()
+        averaged = np.array(_PRIOR[: len(strengths)]) * np.exp(-_TRUST * rows * (held_out - held_out.min()))
+        averaged[averaged < _LEAST_WEIGHT * averaged.sum()] = 0.0
+        averaged /= averaged.sum()
+        start = ends.double().view(fitted_folds, len(strengths), -1).mean(0)[averaged > 0.0]
+
+    chosen = np.flatnonzero(averaged)
+    final = runs(s, chosen, share_of_rows.unsqueeze(1))
+    fitted = final.parameters(final.fit(start, tol=_TOL))
+    mix = torch.from_numpy(averaged[chosen])
+    shared, bias, slope, rise = (torch.tensordot(mix, part, dims=1) for part in fitted)
+    if ordered:
+        shared = shared * _increasing(float(shared[0]), float(shared[0] + shared[1]))
+
+    result = CalibrationMap(n_classes, pairs=pairs, ordered=ordered)
+    result.inverse_temperature.fill_(tau)
+    result.floor.fill_(floor)
+    identity = result.slope.clone()
+    result.slope.copy_(identity * (1.0 + shared[0]) + slope)
+    result.rise.copy_(identity * shared[1] + rise)
+    result.bias.copy_(bias)
+    return Calibration(result.eval(), strengths, shaped, held_out, averaged, share)
+
+
+def _increasing(*changes: float) -> float:
+    """Factor of at most 1 with which none of the slopes ``1 + change`` is below the least one."""
+    return min([1.0, *((1.0 - _LEAST_SLOPE) / -change for change in changes if change < _LEAST_SLOPE - 1.0)])

@@ -1,0 +1,392 @@
+"""Calibration: better probabilities, two guarantees about order, every form of scores, and bad input refused."""
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from legendretron import LegendreCalibrator
+from legendretron._internal.artifacts import read_artifact, write_artifact
+from legendretron.nn import CalibrationMap
+from tests.data_forms import skip_repeated_forms
+
+
+def made(n=1200, c=4, sharpness=3.0, seed=0):
+    """Labels, and logits that are right but for a scale, a bias and a mix of two classes."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, c)) * 1.5
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    y = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
+    logits = logits + 0.4 * np.roll(logits, 1, axis=1) + (np.arange(c) % 4) * 0.5
+    return sharpness * logits, y
+
+
+def proba(logits):
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+LOGITS, Y = made()
+CAL, TEST = slice(0, 600), slice(600, None)
+FITTED = {order: LegendreCalibrator(order=order).fit(LOGITS[CAL], Y[CAL]) for order in ("any", "preserved")}
+
+
+def test_better_than_temperature_where_there_is_more_to_learn():
+    any_order = log_loss(Y[TEST], FITTED["any"].predict_proba(LOGITS[TEST]))
+    preserved = log_loss(Y[TEST], FITTED["preserved"].predict_proba(LOGITS[TEST]))
+    assert any_order < preserved - 0.05 < log_loss(Y[TEST], proba(LOGITS[TEST])) - 0.3
+    assert FITTED["any"].temperature_ > 2.0
+
+
+def test_few_rows_of_calibrated_scores_do_no_harm():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(6000, 10)) * 2
+    y = (proba(logits).cumsum(1) > rng.random((6000, 1))).argmax(1)
+    calibrated = [
+        log_loss(y[1000:], LegendreCalibrator().fit(logits[rows], y[rows]).predict_proba(logits[1000:]))
+        for rows in (slice(0, 200), slice(200, 400), slice(400, 600))
+    ]
+    assert np.mean(calibrated) < log_loss(y[1000:], proba(logits[1000:])) + 0.02
+
+
+def test_candidates_are_averaged_by_their_held_out_loss():
+    found = FITTED["any"].cv_results_
+    assert found["weight"].sum() == pytest.approx(1.0)
+    assert np.isinf(found["strength"][:2]).all()
+    assert list(found["shape"][:2]) == [False, True]
+    assert found["weight"][0] < 1e-6  # temperature alone is clearly worse here
+    assert found["log_loss"].argmin() >= 2
+
+
+# --- order ---
+
+ROWS = st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1.0, 1.0 + 2**-52, -1e300, 1e300]), min_size=4, max_size=4)
+
+
+def assert_in_order(x, p):
+    higher = x[:, :, None] > x[:, None, :]
+    equal = x[:, :, None] == x[:, None, :]
+    assert not (higher & (p[:, :, None] < p[:, None, :])).any()
+    assert not (equal & (p[:, :, None] != p[:, None, :])).any()
+    assert np.isfinite(p).all()
+    assert (p > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_order_is_preserved(rows):
+    x = np.array(rows)
+    assert_in_order(x, FITTED["preserved"].predict_proba(x))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.01, 3.0), st.floats(0.01, 3.0), st.floats(1e-3, 1e3), st.lists(ROWS, min_size=1, max_size=5))
+def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
+    """Also where the shape bends down, so that rounding alone could turn two classes around."""
+    of_logits = CalibrationMap(4, pairs=False, ordered=True)
+    of_logits.inverse_temperature.fill_(tau)
+    of_logits.slope.fill_(low)
+    of_logits.rise.fill_(high - low)
+    x = torch.tensor(rows, dtype=torch.float64)
+    assert_in_order(x.numpy(), of_logits(x).exp().numpy())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_function_that_is_learned_increases(seed):
+    """Labels that are the opposite of the scores ask for a decreasing one."""
+    logits, y = made(300, seed=seed)
+    calibrator = LegendreCalibrator(order="preserved").fit(-logits, y)
+    low, high = float(calibrator.map_.slope[0]), float(calibrator.map_.slope[0] + calibrator.map_.rise[0])
+    assert low > 0
+    assert high > 0
+    assert np.array_equal(calibrator.predict(-logits), (-logits).argmax(1))
+
+
+def test_any_order_can_change_it():
+    assert (FITTED["any"].predict(LOGITS) != LOGITS.argmax(1)).any()
+
+
+# --- forms of scores ---
+
+
+def test_probabilities_and_logits_are_the_same():
+    calibrator = LegendreCalibrator().fit(proba(LOGITS[CAL]), Y[CAL])
+    assert calibrator._form.is_proba
+    ours, theirs = calibrator.predict_proba(proba(LOGITS[TEST])), FITTED["any"].predict_proba(LOGITS[TEST])
+    assert np.allclose(ours, theirs, atol=2e-3)
+    assert not FITTED["any"]._form.is_proba
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_column_of_two_classes(dtype):
+    logits, y = made(500, c=2)
+    scores = (logits[:, 1] - logits[:, 0]).astype(dtype)
+    of_two = LegendreCalibrator().fit(logits.astype(dtype), y).predict_proba(logits.astype(dtype))
+    for X in (scores, scores.reshape(-1, 1), pd.Series(scores)):
+        calibrator = LegendreCalibrator(input="logits").fit(X, y)
+        assert np.allclose(calibrator.predict_proba(X), of_two, atol=1e-4)
+    as_proba = LegendreCalibrator().fit(proba(logits)[:, 1], y)
+    assert as_proba._form.is_proba
+    assert np.allclose(as_proba.predict_proba(proba(logits)[:, 1]), of_two, atol=5e-3)
+
+
+def test_zeros_are_half_the_smallest_probability():
+    X, y = load_digits(return_X_y=True)
+    forest = RandomForestClassifier(20, random_state=0).fit(X[:600], y[:600])
+    p = forest.predict_proba(X[600:])
+    calibrator = LegendreCalibrator().fit(p[:300], y[600:900])
+    assert calibrator._form.floor == pytest.approx(p[:300][p[:300] > 0].min() / 2)
+    found = calibrator.predict_proba(p[300:])
+    assert (found > 0).all()
+    assert log_loss(y[900:], found) < 0.7 * log_loss(y[900:], p[300:])
+
+
+def test_extreme_scores():
+    logits, y = made(300)
+    for factor in (1e-300, 1e-8, 1e8, 1e300):
+        calibrator = LegendreCalibrator().fit(logits * factor, y)
+        p = calibrator.predict_proba(logits * factor)
+        assert np.isfinite(p).all()
+        assert log_loss(y, p) < log_loss(y, np.tile(np.bincount(y) / len(y), (len(y), 1))) + 0.01
+    certain = LegendreCalibrator().fit(100.0 * np.eye(4)[y], y)  # everything is right: no infinite temperature
+    assert np.isfinite(certain.predict_log_proba(100.0 * np.eye(4)[y])).all()
+    nothing = LegendreCalibrator().fit(np.zeros((300, 4)), y).predict_proba(np.zeros((1, 4)))
+    assert np.allclose(nothing, np.bincount(y) / len(y), atol=0.1)
+
+
+def test_more_classes_than_pairs_are_made_for():
+    logits, y = made(400, c=160)
+    calibrator = LegendreCalibrator().fit(logits, y)
+    assert calibrator.map_.slope.shape == (160,)
+    assert log_loss(y, calibrator.predict_proba(logits), labels=range(160)) < 4.7
+
+
+# --- labels ---
+
+
+@pytest.mark.parametrize("classes", [None, np.arange(4)])
+def test_classes_without_rows(classes):
+    kept = Y[CAL] != 2
+    calibrator = LegendreCalibrator(classes=classes).fit(LOGITS[CAL][kept], Y[CAL][kept])
+    p = calibrator.predict_proba(LOGITS[TEST])
+    assert np.array_equal(calibrator.classes_, np.arange(4))
+    assert (p[:, 2] > 0).all()
+    assert p[:, 2].max() < 0.9
+
+
+def test_strings_and_missing_strings():
+    names = np.array(["ant", "bee", "cat", "dog"])
+    calibrator = LegendreCalibrator().fit(LOGITS[CAL], names[Y[CAL]])
+    assert np.allclose(calibrator.predict_proba(LOGITS[TEST]), FITTED["any"].predict_proba(LOGITS[TEST]))
+    assert set(calibrator.predict(LOGITS[TEST])) <= set(names)
+    kept = Y[CAL] != 2
+    with pytest.raises(ValueError, match=r"scores of 4 classes, but y holds 3 classes.*classes="):
+        LegendreCalibrator().fit(LOGITS[CAL][kept], names[Y[CAL]][kept])
+    LegendreCalibrator(classes=names).fit(LOGITS[CAL][kept], names[Y[CAL]][kept])
+
+
+def test_weights_are_repetitions():
+    logits, y = made(150)
+    repeats = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = LegendreCalibrator(strength=1.0).fit(logits, y, sample_weight=repeats)
+    repeated = LegendreCalibrator(strength=1.0).fit(np.repeat(logits, repeats, axis=0), np.repeat(y, repeats))
+    assert np.allclose(weighted.predict_proba(logits), repeated.predict_proba(logits), atol=2e-3)
+    tiny = LegendreCalibrator(strength=1.0).fit(logits, y, sample_weight=np.full(len(y), 1e-6))
+    plain = LegendreCalibrator(strength=1.0).fit(logits, y)
+    assert np.allclose(tiny.predict_proba(logits), plain.predict_proba(logits), atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.3, "symmetric"])
+def test_wrong_labels(noise):
+    """Nearly certain scores, three in ten labels wrong: predictions stay certain, and the share is found."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(4, size=3000)
+    logits = 8.0 * np.eye(4)[true] + rng.normal(size=(3000, 4))
+    y = np.where(rng.random(3000) < 0.3, (true + rng.integers(1, 4, 3000)) % 4, true)
+    told = LegendreCalibrator(label_noise=noise).fit(logits[:1000], y[:1000])
+    believed = LegendreCalibrator().fit(logits[:1000], y[:1000])
+    assert told.noise_rate_ == pytest.approx(0.3 if noise == 0.3 else (y != true)[:1000].mean(), abs=0.02)
+    assert log_loss(true[1000:], told.predict_proba(logits[1000:])) < 0.1
+    assert log_loss(true[1000:], believed.predict_proba(logits[1000:])) > 0.2
+
+
+# --- around other estimators ---
+
+
+def test_around_a_frozen_classifier():
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    model = LogisticRegression(C=1e4, max_iter=2000).fit(X[:300], y[:300])
+    wrapped = LegendreCalibrator(FrozenEstimator(model)).fit(X[300:800], y[300:800])
+    by_hand = LegendreCalibrator().fit(model.predict_proba(X[300:800]), y[300:800])
+    assert np.array_equal(wrapped.predict_proba(X[800:]), by_hand.predict_proba(model.predict_proba(X[800:])))
+    assert log_loss(y[800:], wrapped.predict_proba(X[800:])) < log_loss(y[800:], model.predict_proba(X[800:]))
+    assert wrapped.n_features_in_ == 64
+    assert clone(wrapped).estimator.estimator is model
+
+
+def test_around_a_classifier_without_probabilities():
+    X, y = load_digits(return_X_y=True)
+    wrapped = LegendreCalibrator(LinearSVC()).fit(X[:900] / 16, y[:900])
+    assert log_loss(y[900:], wrapped.predict_proba(X[900:] / 16)) < 0.4
+
+
+def test_at_the_end_of_a_pipeline():
+    model = make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=1, keepdims=True)), LegendreCalibrator())
+    p = model.fit(LOGITS[CAL], Y[CAL]).predict_proba(LOGITS[TEST])
+    assert np.allclose(p, FITTED["any"].predict_proba(LOGITS[TEST]), atol=1e-6)
+
+
+@parametrize_with_checks([LegendreCalibrator(LogisticRegression(max_iter=200), strength=1.0)])
+def test_scikit_learn_checks(estimator, check):
+    if "sample_weight_equivalence" in check.func.__name__:
+        pytest.skip("folds of repeated rows are other folds, as in CalibratedClassifierCV")
+    skip_repeated_forms(check, any_format=False)
+    check(estimator)
+
+
+# --- elsewhere ---
+
+
+def in_form(form):
+    """Scores of a form and labels; the name of the form begins with ``one`` for one column."""
+    logits, y = made(400, c=2 if form.startswith("one") else 4)
+    X = proba(logits) if form.endswith("proba") else logits - logits[:, :1]
+    X = X[:, 1:] if form.startswith("one") else X
+    return X.astype(np.float32 if "float32" in form else np.float64), np.array(["a", "b", "c", "d"])[y]
+
+
+@pytest.mark.parametrize(("order", "form"), [("any", "float32"), ("any", "one proba"), ("preserved", "proba")])
+def test_onnx(order, form, tmp_path):
+    X, y = in_form(form)
+    calibrator = LegendreCalibrator(order=order).fit(X, y)
+    calibrator.to_onnx(tmp_path / "map.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "map.onnx")
+    label, found = session.run(["label", "probabilities"], {"X": X[:57]})
+    assert np.allclose(found, calibrator.predict_proba(X[:57]), rtol=1e-9, atol=1e-12)
+    assert list(label) == list(calibrator.predict(X[:57]))
+
+
+@pytest.mark.parametrize("order", ["any", "preserved"])
+@pytest.mark.parametrize("form", ["logits", "proba", "one", "one proba", "float32"])
+def test_files(order, form, tmp_path):
+    X, y = in_form(form)
+    calibrator = LegendreCalibrator(order=order).fit(X, y)
+    calibrator.save(tmp_path / "map.safetensors")
+    again = LegendreCalibrator.load(tmp_path / "map.safetensors")
+    assert np.array_equal(again.predict_proba(X), calibrator.predict_proba(X))
+    assert again.get_params() == calibrator.get_params()
+    assert again.n_features_in_ == X.shape[1]
+    for name, values in calibrator.cv_results_.items():
+        assert np.array_equal(again.cv_results_[name], values)
+
+
+@pytest.mark.parametrize("order", ["any", "preserved"])
+def test_torch_module(order):
+    module, p = FITTED[order].to_torch(), FITTED[order].predict_proba(LOGITS)
+    assert np.allclose(module.predict_proba(torch.as_tensor(LOGITS)).numpy(), p)
+    assert np.allclose(module.float()(torch.as_tensor(LOGITS).float()).exp().numpy(), p, atol=1e-5)
+    assert not list(module.parameters())
+    assert FITTED[order].map_.bias.dtype == torch.float64  # a copy was converted
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    from legendretron import MultinomialLogisticClassifier
+
+    MultinomialLogisticClassifier(alpha=0.1).fit(LOGITS[:50], Y[:50]).save(tmp_path / "other")
+    with pytest.raises(ValueError, match="legendretron-calibrator"):
+        LegendreCalibrator.load(tmp_path / "other")
+    wrapped = LegendreCalibrator(LogisticRegression(), strength=1.0).fit(LOGITS[CAL], Y[CAL])
+    with pytest.raises(ValueError, match="estimator must be None"):
+        wrapped.save(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    calibrator = clone(FITTED["any"]).fit(LOGITS[CAL], Y[CAL])
+    calibrator.map_.bias[0] = torch.nan
+    with pytest.raises(ValueError, match="cannot be saved: bias holds values that are not finite"):
+        calibrator.save(tmp_path / "none")
+
+
+FORGED = {
+    "columns": (lambda header, tensors: header.update(columns=7), "columns must be 4"),
+    "floor": (lambda header, tensors: header.update(floor=-1.0), "floor must be a number from 0 to 0.5"),
+    "order": (lambda header, tensors: header["parameters"].update(order="none"), "'order' parameter"),
+    "unknown parameter": (lambda header, tensors: header["parameters"].update(evil=1), "unknown are evil"),
+    "estimator": (lambda header, tensors: header["parameters"].update(estimator="os"), "estimator must be null"),
+    "candidates": (lambda header, tensors: header.update(candidates=[[1, 2]]), "candidates must be a list"),
+    "shape": (lambda header, tensors: tensors.update(slope=tensors["slope"][:2].clone()), "slope"),
+    "infinite": (lambda header, tensors: tensors["bias"].fill_(torch.inf), "bias holds values that are not finite"),
+    "temperature": (lambda header, tensors: tensors["inverse_temperature"].fill_(-1.0), "inverse_temperature positive"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_files_are_refused(name, tmp_path):
+    change, message = FORGED[name]
+    FITTED["any"].save(tmp_path / "map")
+    kind = "legendretron-calibrator-1"
+    tensors, header = read_artifact(tmp_path / "map", kind)
+    change(header, tensors)
+    write_artifact(tmp_path / "map", kind, tensors, header)
+    with pytest.raises(ValueError, match=message):
+        LegendreCalibrator.load(tmp_path / "map")
+
+
+@pytest.mark.parametrize("strength", ["auto", 2.5, np.inf])
+def test_parameters_in_files(strength, tmp_path):
+    frame = pd.DataFrame(LOGITS[:100], columns=list("wxyz"))
+    calibrator = LegendreCalibrator(strength=strength, classes=[0, 1, 2, 3], label_noise=0.1, cv=3).fit(frame, Y[:100])
+    calibrator.save(tmp_path / "map")
+    again = LegendreCalibrator.load(tmp_path / "map")
+    assert list(again.feature_names_in_) == list("wxyz")
+    assert again.noise_rate_ == pytest.approx(0.1)
+    assert (again.strength, again.cv, list(again.classes)) == (strength, 3, [0, 1, 2, 3])
+    assert np.array_equal(again.predict_proba(frame), calibrator.predict_proba(frame))
+
+
+BAD = {
+    "probabilities expected": (lambda: LegendreCalibrator(input="proba").fit(LOGITS, Y), "X must hold probabilities"),
+    "logits for probabilities": (
+        lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
+        "as the data of the fit did",
+    ),
+    "columns": (lambda: FITTED["any"].predict_proba(LOGITS[:, :3]), "4 features"),
+    "not finite": (lambda: LegendreCalibrator().fit(np.full((10, 2), np.inf), np.arange(10) % 2), "infinity"),
+    "classes, number": (
+        lambda: LegendreCalibrator(classes=[0, 1]).fit(LOGITS, Y),
+        "labels of 4 columns of scores, got 2",
+    ),
+    "classes, order": (lambda: LegendreCalibrator(classes=[1, 0, 2, 3]).fit(LOGITS, Y), "classes must be different"),
+    "labels": (lambda: LegendreCalibrator(classes=[0, 1, 2, 9]).fit(LOGITS, Y), r"not in classes: \[3\]"),
+    "more labels": (lambda: LegendreCalibrator().fit(LOGITS[:, :3], Y), "scores of 3 classes, but y holds 4"),
+    "noise": (lambda: LegendreCalibrator(label_noise=0.8).fit(LOGITS, Y), "label_noise must be below 0.75"),
+    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "'order' parameter"),
+    "weights": (lambda: LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y))), "sample_weight|zero"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    act, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        act()
+
+
+def test_a_fit_that_fails_changes_nothing():
+    calibrator = LegendreCalibrator().fit(LOGITS[CAL], Y[CAL])
+    before = calibrator.predict_proba(LOGITS[TEST])
+    with pytest.raises(ValueError, match="scores of 3 classes"):
+        calibrator.fit(LOGITS[:, :3], Y)
+    assert np.array_equal(calibrator.predict_proba(LOGITS[TEST]), before)
