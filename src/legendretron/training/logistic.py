@@ -10,6 +10,9 @@ weights, the Hessian of logistic regression is positive and above the true one: 
 expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that of logistic regression with the
 probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the Hessian of logistic regression as
 it is is above the true one.
+
+A canonical link may take the place of softmax+: then the loss is its canonical one, :math:`F(z) - z_y`, which is convex too and
+has the gradient :math:`p(z) - e_y`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron.links import Link
 from legendretron.simplex import append_reference, log_softmax_plus
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
@@ -133,11 +137,21 @@ def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]
     return -torch.log(q), (p - joint / q.unsqueeze(-1))[..., :-1].contiguous()
 
 
+def _chunk_loss_of_link(z: Tensor, labels: Tensor, link: Link) -> tuple[Tensor, Tensor]:
+    """As :func:`_chunk_loss`, for the canonical loss of a link without run axes."""
+    n, runs, k = z.shape
+    scores, p = link._scores_and_proba(append_reference(z).reshape(n * runs, k + 1))
+    index = labels.view(n, 1, 1).expand(n, runs, 1)
+    loss = -scores.view(n, runs, k + 1).gather(-1, index).squeeze(-1)
+    residual = p.view(n, runs, k + 1).scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype))
+    return loss, residual[..., :-1].contiguous()
+
+
 class _Objective:
-    """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
+    """Mean loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
 
     With ``learn_rate`` there is one more, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
-    ``transition`` is a matrix of noise that all runs share.
+    ``transition`` is a matrix of noise that all runs share; ``link`` a canonical link in place of softmax+, without noise.
     """
 
     def __init__(
@@ -152,8 +166,9 @@ class _Objective:
         rate: Tensor | None = None,
         learn_rate: bool = False,
         transition: Tensor | None = None,
+        link: Link | None = None,
     ) -> None:
-        self.known_rate, self.learn_rate = rate, learn_rate
+        self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
         self.columns = None if transition is None else transition.mT.contiguous()
         self.products, self.labels, self.weights, self.alpha = _Products(features), labels, weights, alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
@@ -182,7 +197,9 @@ class _Objective:
         rate = self.rate(flat)
         for part in self.parts:
             z, labels, share = self.log_odds(part, weight, bias), self.labels[part], self.weights[part]
-            if self.columns is None:
+            if self.link is not None:
+                nll, residual = _chunk_loss_of_link(z, labels, self.link)
+            elif self.columns is None:
                 nll, residual = _chunk_loss(z, labels)
             else:
                 nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
@@ -277,13 +294,15 @@ def fit_logistic(
     rate: Tensor | None = None,
     learn_rate: bool = False,
     transition: Tensor | None = None,
+    link: Link | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
     after_iteration: Callable[[int, Tensor], bool] | None = None,
 ) -> Logistic:
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
-    By Newton's method if the data are small, else by L-BFGS.
+    By Newton's method if the data are small, else by L-BFGS. With a link, which takes the place of softmax+, the loss is
+    its canonical one, :math:`F(z) - z_y`, and the method is L-BFGS.
 
     Parameters
     ----------
@@ -307,6 +326,8 @@ def fit_logistic(
         Whether it is; then the objective is not convex.
     transition : Tensor of shape (C, C), optional
         Matrix of noise in the labels, in place of a rate.
+    link : Link, optional
+        Canonical, without run axes, in the dtype and on the device of the features; not with noise.
     tol : float
         Largest entry of the gradient that counts as zero.
     max_iter : int
@@ -330,6 +351,7 @@ def fit_logistic(
                 rate=None if rate is None else rate[first : first + at_once],
                 learn_rate=learn_rate,
                 transition=transition,
+                link=link,
                 tol=tol,
                 max_iter=max_iter,
                 after_iteration=after_iteration,
@@ -339,7 +361,7 @@ def fit_logistic(
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     learn_rate = learn_rate and rate is not None
     objective = _Objective(
-        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition
+        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition, link
     )
     x = torch.zeros(runs, d * k + k + int(learn_rate), dtype=weights.dtype, device=weights.device)
     if start is not None:
@@ -351,7 +373,7 @@ def fit_logistic(
     value, gradient = objective(x)
     size = x.shape[1]
     small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
-    by_newton = small and isinstance(features, DenseFeatures)
+    by_newton = small and isinstance(features, DenseFeatures) and link is None
     curvature = _Newton(objective, x) if by_newton else Curvature(x)
     active = gradient.abs().amax(1) > tol
     stuck = torch.zeros_like(active)
@@ -398,10 +420,17 @@ def fit_logistic(
 
 @torch.no_grad()
 def logistic_log_proba(
-    features: Features, n_classes: int, weight: Tensor, bias: Tensor
+    features: Features, n_classes: int, weight: Tensor, bias: Tensor, link: Link | None = None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Log-probabilities under every run, weight ``(R, d, K)`` and bias ``(R, K)``: parts of the rows, with (n, R, C) each."""
+    """Log-probabilities under every run, weight ``(R, d, K)`` and bias ``(R, K)``: parts of the rows, with (n, R, C) each.
+
+    A link without run axes takes the place of softmax+.
+    """
     labels, alpha = weight.new_zeros(0), weight.new_zeros(len(weight))
     objective = _Objective(features, labels, n_classes, labels, alpha, False, False)
     for part in objective.parts:
-        yield part, log_softmax_plus(objective.log_odds(part, weight, bias))
+        z = objective.log_odds(part, weight, bias)
+        if link is None:
+            yield part, log_softmax_plus(z)
+        else:
+            yield part, link._log_proba(z.reshape(-1, z.shape[-1])).view(*z.shape[:-1], n_classes)
