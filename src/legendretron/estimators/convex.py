@@ -40,8 +40,8 @@ def fit_convex(
 ) -> TrainingResult:
     """Fit a model of one run, whose link is softmax with or without noise, in place; a guess has one run per fold.
 
-    With a fixed canonical link, this takes the place of softmax, and its canonical loss that of the log-loss. It has converged
-    only if the gradient is at the tolerance, which the result tells.
+    With a fixed canonical link, this takes the place of softmax, and its canonical loss that of the log-loss. It has
+    converged only if the gradient, which the result tells, is at the tolerance.
     """
     began = time.monotonic()
     flat, n_classes = model.flat, model.n_outputs + 1

@@ -70,15 +70,15 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
     if not link.is_canonical:
         raise NotCanonicalError(
             f"link is a frozen {type(link).__name__} for {n_classes} classes, which is not canonical: it has no convex loss "
-            "to train with. legendretron.distill(link, z).link, with predictors z such as linear_predictor(X), is the nearest "
-            "canonical link. To start from this one and train it further, give it after link.requires_grad_(True)."
+            "to train with. legendretron.distill(link, z).link, with predictors z such as linear_predictor(X), is the "
+            "nearest canonical link. To start from this one and train it further, give it after link.requires_grad_(True)."
         )
     check_finite(link.state_dict())
     return copy.deepcopy(link).to(device=device, dtype=dtype).eval().requires_grad_(False)
 
 
 def frozen_again(link: Link) -> Link | CanonicalLoss:
-    """A link that was read from a file, as one that is to be kept: frozen; a softmax link, which is not trained, as its loss."""
+    """A link that was read from a file, as one that is to be kept: frozen, or if there is nothing to freeze, its loss."""
     return CanonicalLoss(link) if isinstance(link, SoftmaxLink) else link.eval().requires_grad_(False)
 
 
@@ -97,10 +97,12 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
         raise ValueError(
             f"link_alpha={estimator.link_alpha!r} does not apply to a link that is kept fixed; leave it out."
         )
-    if not (estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")):
+    if not (
+        estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")
+    ):
         raise ValueError(
-            "label_noise must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that is "
-            f"kept fixed is not convex; got {estimator.label_noise!r}."
+            "label_noise must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that "
+            f"is kept fixed is not convex; got {estimator.label_noise!r}."
         )
 
 

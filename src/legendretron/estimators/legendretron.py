@@ -148,8 +148,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         regression was chosen, a ``SoftmaxLink``. It is the link of true labels; if some are wrong, it can be a ``NoisyLink``
         around these, whose floor says how much predictions are to be doubted.
     alpha_, link_alpha_ : float
-        The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic regression,
-        or with a link that is kept fixed.
+        The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic
+        regression, or with a link that is kept fixed.
     gradient_norm_, converged_ : float, bool
         With a link that is kept fixed: the largest entry of the gradient of the penalised loss at the solution, in the scaled
         features, and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is more.
@@ -322,7 +322,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _check_resumed_link(self) -> None:
         if is_fixed(self.link) or hasattr(self, "gradient_norm_"):
-            if not (is_fixed(self.link) and hasattr(self, "gradient_norm_") and same_link(own_link(self.link), self.link_)):
+            if not (
+                is_fixed(self.link) and hasattr(self, "gradient_norm_") and same_link(own_link(self.link), self.link_)
+            ):
                 raise ValueError(
                     f"training continues with the link of the first fit, {type(self.link_).__name__}, but link is another "
                     "one now, or only one of the two is kept fixed; set warm_start=False, or clone the estimator, to start "

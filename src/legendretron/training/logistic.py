@@ -11,8 +11,8 @@ expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gr
 probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the Hessian of logistic regression as
 it is is above the true one.
 
-A canonical link may take the place of softmax+: then the loss is its canonical one, :math:`F(z) - z_y`, which is convex too and
-has the gradient :math:`p(z) - e_y`.
+A canonical link may take the place of softmax+: then the loss is its canonical one, :math:`F(z) - z_y`, which is convex too
+and has the gradient :math:`p(z) - e_y`.
 """
 
 from __future__ import annotations

@@ -198,9 +198,7 @@ class LogisticPath:
     def _log_proba(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Log-probabilities of rows, each under one of the runs: parts of them, with (n, C) each."""
         problem = self.problem
-        of_all = logistic_log_proba(
-            problem.features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link
-        )
+        of_all = logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
         for part, log_p in of_all:
             here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
             where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))

@@ -64,7 +64,8 @@ class TuningProblem:
     find_noise : {"never", "if it helps", "always", "matrix"}
         Whether to look for symmetric noise in the labels, and to take what was found; or for a transition matrix.
     fixed_link : Link, optional
-        Canonical link that is not learned, in the place of softmax+: then only the strength on ``W`` is chosen. Not with noise.
+        Canonical link that is not learned, in the place of softmax+: then only the strength on ``W`` is chosen. No
+        noise is assumed then.
     """
 
     features: Features
