@@ -46,6 +46,8 @@ __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 #: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
 _CONVEX_ITERATIONS = 1000
+#: The same with a link that is kept fixed: there the gradient is to certify the minimum, and Newton's method is not tried.
+_FIXED_ITERATIONS = 10_000
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000
 
@@ -213,7 +215,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         elif strengths.fixed:
             alpha, link_alpha = strengths.pair()
         else:
-            problem = self._problem(features, labels, weight, X, y, rows, groups, seed, noise, fixed)
+            tried, of_tried = features, fixed
+            if fixed is not None:  # enough to compare strengths, and faster
+                tried, of_tried = features.single(), copy.deepcopy(fixed).float()
+            problem = self._problem(tried, labels, weight, X, y, rows, groups, seed, noise, of_tried)
             if path is not None:
                 held = [part for fold in problem.folds for part in fold]
                 kept_choice = KeptChoice(path, fingerprint(self, (X, y, weight, [seed], *held)))
@@ -271,7 +276,7 @@ class LinearLinkClassifier(ChoosingClassifier):
             result = _put_in(model, tuning.whole)
         elif fixed is not None or (is_softmax and self._by_convex_solver(online) and has_convex_solver(noise)):
             guess = None if tuning is None else tuning.logistic
-            most = self._convex_iterations()
+            most = self._convex_iterations(fixed is not None)
             result = fit_convex(model, sample(rows), settings, guess, noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
@@ -344,10 +349,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
         return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
 
-    def _convex_iterations(self) -> int:
+    def _convex_iterations(self, fixed: bool) -> int:
         """Most iterations of that solver; passes over the data that are enough for a link say nothing about them."""
         if self.max_epochs == "auto" or self._strengths().has_link:
-            return _CONVEX_ITERATIONS
+            return _FIXED_ITERATIONS if fixed else _CONVEX_ITERATIONS
         return int(self.max_epochs)
 
     def _checkpoint_path(self, online: bool) -> Path | None:
