@@ -23,8 +23,8 @@ def _introduction(cells: Cells, repetitions: int) -> str:
     sizes = sorted({next(iter(runs.values()))["data"]["rows"] for runs in cells.values()})
     rows = " or ".join(f"{size:,}" for size in sizes)
     return (
-        f"A loss is learned on {rows} rows of a source and kept. With it, `LegendreTronClassifier(link=...)` is trained on as "
-        "many rows of a target: a convex problem, solved to the minimum. Beside it, "
+        f"A loss is learned on {rows} rows of a source and kept. With it, `LegendreTronClassifier(link=...)` is trained "
+        "on as many rows of a target: a convex problem, solved to the minimum. Beside it, "
         f"`{BASELINE}` and `{OURS}` are fitted to the same target rows; all choose their penalty by cross-validation. "
         f"{repetitions} repetitions with other rows; paired t-tests at {100 * (1 - LEVEL):g} %."
     )
