@@ -38,9 +38,8 @@ from legendretron.experiments.recorded_estimators import chosen_strengths, estim
 from legendretron.paper.data import find_data, load_prepared
 from loss_transfer_report import CANONICAL, DISTILLED, write_report
 
-ROWS = {"source_rows": 1000, "target_rows": 1000, "most_test_rows": 3000}
-#: Rows of a source and of a target that is made of images, which have more features.
-IMAGES = 2000
+#: Rows of a source, and of its target; and most rows to test on.
+VEHICLES, IMAGES, LETTERS, TESTED = 300, 1000, 1000, 3000
 #: How losses are learned on the source. A link is asked for, so that there is one to transfer; wrong labels are not looked
 #: for, so that the loss has to take them in.
 LEARNING = {"alpha": 0.1, "link_alpha": 1e-3, "label_noise": None}
@@ -59,6 +58,7 @@ class Task:
     datasets: tuple[str, ...]
     draw: Callable[[Path | None, int], tuple[Rows, Rows, Rows]]
     note: str
+    rows: int  #: of the source, and of the target
 
 
 @functools.lru_cache(maxsize=2)
@@ -94,7 +94,7 @@ def halves(name: str, *, noisy_target: bool) -> Callable[[Path | None, int], tup
 
     def draw(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
         X, y = table(name, data)
-        source, target, test = _drawn(y, tuple(ROWS.values()), seed)
+        source, target, test = _drawn(y, (VEHICLES, VEHICLES, TESTED), seed)
         rng = np.random.default_rng(seed)
         transition = symmetric_transition(int(y.max()) + 1, NOISE)
         of_source, of_target = (flip_labels(y[part], transition, rng) for part in (source, target))
@@ -109,7 +109,7 @@ def fashion_to_mnist(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
     source = _drawn(y, (IMAGES,), seed)[0]
     (X2, y2), (X3, y3) = images("mnist", data)
     target = _drawn(y2, (IMAGES,), seed)[0]
-    test = _drawn(y3, (ROWS["most_test_rows"],), seed)[0]
+    test = _drawn(y3, (TESTED,), seed)[0]
     of_source = PCA(COMPONENTS, random_state=seed).fit(X[source])
     of_target = PCA(COMPONENTS, random_state=seed).fit(X2[target])
     return (
@@ -123,22 +123,28 @@ def letter_halves(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
     """The first 13 letters, then the last 13."""
     X, y = table("letter", data)
     first, last = np.flatnonzero(y < 13), np.flatnonzero(y >= 13)
-    source = first[_drawn(y[first], (ROWS["source_rows"],), seed)[0]]
-    target, test = (last[part] for part in _drawn(y[last], (ROWS["target_rows"], ROWS["most_test_rows"]), seed))
+    source = first[_drawn(y[first], (LETTERS,), seed)[0]]
+    target, test = (last[part] for part in _drawn(y[last], (LETTERS, TESTED), seed))
     return (X[source], y[source]), (X[target], y[target] - 13), (X[test], y[test] - 13)
 
 
 TASKS = {
-    "Sensorless, noisy half to clean half": Task(
-        ("Sensorless",), halves("Sensorless", noisy_target=False), f"{100 * NOISE:g} % of the source's labels are wrong"
+    "vehicle, noisy half to clean half": Task(
+        ("vehicle",),
+        halves("vehicle", noisy_target=False),
+        f"{100 * NOISE:g} % of the source's labels are wrong",
+        VEHICLES,
     ),
-    "Sensorless, noisy half to noisy half": Task(
-        ("Sensorless",), halves("Sensorless", noisy_target=True), f"{100 * NOISE:g} % of the labels are wrong in both"
+    "vehicle, noisy half to noisy half": Task(
+        ("vehicle",),
+        halves("vehicle", noisy_target=True),
+        f"{100 * NOISE:g} % of the labels are wrong in both",
+        VEHICLES,
     ),
     "fashion-mnist to mnist": Task(
-        ("fashion-mnist", "mnist"), fashion_to_mnist, f"{IMAGES:,} images of each, by {COMPONENTS} principal components"
+        ("fashion-mnist", "mnist"), fashion_to_mnist, f"{COMPONENTS} principal components of each", IMAGES
     ),
-    "letter A-M to N-Z": Task(("letter",), letter_halves, "classes in alphabetical order"),
+    "letter A-M to N-Z": Task(("letter",), letter_halves, "classes in alphabetical order", LETTERS),
 }
 
 
@@ -153,7 +159,8 @@ def learned_on(source: Rows, kind: str, seed: int) -> tuple[Link, dict[str, Any]
 
 
 def settings(model: str, dataset: str) -> dict[str, Any]:
-    shared = {**ROWS, "note": TASKS[dataset].note, "splits": "stratified"}
+    task = TASKS[dataset]
+    shared = {"rows": task.rows, "most_test_rows": TESTED, "note": task.note, "splits": "stratified"}
     if model == BASELINE:
         return {"estimator": "LogisticRegressionCV", **LOGISTIC, **shared}
     if model == OURS:
