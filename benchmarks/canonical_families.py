@@ -4,8 +4,8 @@
 
 A link is canonical if its probabilities are the gradient of a convex function. Families that are so by construction are
 trained by the log-loss together with a linear predictor, and beside them the composite link, which is not, and predictors
-that are not linear, with canonical links. All are trained in the same way, for few steps: figures are to be compared with each
-other only. Data are split into 64 % to train on, 16 % to choose a strength of the penalty on the predictor's weights by, and
+that are not linear, with canonical links. All are trained in the same way, for few steps: figures are to be compared with
+each other only. Data are split into 64 % to train on, 16 % to choose a strength of the penalty on the predictor's weights by, and
 20 % to test on; all splits and strengths are trained side by side.
 """
 
@@ -32,7 +32,7 @@ from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.paper.data import load_prepared
 
 DATASETS = ("letter", "vowel", "Sensorless")
-STRENGTHS = (1e-3, 1e-2)
+STRENGTHS = (1e-4, 1e-3, 1e-2)
 LINK_STRENGTH = 1e-4
 SPLITS, STEPS, BATCH, RATE = 2, 1200, 128, 0.02
 NYSTROEM, HIDDEN = 300, 64

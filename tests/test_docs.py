@@ -21,6 +21,7 @@ from legendretron.tuning import independence, link_search, noise_rates, noise_se
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
+from tests.experiments.test_loss_transfer import benchmark as loss_transfer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,6 +41,7 @@ DECLARED = {
     "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC,
     "defaults": defaults.EXPERIMENT,
     "label_noise": label_noise.EXPERIMENT,
+    "loss_transfer": loss_transfer.EXPERIMENT,
 }
 
 
