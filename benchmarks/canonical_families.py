@@ -5,8 +5,8 @@
 A link is canonical if its probabilities are the gradient of a convex function. Families that are so by construction are
 trained by the log-loss together with a linear predictor, and beside them the composite link, which is not, and predictors
 that are not linear, with canonical links. All are trained in the same way, for few steps: figures are to be compared with
-each other only. Data are split into 64 % to train on, 16 % to choose a strength of the penalty on the predictor's weights by, and
-20 % to test on; all splits and strengths are trained side by side.
+each other only. Data are split into 64 % to train on, 16 % to choose a strength of the penalty on the predictor's weights
+by, and 20 % to test on; all splits and strengths are trained side by side.
 """
 
 from __future__ import annotations

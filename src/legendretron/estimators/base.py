@@ -286,7 +286,7 @@ class LinearLinkClassifier(ChoosingClassifier):
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         w, b, trained = model.take(0)
         for name in ("gradient_norm_", "converged_"):
-            vars(self).pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # of an earlier fit
         if fixed is not None:
             assert result.largest_gradient is not None
             trained = fixed

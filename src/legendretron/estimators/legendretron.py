@@ -309,6 +309,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         settings = self._link_settings()
         if is_fixed(self.link):
             return SoftmaxLink(n_classes)  # a stand-in: nothing of the link is trained
+        assert isinstance(self.link, str | Link)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
         if issubclass(kind, NoisyLink):
             raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
@@ -339,6 +340,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
                     "to start anew."
                 )
             return
+        assert isinstance(self.link, str | Link)  # a loss is kept fixed
         settings = self._link_settings()
         settings.pop("init", None)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)

@@ -139,10 +139,10 @@ def _nearest(
         optimizer.zero_grad()
         with torch.enable_grad():
             value = _divergence(log_p, q(z)).mean()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
         return value
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)
     with torch.no_grad():
         reached = float(_divergence(log_p, q(z)).mean())
     steps = optimizer.state[next(q.parameters())]["n_iter"]
