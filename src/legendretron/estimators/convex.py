@@ -9,11 +9,9 @@ from contextlib import closing
 import torch
 
 from legendretron.links import LabelNoise, Link, SymmetricNoise
-from legendretron.simplex import predicted_class
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings
-from legendretron.training.features import Features
 from legendretron.training.interrupt import stop_requests
-from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
+from legendretron.training.logistic import Logistic, fit_logistic, logistic_scores
 from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
 
@@ -91,7 +89,7 @@ def fit_convex(
     if fixed is None:
         loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
     else:
-        loss, accuracy = _evaluate(fitted, features, labels, share, n_classes, fixed)
+        loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
     history = History()
     history.append(
         max(1, int(fitted.n_iter)),
@@ -106,20 +104,3 @@ def fit_convex(
     converged = fitted.converged | (largest <= _CONVERGED) if fixed is None else largest <= tol
     diverged = torch.zeros(1, dtype=torch.bool)
     return TrainingResult(history, n_iter, interrupted, converged, diverged, largest_gradient=largest)
-
-
-def _evaluate(
-    fitted: Logistic,
-    features: Features,
-    labels: torch.Tensor,
-    share: torch.Tensor,
-    n_classes: int,
-    link: Link,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean log-loss and accuracy with a fixed link, each of shape (1,)."""
-    loss, accuracy = torch.zeros(1).to(share), torch.zeros(1).to(share)
-    for part, log_p in logistic_log_proba(features, n_classes, fitted.weight, fitted.bias, link):
-        own = labels[part].view(-1, 1, 1)
-        loss -= (torch.gather(log_p, -1, own).squeeze(-1) * share[part]).sum(0)
-        accuracy += ((predicted_class(log_p) == own.squeeze(-1)) * share[part]).sum(0)
-    return loss, accuracy

@@ -27,11 +27,11 @@ from torch import Tensor
 
 from legendretron._internal.chunks import chunks
 from legendretron.links import Link
-from legendretron.simplex import append_reference, log_softmax_plus
+from legendretron.simplex import append_reference, log_softmax_plus, predicted_class
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba"]
+__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
@@ -434,3 +434,16 @@ def logistic_log_proba(
             yield part, log_softmax_plus(z)
         else:
             yield part, link._log_proba(z.reshape(-1, z.shape[-1])).view(*z.shape[:-1], n_classes)
+
+
+@torch.no_grad()
+def logistic_scores(
+    fitted: Logistic, features: Features, labels: Tensor, weights: Tensor, n_classes: int, link: Link | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean log-loss and accuracy of every run, each of shape (R,); arguments are those of :func:`fit_logistic`."""
+    loss, accuracy = weights.new_zeros(weights.shape[1]), weights.new_zeros(weights.shape[1])
+    for part, log_p in logistic_log_proba(features, n_classes, fitted.weight, fitted.bias, link):
+        own = labels[part].view(-1, 1, 1).expand(*log_p.shape[:-1], 1)
+        loss -= (log_p.gather(-1, own).squeeze(-1) * weights[part]).sum(0)
+        accuracy += ((predicted_class(log_p) == own.squeeze(-1)) * weights[part]).sum(0)
+    return loss, accuracy
