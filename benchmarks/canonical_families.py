@@ -31,10 +31,10 @@ from legendretron.experiments.rounding import rounded
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.paper.data import load_prepared
 
-DATASETS = ("letter", "vowel", "Sensorless")
+DATASETS = ("letter", "vowel")
 STRENGTHS = (1e-4, 1e-3, 1e-2)
 LINK_STRENGTH = 1e-4
-SPLITS, STEPS, BATCH, RATE = 2, 1200, 128, 0.02
+SPLITS, STEPS, BATCH, RATE = 2, 800, 128, 0.03
 NYSTROEM, HIDDEN = 300, 64
 
 
@@ -93,12 +93,14 @@ class InfimalConvolution(nn.Module):
     def _newton_step(self, u: Tensor, z: Tensor) -> Tensor:
         with torch.no_grad():
             at, p, curvature = self._at(u)
-            hessian = torch.einsum("rnj,rjk,rjl->rnkl", curvature, self.A, self.A)
-            jacobian = hessian @ (torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2))
-            jacobian = jacobian + torch.eye(z.shape[-1])
+            A = self.A.unsqueeze(1)
             self.residual = float((at - z).abs().amax())
-            inverse = torch.linalg.inv(jacobian)
-        return u - (inverse @ (self._at(u)[0] - z).unsqueeze(-1)).squeeze(-1)  # with the graph of the residual
+            # the Jacobian is I + A^T D A P with P that of softmax+: a system of the size of the hidden layer
+            spread = A * p.unsqueeze(-2) - (p @ self.A.mT).unsqueeze(-1) * p.unsqueeze(-2)  # A P
+            small = torch.eye(A.shape[-2]) + curvature.unsqueeze(-1) * (spread @ A.mT)
+            inner = torch.linalg.inv(small) @ (curvature.unsqueeze(-1) * spread)
+        residual = (self._at(u)[0] - z).unsqueeze(-1)  # with its graph
+        return u - (residual - A.mT @ (inner @ residual)).squeeze(-1)
 
     def forward(self, logits: Tensor) -> Tensor:
         z = logits[..., :-1] - logits[..., -1:]
