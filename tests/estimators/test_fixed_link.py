@@ -22,6 +22,7 @@ from legendretron import (
 )
 from legendretron.links import NoisyLink, SymmetricNoise, load_link, save_link
 from legendretron.losses import CompositeLoss
+from legendretron.training import logistic
 
 X, y = load_iris(return_X_y=True)
 LINK = CanonicalLink(3, init="random", generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -76,6 +77,17 @@ def test_from_any_start_the_same_minimum():
     first = LegendreTronClassifier(FROZEN, alpha=0.01, tol=1e-9).fit(X, y)
     second = LegendreTronClassifier(FROZEN, alpha=0.01, tol=1e-9, init="paper", random_state=3).fit(X, y)
     np.testing.assert_allclose(first.coef_, second.coef_, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_newton_and_lbfgs_agree(two, monkeypatch):
+    given, rows = (frozen_two(), slice(50, 150)) if two else (FROZEN, slice(0, 150))
+    settings = {"alpha": 0.01, "tol": 1e-8}
+    newton = LegendreTronClassifier(given, **settings).fit(X[rows], y[rows])
+    monkeypatch.setattr(logistic, "_NEWTON_PARAMETERS_WITH_LINK", 0)
+    lbfgs = LegendreTronClassifier(given, **settings).fit(X[rows], y[rows])
+    assert 2 * newton.n_iter_ < lbfgs.n_iter_
+    np.testing.assert_allclose(newton.coef_, lbfgs.coef_, rtol=1e-3, atol=1e-4)
 
 
 def test_with_softmax_it_is_logistic_regression():

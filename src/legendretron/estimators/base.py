@@ -46,7 +46,7 @@ __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 #: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
 _CONVEX_ITERATIONS = 1000
-#: The same with a link that is kept fixed: there the gradient is to certify the minimum, and Newton's method is not tried.
+#: The same with a link that is kept fixed: there the gradient is to certify the minimum.
 _FIXED_ITERATIONS = 10_000
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000

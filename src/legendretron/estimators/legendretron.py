@@ -48,10 +48,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
         .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2,
 
-        by L-BFGS, and ``gradient_norm_`` tells how close they are. The number of classes must be that of ``y``, and the link
-        canonical; for a composite one of three or more classes, :func:`~legendretron.links.distill` gives the nearest that
-        is. ``alpha`` is chosen as for logistic regression; wrong labels are not looked for. With the softmax link, this is
-        logistic regression.
+        by Newton's method if they are few, else by L-BFGS, and ``gradient_norm_`` tells how close they are. The number of
+        classes must be that of ``y``, and the link canonical; for a composite one of three or more classes,
+        :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression; wrong
+        labels are not looked for. With the softmax link, this is logistic regression.
     n_blocks, hidden, depth : int, default=2, "auto", 4
         Networks in a composite link, units per layer, layers. ``"auto"`` is 8 units, or 4 below 300 rows. Settings that
         ``link`` does not have raise a ``ValueError``.

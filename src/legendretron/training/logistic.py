@@ -35,6 +35,8 @@ __all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
+#: The same with a link, whose loss can be so much more curved in some directions that L-BFGS takes thousands of iterations.
+_NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK = 1024, 5e8
 #: Parameters of all runs that are fitted side by side: L-BFGS remembers twenty times as many numbers.
 _PARAMETERS_AT_ONCE = 2_000_000
 _MOST_HALVINGS = 12
@@ -230,7 +232,8 @@ class _Newton:
     r"""Directions by the Hessian itself, for problems so small that it is cheap: a handful of iterations instead of hundreds.
 
     With :math:`x` extended by a one, the Hessian of a run is
-    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty.
+    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty; with a link, its Jacobian
+    :math:`\nabla^2 F(z_i)` takes the place of the matrix in brackets.
     """
 
     def __init__(self, objective: _Objective, x: Tensor) -> None:
@@ -252,6 +255,8 @@ class _Newton:
         objective, rows = self.objective, self.rows
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         z = objective.log_odds(slice(0, n), *objective.split(self.x))
+        if objective.link is not None:
+            return self._solved(self._hessian_of_link(z, objective.link), gradient)
         p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1).transpose(0, 1)
         share = objective.weights.mT.unsqueeze(-1)  # (R, n, 1)
         rate = objective.rate(self.x)
@@ -273,11 +278,31 @@ class _Newton:
         weighted = rows.mT.expand(runs, width, n)
         for c in range(k):
             blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
+        found = self._solved(hessian, gradient)
+        return torch.cat([found, -of_rate[:, None]], dim=1) if objective.learn_rate else found
+
+    @staticmethod
+    def _solved(hessian: Tensor, gradient: Tensor) -> Tensor:
         factor, failed = torch.linalg.cholesky_ex(hessian)
         found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
         good = (failed == 0) & found.isfinite().all(1)
-        found = torch.where(good[:, None], found, gradient)
-        return -(torch.cat([found, of_rate[:, None]], dim=1) if objective.learn_rate else found)
+        return -torch.where(good[:, None], found, gradient)
+
+    def _hessian_of_link(self, z: Tensor, link: Link) -> Tensor:
+        objective, rows = self.objective, self.rows
+        runs, k, n, width = objective.runs, objective.k, *rows.shape
+        jacobian = link._jacobian(z.reshape(n * runs, k)).view(n, runs, k, k).transpose(0, 1)
+        jacobian = jacobian * objective.weights.mT[..., None, None]  # (R, n, K, K)
+        hessian = objective.alpha[:, None, None] * self.penalty
+        blocks = hessian.view(runs, width, k, width, k)
+        columns = rows.mT.expand(runs, width, n)
+        for a in range(k):
+            for b in range(a + 1):
+                block = columns @ (rows * jacobian[..., a, b].unsqueeze(-1))
+                blocks[:, :, a, :, b] += block
+                if a != b:
+                    blocks[:, :, b, :, a] += block.mT
+        return hessian
 
 
 @torch.no_grad()
@@ -302,7 +327,7 @@ def fit_logistic(
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS. With a link, which takes the place of softmax+, the loss is
-    its canonical one, :math:`F(z) - z_y`, and the method is L-BFGS.
+    its canonical one, :math:`F(z) - z_y`.
 
     Parameters
     ----------
@@ -372,8 +397,11 @@ def fit_logistic(
         x[:, -1] = torch.logit(rate, eps=1e-6)
     value, gradient = objective(x)
     size = x.shape[1]
-    small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
-    by_newton = small and isinstance(features, DenseFeatures) and link is None
+    most, most_work = _NEWTON_PARAMETERS, _NEWTON_WORK
+    if link is not None:
+        most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK
+    small = size <= most and runs * features.n_rows * size**2 <= most_work
+    by_newton = small and isinstance(features, DenseFeatures)
     curvature = _Newton(objective, x) if by_newton else Curvature(x)
     active = gradient.abs().amax(1) > tol
     stuck = torch.zeros_like(active)
