@@ -208,6 +208,7 @@ TABLES = {
         "auc": lambda: by_problem("auc", 2),
         "brier": lambda: by_problem("brier", 4),
         "slopes": slopes,
+        "transfer": lambda: first_table("loss_transfer"),
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
         "memory_fit": lambda: str(record("many_classes")["fit, one epoch"]["peak_gb"]),
         "memory_evaluate": lambda: str(record("many_classes")["evaluate"]["peak_gb"]),
