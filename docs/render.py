@@ -115,6 +115,25 @@ def theory() -> str:
     return table(head, rows)
 
 
+def families() -> str:
+    """Canonical families and predictors that were tried: accuracy and log-loss by data set."""
+    rows = record("canonical_families")["rows"]
+    data = list(dict.fromkeys(row["data"] for row in rows))
+    found = {(row["model"], row["data"]): row for row in rows}
+    models = dict.fromkeys(row["model"] for row in rows)
+    return table(
+        ["predictor, link", "canonical", *(f"{name}: accuracy, log-loss" for name in data)],
+        [
+            [
+                model,
+                "yes" if found[model, data[0]]["canonical"] else "no",
+                *(f"{found[model, name]['accuracy']:.1f}, {found[model, name]['log_loss']:.3f}" for name in data),
+            ]
+            for model in models
+        ],
+    )
+
+
 def by_problem(column: str, digits: int) -> str:
     """A column of the table of AUCs, methods by problems, with the paper's AUCs."""
     with (RESULTS / "table_auc" / "table_auc.csv").open() as file:
@@ -189,11 +208,12 @@ TABLES = {
         "auc": lambda: by_problem("auc", 2),
         "brier": lambda: by_problem("brier", 4),
         "slopes": slopes,
+        "transfer": lambda: first_table("loss_transfer"),
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
         "memory_fit": lambda: str(record("many_classes")["fit, one epoch"]["peak_gb"]),
         "memory_evaluate": lambda: str(record("many_classes")["evaluate"]["peak_gb"]),
     },
-    "docs/theory.md": {"theory": theory},
+    "docs/theory.md": {"theory": theory, "families": families},
 }
 
 

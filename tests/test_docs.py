@@ -21,6 +21,7 @@ from legendretron.tuning import independence, link_search, noise_rates, noise_se
 from legendretron.tuning.candidates import link_candidates
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
+from tests.experiments.test_loss_transfer import benchmark as loss_transfer
 from tests.experiments.test_other_tables import benchmark as other_tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,7 @@ DECLARED = {
     "defaults": defaults.EXPERIMENT,
     "label_noise": label_noise.EXPERIMENT,
     "other_tables": other_tables.EXPERIMENT,
+    "loss_transfer": loss_transfer.EXPERIMENT,
 }
 
 

@@ -23,7 +23,7 @@ from legendretron._internal.version import __version__
 if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
-    from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
+    from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink, distill
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
     from legendretron.projected_categorical import ProjectedCategorical
 
@@ -42,6 +42,7 @@ __all__ = [
     "SoftmaxLink",
     "__version__",
     "canonicality",
+    "distill",
     "properness",
 ]
 
@@ -51,7 +52,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "simplex": (),
     "projected_categorical": ("ProjectedCategorical",),
     "potentials": (),
-    "links": ("CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink"),
+    "links": ("CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink", "distill"),
     "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
     "diagnostics": ("canonicality", "properness"),
     "nn": (),

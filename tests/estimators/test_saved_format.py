@@ -43,6 +43,12 @@ HEADERS = {
         "label_noise": "dict or null",
     },
 }
+HEADERS["legendretron-estimator-5"] = {
+    **HEADERS["legendretron-estimator-4"],
+    "given_link_is_fixed": "bool",
+    "gradient_norm": "float or null",
+    "converged": "bool or null",
+}
 #: A row of the table of candidates; numbers that are not finite are words.
 TUNING = {
     "model": "logistic regression",
@@ -146,6 +152,10 @@ FORMATS["legendretron-estimator-4"] = {
     "matrix": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2) | {"label_noise.matrix": (3, 3)}),
     "doubted": ("MultinomialLogisticClassifier", DOUBTED, None, linear(2) | {"link.noise.raw_rate": (1,)}),
 }
+FORMATS["legendretron-estimator-5"] = {
+    **FORMATS["legendretron-estimator-4"],
+    "fixed": FORMATS["legendretron-estimator-4"]["given canonical"],
+}
 DESCRIBED = FORMATS[_KIND]
 #: What is known of wrong labels: rate in training, temperature, doubt, rate, and its interval.
 NOISE = {
@@ -180,6 +190,8 @@ def kinds_of(header):
         "given_link": "dict or null",
         "tuning": "list or null",
         "label_noise": "dict or null",
+        "gradient_norm": "float or null",
+        "converged": "bool or null",
     }
 
 
@@ -195,6 +207,8 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
     assert kinds_of(header) == HEADERS[_KIND]
     assert header["tuning"] is None or model in ("tuned", "doubted")
     assert (header["label_noise"] is None) == (model not in (*NOISE, "tuned"))
+    fixed = (header["given_link_is_fixed"], type(header["gradient_norm"]), type(header["converged"]))
+    assert fixed == ((True, float, bool) if model == "fixed" else (False, type(None), type(None)))
     assert header["label_noise"] is None or {*header["label_noise"]} == {"plan", "known", "has_matrix"}
     assert all([*row] == [*TUNING] for row in header["tuning"] or ())
     assert (header["estimator"], header["link"], header["given_link"]) == (estimator, link, given)
@@ -221,6 +235,7 @@ PROBABILITIES = {
     "cpflow": [0.21314, 0.46068, 0.32618],
     "canonical": [0.27265, 0.515312, 0.212038],
     "given canonical": [0.27265, 0.515312, 0.212038],
+    "fixed": [0.27265, 0.515312, 0.212038],
     "given composite": [0.278795, 0.721205],
     "given softmax": [0.136162, 0.656452, 0.207386],
     "online": [0.069601, 0.85048, 0.079919],
@@ -245,6 +260,9 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         "parameters": {"alpha": 0.5} if given is None else {"link": "object"},
         "link": link,
         "given_link": given,
+        "given_link_is_fixed": model == "fixed",
+        "gradient_norm": 0.125 if model == "fixed" else None,
+        "converged": False if model == "fixed" else None,
         "classes": {"dtype": "int64", "values": list(range(link["n_classes"]))},
         "n_features_in": 2,
         "feature_names_in": None,
@@ -264,6 +282,9 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         row = clf.tuning_.iloc[0]
         assert (row["alpha"], row["link_alpha"], row["log_loss"], row["chosen"]) == (0.5, math.inf, 0.25, True)
         assert math.isnan(row["difference"])
+    if model == "fixed":
+        assert (clf.gradient_norm_, clf.converged_) == (0.125, False)
+        assert not any(p.requires_grad for p in clf.link.parameters())
     if model in NOISE:
         assert clf.noise_rate_ == pytest.approx({"rate": 0.2, "matrix": 0.2, "doubted": 1 / 6}[model])
         assert clf.noise_rate_interval_ == pytest.approx({"doubted": (1 / 12, 1 / 3)}.get(model, (0.2, 0.2)))

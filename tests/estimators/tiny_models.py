@@ -4,6 +4,7 @@ import numpy as np
 
 from legendretron import (
     CanonicalLink,
+    CanonicalLoss,
     CompositeLink,
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
@@ -43,6 +44,7 @@ FITTED = {
         X.astype(np.float32), np.array(["a", "b", "c"])[y]
     ),
     "given canonical": lambda: LegendreTronClassifier(CanonicalLink(3, n_nests=2), **_FAST).fit(X, y),
+    "fixed": lambda: LegendreTronClassifier(CanonicalLoss(CanonicalLink(3, n_nests=2)), alpha=0.1, tol=0.1).fit(X, y),
     "given composite": lambda: LegendreTronClassifier(CompositeLink(2, network="cpflow").half(), **_FAST).fit(X, y > 0),
     "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), solver="adam", **_FAST).fit(X, y.astype(float)),
     "online": _online,

@@ -32,7 +32,7 @@ from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import LabelNoise, NoisyLink, SoftmaxLink, with_noise
+from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
@@ -46,6 +46,8 @@ __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 #: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
 _CONVEX_ITERATIONS = 1000
+#: The same with a link that is kept fixed: there the gradient is to certify the minimum.
+_FIXED_ITERATIONS = 10_000
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000
 
@@ -57,6 +59,8 @@ class LinearLinkClassifier(ChoosingClassifier):
     n_iter_: int
     alpha_: float
     link_alpha_: float
+    gradient_norm_: float
+    converged_: bool
     _standardized: Standardized
     _noise: FittedNoise | None
 
@@ -68,6 +72,10 @@ class LinearLinkClassifier(ChoosingClassifier):
 
     def _check_resumed_link(self) -> None:
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
+
+    def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
+        """A canonical link that is kept as it is, if one was given; checked, with the parameters that it rules out."""
+        return None
 
     # --- fitting ---
 
@@ -181,6 +189,7 @@ class LinearLinkClassifier(ChoosingClassifier):
         n_classes = len(classes)
         if not online:
             weight = weight / weight.max()  # only ratios matter, and sums must not overflow
+        fixed = self._fixed_link(n_classes, dtype, device, online)
         labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
@@ -193,6 +202,8 @@ class LinearLinkClassifier(ChoosingClassifier):
         before = generator.get_state()
         # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype, len(rows))
+        if fixed is not None:  # W and b are trained as those of logistic regression are, by another convex loss
+            link = SoftmaxLink(n_classes)
         strengths, tuning, precision = self._strengths(), choice, dtype
         tuned = choice is not None or not (strengths.fixed or resume or online)
         noise, found = self._noise_to_begin_with(n_classes, resume, online, tuned)
@@ -204,7 +215,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         elif strengths.fixed:
             alpha, link_alpha = strengths.pair()
         else:
-            problem = self._problem(features, labels, weight, X, y, rows, groups, seed, noise)
+            tried, of_tried = features, fixed
+            if fixed is not None:  # enough to compare strengths, and faster
+                tried, of_tried = features.single(), copy.deepcopy(fixed).float()
+            problem = self._problem(tried, labels, weight, X, y, rows, groups, seed, noise, of_tried)
             if path is not None:
                 held = [part for fold in problem.folds for part in fold]
                 kept_choice = KeptChoice(path, fingerprint(self, (X, y, weight, [seed], *held)))
@@ -260,9 +274,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
         if tuning is not None and tuning.whole is not None:
             result = _put_in(model, tuning.whole)
-        elif is_softmax and self._by_convex_solver(online) and has_convex_solver(noise):
+        elif fixed is not None or (is_softmax and self._by_convex_solver(online) and has_convex_solver(noise)):
             guess = None if tuning is None else tuning.logistic
-            result = fit_convex(model, sample(rows), settings, guess, noise, max_iter=self._convex_iterations())
+            most = self._convex_iterations(fixed is not None)
+            result = fit_convex(model, sample(rows), settings, guess, noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
         if kept_choice is not None and not result.interrupted:
@@ -270,6 +285,12 @@ class LinearLinkClassifier(ChoosingClassifier):
         self.classes_ = classes
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         w, b, trained = model.take(0)
+        for name in ("gradient_norm_", "converged_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if fixed is not None:
+            assert result.largest_gradient is not None
+            trained = fixed
+            self.gradient_norm_, self.converged_ = float(result.largest_gradient[0]), bool(result.converged[0])
         if found is None and noise is not None:
             observed = np.bincount(labels[rows], weight[rows], n_classes)
             learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
@@ -328,10 +349,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
         return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
 
-    def _convex_iterations(self) -> int:
+    def _convex_iterations(self, fixed: bool) -> int:
         """Most iterations of that solver; passes over the data that are enough for a link say nothing about them."""
         if self.max_epochs == "auto" or self._strengths().has_link:
-            return _CONVEX_ITERATIONS
+            return _FIXED_ITERATIONS if fixed else _CONVEX_ITERATIONS
         return int(self.max_epochs)
 
     def _checkpoint_path(self, online: bool) -> Path | None:

@@ -63,6 +63,7 @@ class ChoosingClassifier(LabelQuality, ABC):
         groups: Any,
         seed: int,
         noise: LabelNoise | None,
+        fixed: Link | None,
     ) -> TuningProblem:
         """What strengths are chosen for."""
         folds = make_folds(self.cv, X, y, rows, groups, seed)
@@ -95,7 +96,8 @@ class ChoosingClassifier(LabelQuality, ABC):
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
             fit_whole=device.type == "cuda" and self._ends_as_tried(),
             known_noise=noise,
-            find_noise=self._find_noise(),
+            find_noise="never" if fixed is not None else self._find_noise(),
+            fixed_link=fixed,
             **self._plan(len(rows)),
         )
 

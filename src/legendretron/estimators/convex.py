@@ -1,4 +1,4 @@
-"""Logistic regression by its own solvers, in the place of training by minibatches."""
+"""Convex problems by their own solvers, in the place of training by minibatches: logistic regression, and fixed links."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import closing
 
 import torch
 
-from legendretron.links import LabelNoise, SymmetricNoise
+from legendretron.links import LabelNoise, Link, SymmetricNoise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings
 from legendretron.training.interrupt import stop_requests
-from legendretron.training.logistic import Logistic, fit_logistic
+from legendretron.training.logistic import Logistic, fit_logistic, logistic_scores
 from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
 
@@ -34,8 +34,13 @@ def fit_convex(
     noise: LabelNoise | None,
     *,
     max_iter: int,
+    fixed: Link | None = None,
 ) -> TrainingResult:
-    """Fit a model of one run, whose link is softmax with or without noise, in place; a guess has one run per fold."""
+    """Fit a model of one run, whose link is softmax with or without noise, in place; a guess has one run per fold.
+
+    With a fixed canonical link, this takes the place of softmax, and its canonical loss that of the log-loss. It has
+    converged only if the gradient, which the result tells, is at the tolerance.
+    """
     began = time.monotonic()
     flat, n_classes = model.flat, model.n_outputs + 1
     features, rows = sample.features, sample.rows[0]
@@ -47,6 +52,7 @@ def fit_convex(
     if guess is not None:
         start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)
     rate = noise.rate().detach().reshape(1).to(flat) if isinstance(noise, SymmetricNoise) else None
+    tol = max(settings.tol, 100 * torch.finfo(flat.dtype).eps)  # as small as the sum of many rows can be
     progress = Progress(max_iter, settings.verbose)
     with (
         closing(progress),
@@ -70,7 +76,8 @@ def fit_convex(
             rate=rate,
             learn_rate=rate is not None and noise is not None and noise.learned,
             transition=None if noise is None or rate is not None else noise.matrix().detach().to(flat),
-            tol=max(settings.tol, 100 * torch.finfo(flat.dtype).eps),
+            link=fixed,
+            tol=tol,
             max_iter=max_iter,
             after_iteration=after,
         )
@@ -79,7 +86,10 @@ def fit_convex(
     model.bias.copy_(fitted.bias)
     if isinstance(noise, SymmetricNoise) and noise.learned:
         model.flat[:, -1] = torch.logit(fitted.rate.to(flat), eps=1e-12)
-    loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+    if fixed is None:
+        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+    else:
+        loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
     history = History()
     history.append(
         max(1, int(fitted.n_iter)),
@@ -90,5 +100,7 @@ def fit_convex(
         time.monotonic() - began,
     )
     n_iter = fitted.n_iter.clamp(min=1)
-    converged = fitted.converged | (fitted.largest_gradient <= _CONVERGED)
-    return TrainingResult(history, n_iter, interrupted, converged, torch.zeros(1, dtype=torch.bool))
+    largest = fitted.largest_gradient
+    converged = fitted.converged | (largest <= _CONVERGED) if fixed is None else largest <= tol
+    diverged = torch.zeros(1, dtype=torch.bool)
+    return TrainingResult(history, n_iter, interrupted, converged, diverged, largest_gradient=largest)

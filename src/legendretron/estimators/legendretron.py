@@ -12,11 +12,13 @@ import torch
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
+from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed, own_link, same_link
 from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.presets import paper_settings
 from legendretron.estimators.strengths import Strengths
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
+from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning import hidden_for
 
 __all__ = ["LINK_SETTINGS", "LegendreTronClassifier"]
@@ -36,11 +38,20 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     Parameters
     ----------
-    link : {"composite", "canonical", "softmax"}, name of another link, or Link, default="composite"
+    link : {"composite", "canonical", "softmax"}, name of another link, Link or loss, default="composite"
         ``"composite"``: the paper's link, the most flexible; canonical for two classes only. ``"canonical"``: the gradient
         of one potential, with a convex loss that can be exported (``loss_``). ``"softmax"``: nothing to learn, logistic
         regression. Your own link has the name given to :func:`~legendretron.links.register_link`. A link object is copied,
-        and training starts from its parameters.
+        and training starts from its parameters. A **loss**, such as ``loss_`` of another estimator, or a **frozen** link, of
+        which no parameter requires a gradient, as ``link_`` of another estimator or after ``link.requires_grad_(False)``, is
+        kept as it is (loss transfer): ``W`` and ``b`` are trained to the minimum of its canonical loss, which is convex,
+
+        .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2,
+
+        by Newton's method if they are few, else by L-BFGS, and ``gradient_norm_`` tells how close they are. The number of
+        classes must be that of ``y``, and the link canonical; for a composite one of three or more classes,
+        :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression; wrong
+        labels are not looked for. With the softmax link, this is logistic regression.
     n_blocks, hidden, depth : int, default=2, "auto", 4
         Networks in a composite link, units per layer, layers. ``"auto"`` is 8 units, or 4 below 300 rows. Settings that
         ``link`` does not have raise a ``ValueError``.
@@ -137,7 +148,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         regression was chosen, a ``SoftmaxLink``. It is the link of true labels; if some are wrong, it can be a ``NoisyLink``
         around these, whose floor says how much predictions are to be doubted.
     alpha_, link_alpha_ : float
-        The strengths that were used; ``link_alpha_`` is infinite where the model is logistic regression.
+        The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic
+        regression, or with a link that is kept fixed.
+    gradient_norm_, converged_ : float, bool
+        With a link that is kept fixed: the largest entry of the gradient of the penalised loss at the solution, in the scaled
+        features, and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is more.
     noise_rate_ : float
         Share of the training labels that are wrong; 0 if no noise was found. Only if it was looked for, or given.
     noise_rate_interval_ : tuple of float
@@ -177,7 +192,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
-        "link": [str, Link],
+        "link": [str, Link, CanonicalLoss, CompositeLoss],
         "n_blocks": [Interval(Integral, 1, None, closed="left")],
         "hidden": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "depth": [Interval(Integral, 1, None, closed="left")],
@@ -189,7 +204,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def __init__(
         self,
-        link: str | Link = "composite",
+        link: str | Link | CanonicalLoss | CompositeLoss = "composite",
         *,
         n_blocks: int = 2,
         hidden: int | str = "auto",
@@ -282,10 +297,19 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def _link_settings(self) -> dict[str, Any]:
         """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
         given = {name: getattr(self, name) for name in LINK_SETTINGS}
-        return choose_settings(self.link, given, self.link_params, LegendreTronClassifier)
+        return choose_settings(own_link(self.link), given, self.link_params, LegendreTronClassifier)
+
+    def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
+        if not is_fixed(self.link):
+            return None
+        check_fixed_fit(self, online)
+        return fixed_link(self.link, n_classes, dtype, device)
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         settings = self._link_settings()
+        if is_fixed(self.link):
+            return SoftmaxLink(n_classes)  # a stand-in: nothing of the link is trained
+        assert isinstance(self.link, str | Link)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
         if issubclass(kind, NoisyLink):
             raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
@@ -298,6 +322,16 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
 
     def _check_resumed_link(self) -> None:
+        if is_fixed(self.link) or hasattr(self, "gradient_norm_"):
+            if not (
+                is_fixed(self.link) and hasattr(self, "gradient_norm_") and same_link(own_link(self.link), self.link_)
+            ):
+                raise ValueError(
+                    f"training continues with the link of the first fit, {type(self.link_).__name__}, but link is another "
+                    "one now, or only one of the two is kept fixed; set warm_start=False, or clone the estimator, to start "
+                    "anew."
+                )
+            return
         if self.link_alpha_ == math.inf:  # logistic regression was chosen, whatever the link
             if self.link_alpha not in ("auto", None) and not isinstance(self._any_link(), SoftmaxLink):
                 raise ValueError(
@@ -306,6 +340,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
                     "to start anew."
                 )
             return
+        assert isinstance(self.link, str | Link)  # a loss is kept fixed
         settings = self._link_settings()
         settings.pop("init", None)
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
@@ -318,13 +353,15 @@ class LegendreTronClassifier(LinearLinkClassifier):
             )
 
     def _strengths(self) -> Strengths:
+        alpha = None if self.alpha == "auto" else float(self.alpha)
+        if is_fixed(self.link):
+            return Strengths(alpha)
         link = self._any_link()
         has_parameters = next(link.parameters(), None) is not None
         if not has_parameters and self.link_alpha not in ("auto", None):
             raise ValueError(
                 f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
             )
-        alpha = None if self.alpha == "auto" else float(self.alpha)
         if not has_parameters:  # one of your own is not logistic regression, though nothing in it is penalised
             return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
         return Strengths(
@@ -341,7 +378,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return self._make_link(2, torch.Generator(), torch.float32, 1)
 
     def _symmetric_logistic(self, tuned: bool) -> bool:
-        return tuned or self.solver == "auto"
+        return tuned or self.solver == "auto" or is_fixed(self.link)
 
     def _settings(self) -> dict[str, Any]:
         return {

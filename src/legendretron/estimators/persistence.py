@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.estimators.fixed_link import frozen_again, is_fixed, own_link
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
 from legendretron.estimators.saved_noise import decode_noise, encode_noise
@@ -26,7 +27,7 @@ from legendretron.tuning import Tuning
 __all__ = ["encode_classes", "load_estimator", "save_estimator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
-_KIND = "legendretron-estimator-4"
+_KIND = "legendretron-estimator-5"
 
 
 class _Fitted(Protocol):
@@ -40,6 +41,8 @@ class _Fitted(Protocol):
     n_iter_: int
     alpha_: float
     link_alpha_: float
+    gradient_norm_: float
+    converged_: bool
     _tuning: Tuning | None
     _noise: FittedNoise | None
     n_features_in_: int
@@ -75,6 +78,7 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "parameters": _encode_parameters(estimator),
         "link": link_config(estimator.link_),
         "given_link": None,
+        "given_link_is_fixed": False,
         "classes": encode_classes(estimator.classes_),
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": list(estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else None,
@@ -84,12 +88,15 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         "strengths": encode_strengths(estimator.alpha_, estimator.link_alpha_),
         "tuning": encode_tuning(getattr(estimator, "_tuning", None)),
         "label_noise": encode_noise(noise),
+        "gradient_norm": getattr(estimator, "gradient_norm_", None),
+        "converged": getattr(estimator, "converged_", None),
     }
     if noise is not None and noise.matrix is not None:
         tensors["label_noise.matrix"] = torch.as_tensor(noise.matrix)
-    given = getattr(estimator, "link", None)
+    given = own_link(getattr(estimator, "link", None))  # a loss is saved as its link
     if isinstance(given, Link):  # saved as given; link_ is its trained copy
         header["given_link"], of_given = saved_link(given, "given_link.")
+        header["given_link_is_fixed"] = is_fixed(given) or given is not getattr(estimator, "link", None)
         tensors |= of_given
     if state.moments is not None:
         tensors |= {f"moments.{i}": moment for i, moment in enumerate(state.moments)}
@@ -124,7 +131,8 @@ def _rebuild(
         parameters = dict(header["parameters"])
         parameters["class_weight"] = decode_class_weight(parameters.get("class_weight"))
         if header["given_link"] is not None:
-            parameters["link"] = rebuild_link(header["given_link"], tensors, "given_link.")
+            given = rebuild_link(header["given_link"], tensors, "given_link.")
+            parameters["link"] = frozen_again(given) if header["given_link_is_fixed"] else given
         estimator = cls(**parameters)
         validate_parameters(estimator)
     except (ValueError, RecursionError) as error:  # too deeply nested to be shown
@@ -148,6 +156,8 @@ def _rebuild(
     estimator.alpha_, estimator.link_alpha_ = decode_strengths(header["strengths"])
     estimator._tuning = decode_tuning(header["tuning"], (estimator.alpha_, estimator.link_alpha_))
     estimator._noise = decode_noise(header["label_noise"], len(estimator.classes_), tensors.get("label_noise.matrix"))
+    if header["gradient_norm"] is not None:
+        estimator.gradient_norm_, estimator.converged_ = float(header["gradient_norm"]), header["converged"]
     estimator.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)

@@ -59,6 +59,10 @@ def is_feature_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
+def _is_gradient_norm(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0.0 <= value <= sys.float_info.max)
+
+
 _HEADER = {
     "estimator": Field("the name of an estimator", lambda value: isinstance(value, str)),
     "parameters": Field("an object of the estimator's parameters", lambda value: isinstance(value, dict)),
@@ -74,6 +78,9 @@ _HEADER = {
     "has_moments": Field("true or false", lambda value: isinstance(value, bool)),
     "strengths": Field("a list of two numbers that are not negative", is_strengths),
     "tuning": Field("a list of candidates, or null", is_tuning),
+    "given_link_is_fixed": Field("true or false", lambda value: isinstance(value, bool)),
+    "gradient_norm": Field("a number that is not negative, or null", _is_gradient_norm),
+    "converged": Field("true, false or null", lambda value: value is None or isinstance(value, bool)),
     "label_noise": Field("an object of plan, known and has_matrix, or null", is_noise),
 }
 _CLASSES = {
@@ -184,6 +191,10 @@ def _layout(header: dict[str, Any], n_classes: int, tensors: dict[str, Tensor]) 
     if header["label_noise"] is not None and header["label_noise"]["has_matrix"]:
         yield TensorSpec("label_noise.matrix", (n_classes, n_classes), torch.float64)
     given = header["given_link"]
+    if given is None and header["given_link_is_fixed"]:
+        raise ValueError("given_link must be present if given_link_is_fixed is true.")
+    if (header["gradient_norm"] is None) != (header["converged"] is None):
+        raise ValueError("gradient_norm and converged must both be present, or both be null.")
     if (given is None) == (header["parameters"].get("link") == "object"):
         raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
     if given is not None:

@@ -12,7 +12,7 @@ from legendretron.tuning.table import COLUMNS
 __all__ = ["decode_strengths", "decode_tuning", "encode_strengths", "encode_tuning", "is_strengths", "is_tuning"]
 
 _NUMBERS = ("alpha", "link_alpha", "label_noise", "log_loss", "standard_error", "difference", "difference_error")
-_MODELS = ("logistic regression", "learned link")
+_MODELS = ("logistic regression", "learned link", "fixed link")
 
 
 def _encode(value: float) -> float | str:

@@ -3,6 +3,7 @@
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
+from legendretron.links.distillation import Distilled, LinkGap, distill, link_gap
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noisy import NoisyLink, with_noise
 from legendretron.links.persistence import load_link, save_link
@@ -15,8 +16,10 @@ from legendretron.links.trigonometric import TrigonometricLink
 __all__ = [
     "CanonicalLink",
     "CompositeLink",
+    "Distilled",
     "LabelNoise",
     "Link",
+    "LinkGap",
     "NoisyLink",
     "NotCanonicalError",
     "PiecewiseLinearLink",
@@ -24,8 +27,10 @@ __all__ = [
     "SymmetricNoise",
     "TransitionNoise",
     "TrigonometricLink",
+    "distill",
     "link_class",
     "link_config",
+    "link_gap",
     "link_names",
     "load_link",
     "make_link",

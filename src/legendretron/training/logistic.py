@@ -10,6 +10,9 @@ weights, the Hessian of logistic regression is positive and above the true one: 
 expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that of logistic regression with the
 probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the Hessian of logistic regression as
 it is is above the true one.
+
+A canonical link may take the place of softmax+: then the loss is its canonical one, :math:`F(z) - z_y`, which is convex too
+and has the gradient :math:`p(z) - e_y`.
 """
 
 from __future__ import annotations
@@ -23,15 +26,18 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.simplex import append_reference, log_softmax_plus
+from legendretron.links import Link
+from legendretron.simplex import append_reference, log_softmax_plus, predicted_class
 from legendretron.training.batched_descent import descend
 from legendretron.training.batched_lbfgs import Curvature
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "observed_loss"]
+__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores", "observed_loss"]
 
 #: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
+#: The same with a link, whose loss can be so much more curved in some directions that L-BFGS takes thousands of iterations.
+_NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK = 1024, 5e8
 #: Parameters of all runs that are fitted side by side: L-BFGS remembers twenty times as many numbers.
 _PARAMETERS_AT_ONCE = 2_000_000
 
@@ -131,11 +137,21 @@ def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]
     return -torch.log(q), (p - joint / q.unsqueeze(-1))[..., :-1].contiguous()
 
 
+def _chunk_loss_of_link(z: Tensor, labels: Tensor, link: Link) -> tuple[Tensor, Tensor]:
+    """As :func:`_chunk_loss`, for the canonical loss of a link without run axes."""
+    n, runs, k = z.shape
+    scores, p = link._scores_and_proba(append_reference(z).reshape(n * runs, k + 1))
+    index = labels.view(n, 1, 1).expand(n, runs, 1)
+    loss = -scores.view(n, runs, k + 1).gather(-1, index).squeeze(-1)
+    residual = p.view(n, runs, k + 1).scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype))
+    return loss, residual[..., :-1].contiguous()
+
+
 class _Objective:
-    """Mean log-loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
+    """Mean loss plus penalty of all runs, and its gradient, for parameters of shape (R, d K + K).
 
     With ``learn_rate`` there is one more, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
-    ``transition`` is a matrix of noise that all runs share.
+    ``transition`` is a matrix of noise that all runs share; ``link`` a canonical link in place of softmax+, without noise.
     """
 
     def __init__(
@@ -150,8 +166,9 @@ class _Objective:
         rate: Tensor | None = None,
         learn_rate: bool = False,
         transition: Tensor | None = None,
+        link: Link | None = None,
     ) -> None:
-        self.known_rate, self.learn_rate = rate, learn_rate
+        self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
         self.columns = None if transition is None else transition.mT.contiguous()
         self.products, self.labels, self.weights, self.alpha = _Products(features), labels, weights, alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
@@ -180,7 +197,9 @@ class _Objective:
         rate = self.rate(flat)
         for part in self.parts:
             z, labels, share = self.log_odds(part, weight, bias), self.labels[part], self.weights[part]
-            if self.columns is None:
+            if self.link is not None:
+                nll, residual = _chunk_loss_of_link(z, labels, self.link)
+            elif self.columns is None:
                 nll, residual = _chunk_loss(z, labels)
             else:
                 nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
@@ -211,7 +230,8 @@ class _Newton:
     r"""Directions by the Hessian itself, for problems so small that it is cheap: a handful of iterations instead of hundreds.
 
     With :math:`x` extended by a one, the Hessian of a run is
-    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty.
+    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty; with a link, its Jacobian
+    :math:`\nabla^2 F(z_i)` takes the place of the matrix in brackets.
     """
 
     def __init__(self, objective: _Objective, x: Tensor) -> None:
@@ -233,6 +253,8 @@ class _Newton:
         objective, rows = self.objective, self.rows
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         z = objective.log_odds(slice(0, n), *objective.split(self.x))
+        if objective.link is not None:
+            return self._solved(self._hessian_of_link(z, objective.link), gradient)
         p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1).transpose(0, 1)
         share = objective.weights.mT.unsqueeze(-1)  # (R, n, 1)
         rate = objective.rate(self.x)
@@ -254,11 +276,31 @@ class _Newton:
         weighted = rows.mT.expand(runs, width, n)
         for c in range(k):
             blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
+        found = self._solved(hessian, gradient)
+        return torch.cat([found, -of_rate[:, None]], dim=1) if objective.learn_rate else found
+
+    @staticmethod
+    def _solved(hessian: Tensor, gradient: Tensor) -> Tensor:
         factor, failed = torch.linalg.cholesky_ex(hessian)
         found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
         good = (failed == 0) & found.isfinite().all(1)
-        found = torch.where(good[:, None], found, gradient)
-        return -(torch.cat([found, of_rate[:, None]], dim=1) if objective.learn_rate else found)
+        return -torch.where(good[:, None], found, gradient)
+
+    def _hessian_of_link(self, z: Tensor, link: Link) -> Tensor:
+        objective, rows = self.objective, self.rows
+        runs, k, n, width = objective.runs, objective.k, *rows.shape
+        jacobian = link._jacobian(z.reshape(n * runs, k)).view(n, runs, k, k).transpose(0, 1)
+        jacobian = jacobian * objective.weights.mT[..., None, None]  # (R, n, K, K)
+        hessian = objective.alpha[:, None, None] * self.penalty
+        blocks = hessian.view(runs, width, k, width, k)
+        columns = rows.mT.expand(runs, width, n)
+        for a in range(k):
+            for b in range(a + 1):
+                block = columns @ (rows * jacobian[..., a, b].unsqueeze(-1))
+                blocks[:, :, a, :, b] += block
+                if a != b:
+                    blocks[:, :, b, :, a] += block.mT
+        return hessian
 
 
 @torch.no_grad()
@@ -275,13 +317,15 @@ def fit_logistic(
     rate: Tensor | None = None,
     learn_rate: bool = False,
     transition: Tensor | None = None,
+    link: Link | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
     after_iteration: Callable[[int, Tensor], bool] | None = None,
 ) -> Logistic:
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
-    By Newton's method if the data are small, else by L-BFGS.
+    By Newton's method if the data are small, else by L-BFGS. With a link, which takes the place of softmax+, the loss is
+    its canonical one, :math:`F(z) - z_y`.
 
     Parameters
     ----------
@@ -305,6 +349,8 @@ def fit_logistic(
         Whether it is; then the objective is not convex.
     transition : Tensor of shape (C, C), optional
         Matrix of noise in the labels, in place of a rate.
+    link : Link, optional
+        Canonical, without run axes, in the dtype and on the device of the features; not with noise.
     tol : float
         Largest entry of the gradient that counts as zero.
     max_iter : int
@@ -328,6 +374,7 @@ def fit_logistic(
                 rate=None if rate is None else rate[first : first + at_once],
                 learn_rate=learn_rate,
                 transition=transition,
+                link=link,
                 tol=tol,
                 max_iter=max_iter,
                 after_iteration=after_iteration,
@@ -337,7 +384,7 @@ def fit_logistic(
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     learn_rate = learn_rate and rate is not None
     objective = _Objective(
-        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition
+        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition, link
     )
     x = torch.zeros(runs, d * k + k + int(learn_rate), dtype=weights.dtype, device=weights.device)
     if start is not None:
@@ -347,7 +394,10 @@ def fit_logistic(
         assert rate is not None
         x[:, -1] = torch.logit(rate, eps=1e-6)
     size = x.shape[1]
-    small = size <= _NEWTON_PARAMETERS and runs * features.n_rows * size**2 <= _NEWTON_WORK
+    most, most_work = _NEWTON_PARAMETERS, _NEWTON_WORK
+    if link is not None:
+        most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK
+    small = size <= most and runs * features.n_rows * size**2 <= most_work
     by_newton = small and isinstance(features, DenseFeatures)
     curvature = _Newton(objective, x) if by_newton else Curvature(x)
     found = descend(objective, curvature, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
@@ -360,10 +410,30 @@ def fit_logistic(
 
 @torch.no_grad()
 def logistic_log_proba(
-    features: Features, n_classes: int, weight: Tensor, bias: Tensor
+    features: Features, n_classes: int, weight: Tensor, bias: Tensor, link: Link | None = None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Log-probabilities under every run, weight ``(R, d, K)`` and bias ``(R, K)``: parts of the rows, with (n, R, C) each."""
+    """Log-probabilities under every run, weight ``(R, d, K)`` and bias ``(R, K)``: parts of the rows, with (n, R, C) each.
+
+    A link without run axes takes the place of softmax+.
+    """
     labels, alpha = weight.new_zeros(0), weight.new_zeros(len(weight))
     objective = _Objective(features, labels, n_classes, labels, alpha, False, False)
     for part in objective.parts:
-        yield part, log_softmax_plus(objective.log_odds(part, weight, bias))
+        z = objective.log_odds(part, weight, bias)
+        if link is None:
+            yield part, log_softmax_plus(z)
+        else:
+            yield part, link._log_proba(z.reshape(-1, z.shape[-1])).view(*z.shape[:-1], n_classes)
+
+
+@torch.no_grad()
+def logistic_scores(
+    fitted: Logistic, features: Features, labels: Tensor, weights: Tensor, n_classes: int, link: Link | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean log-loss and accuracy of every run, each of shape (R,); arguments are those of :func:`fit_logistic`."""
+    loss, accuracy = weights.new_zeros(weights.shape[1]), weights.new_zeros(weights.shape[1])
+    for part, log_p in logistic_log_proba(features, n_classes, fitted.weight, fitted.bias, link):
+        own = labels[part].view(-1, 1, 1).expand(*log_p.shape[:-1], 1)
+        loss -= (log_p.gather(-1, own).squeeze(-1) * weights[part]).sum(0)
+        accuracy += ((predicted_class(log_p) == own.squeeze(-1)) * weights[part]).sum(0)
+    return loss, accuracy

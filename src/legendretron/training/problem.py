@@ -154,6 +154,8 @@ class TrainingResult:
         For Adam, whether the loss has risen far above where it began and ended no better than that of a constant.
     moments : tuple of Tensor, optional
         State of Adam, to resume from.
+    largest_gradient : Tensor of shape (R,), optional
+        Of a convex problem, the largest entry of the gradient where the solver ended.
     """
 
     history: History = field(default_factory=History)
@@ -162,3 +164,4 @@ class TrainingResult:
     converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     diverged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     moments: tuple[Tensor, ...] | None = None
+    largest_gradient: Tensor | None = None

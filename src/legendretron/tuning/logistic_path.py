@@ -1,4 +1,4 @@
-"""Logistic regression along a path of strengths, on several folds at once.
+"""Logistic regression, or a fixed canonical link, along a path of strengths, on several folds at once.
 
 A strength is that of the fit to all rows in the end. The more rows there are, the less noise of their mean a penalty has to
 hold back: the best strength falls as one over the rows. So a fold, which has fewer rows, gets a penalty that is stronger by
@@ -176,6 +176,7 @@ class LogisticPath:
             penalize_intercept=problem.penalize_intercept,
             rate=None if rate is None else weights.new_full((weights.shape[1],), rate),
             transition=transition,
+            link=problem.fixed_link,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
             after_iteration=lambda *_: self.stop_requested(),
@@ -197,7 +198,8 @@ class LogisticPath:
     def _log_proba(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Log-probabilities of rows, each under one of the runs: parts of them, with (n, C) each."""
         problem = self.problem
-        for part, log_p in logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias):
+        of_all = logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
+        for part, log_p in of_all:
             here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
             where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
             yield here, log_p[where - part.start, own]

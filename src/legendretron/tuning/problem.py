@@ -63,6 +63,9 @@ class TuningProblem:
         Noise in the labels that is known.
     find_noise : {"never", "if it helps", "always", "matrix"}
         Whether to look for symmetric noise in the labels, and to take what was found; or for a transition matrix.
+    fixed_link : Link, optional
+        Canonical link that is not learned, in the place of softmax+: then only the strength on ``W`` is chosen. No
+        noise is assumed then.
     """
 
     features: Features
@@ -85,6 +88,7 @@ class TuningProblem:
     keep_interrupted: bool = False
     known_noise: LabelNoise | None = None
     find_noise: str = "never"
+    fixed_link: Link | None = None
 
     @cached_property
     def held_out(self) -> HeldOut:

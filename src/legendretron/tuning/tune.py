@@ -191,6 +191,12 @@ def _away(problem: TuningProblem, losses: np.ndarray, base: np.ndarray) -> Diffe
     return held_out.difference(losses[:both], base[:both])
 
 
+def _model(problem: TuningProblem, candidate: Candidate) -> str:
+    if not candidate.is_logistic:
+        return "learned link"
+    return "logistic regression" if problem.fixed_link is None else "fixed link"
+
+
 def _row(
     problem: TuningProblem,
     candidate: Candidate,
@@ -205,7 +211,7 @@ def _row(
     away = None if base is None else _away(problem, losses, base.losses)
     estimate = None if isinstance(tried, PathPoint) else tried.estimate
     return {
-        "model": "logistic regression" if candidate.is_logistic else "learned link",
+        "model": _model(problem, candidate),
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
         "label_noise": 0.0 if estimate is None else estimate.rate * (1.0 - 1.0 / problem.n_classes),

@@ -1,0 +1,283 @@
+"""Richer links that are exactly canonical, and capacity in the predictor instead: what was tried, with numbers.
+
+    python benchmarks/canonical_families.py --data DIR --out docs/results/canonical_families.json
+
+A link is canonical if its probabilities are the gradient of a convex function. Families that are so by construction are
+trained by the log-loss together with a linear predictor, and beside them the composite link, which is not, and predictors
+that are not linear, with canonical links. All are trained in the same way, for few steps: figures are to be compared with
+each other only. Data are split into 64 % to train on, 16 % to choose a strength of the penalty on the predictor's weights
+by, and 20 % to test on; all splits and strengths are trained side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.kernel_approximation import Nystroem
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
+from legendretron.experiments.rounding import rounded
+from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
+from legendretron.paper.data import load_prepared
+
+DATASETS = ("letter", "vowel")
+STRENGTHS = (1e-4, 1e-3, 1e-2)
+LINK_STRENGTH = 1e-4
+SPLITS, STEPS, BATCH, RATE = 2, 800, 128, 0.03
+NYSTROEM, HIDDEN = 300, 64
+
+
+class LogSumExpNetwork(nn.Module):
+    r"""Nesting of any depth: units :math:`y_j = \mu_j^{-1} \log \sum_i w_{ji} e^{\mu_j x_i}`, :math:`\sum_i w_{ji} = 1`.
+
+    Each unit is convex and increasing, and adding a constant to all inputs adds it to the output; so is their composition,
+    whose gradient lies in the simplex. For small :math:`\mu` a unit is an average, for a large one a maximum: with units
+    enough, every convex function with gradients in the simplex is a limit of such networks. Two layers, the last of one
+    unit, are the nested log-sum-exp.
+    """
+
+    def __init__(self, runs: int, widths: tuple[int, ...], spread: float) -> None:
+        super().__init__()
+        pairs = list(zip(widths, (*widths[1:], 1), strict=True))
+        self.log_mu = nn.ParameterList([nn.Parameter(spread * torch.randn(runs, 1, m)) for _, m in pairs])
+        self.logits = nn.ParameterList([nn.Parameter(spread * torch.randn(runs, 1, m, n)) for n, m in pairs])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities from logits of all classes, (R, n, C)."""
+        shares = []
+        for log_mu, logits in zip(self.log_mu, self.logits, strict=True):
+            mu = log_mu.exp()
+            inside = mu.unsqueeze(-1) * x.unsqueeze(-2) + torch.log_softmax(logits, -1)
+            total = torch.logsumexp(inside, -1)
+            shares.append(inside - total.unsqueeze(-1))  # of each input in the derivative of a unit
+            x = total / mu
+        log_p = shares.pop().squeeze(-2)
+        while shares:  # the chain rule, in logarithms
+            log_p = torch.logsumexp(log_p.unsqueeze(-1) + shares.pop(), -2)
+        return log_p
+
+
+class InfimalConvolution(nn.Module):
+    r"""The link :math:`\psi(p) = \mathrm{logodds}(p) + \nabla G(\tilde p)` with a convex network ``G`` of probabilities.
+
+    The potential is the infimal convolution of LogSumExp+ and :math:`G^*`. ``G`` has one hidden layer,
+    :math:`\nabla G = A^\top (w \sigma(A \tilde p + b))` with :math:`w > 0`. Predictors to probabilities by Newton's method,
+    derivatives by the implicit function theorem.
+    """
+
+    def __init__(self, runs: int, k: int, units: int) -> None:
+        super().__init__()
+        self.A = nn.Parameter(0.5 * torch.randn(runs, units, k))
+        self.b = nn.Parameter(torch.randn(runs, 1, units))
+        self.raw = nn.Parameter(torch.zeros(runs, 1, units))
+        self.residual = 0.0
+
+    def _at(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictors of log-odds ``u``, the probabilities, and the second derivatives of the units."""
+        p = torch.softmax(torch.cat([u, torch.zeros_like(u[..., :1])], -1), -1)[..., :-1]
+        s = torch.sigmoid(p @ self.A.mT + self.b)
+        w = nn.functional.softplus(self.raw)
+        return u + (w * s) @ self.A, p, w * s * (1 - s)
+
+    def _newton_step(self, u: Tensor, z: Tensor) -> Tensor:
+        with torch.no_grad():
+            at, p, curvature = self._at(u)
+            A = self.A.unsqueeze(1)
+            self.residual = float((at - z).abs().amax())
+            # the Jacobian is I + A^T D A P with P that of softmax+: a system of the size of the hidden layer
+            spread = A * p.unsqueeze(-2) - (p @ self.A.mT).unsqueeze(-1) * p.unsqueeze(-2)  # A P
+            small = torch.eye(A.shape[-2]) + curvature.unsqueeze(-1) * (spread @ A.mT)
+            inner = torch.linalg.inv(small) @ (curvature.unsqueeze(-1) * spread)
+        residual = (self._at(u)[0] - z).unsqueeze(-1)  # with its graph
+        return u - (residual - A.mT @ (inner @ residual)).squeeze(-1)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        z = logits[..., :-1] - logits[..., -1:]
+        u = z.detach()
+        with torch.no_grad():
+            for _ in range(4):
+                u = self._newton_step(u, z)
+        u = self._newton_step(u, z)
+        return torch.log_softmax(torch.cat([u, torch.zeros_like(u[..., :1])], -1), -1)
+
+
+class OfLibrary(nn.Module):
+    """A link of the library."""
+
+    def __init__(self, link: nn.Module) -> None:
+        super().__init__()
+        self.link = link
+
+    def forward(self, logits: Tensor) -> Tensor:
+        log_p: Tensor = self.link(logits[..., :-1] - logits[..., -1:])
+        return log_p
+
+
+class Predictor(nn.Module):
+    """Logits of all classes but the last, which is 0; linear, or with a hidden layer."""
+
+    def __init__(self, runs: int, d: int, n_classes: int, hidden: int | None) -> None:
+        super().__init__()
+        self.first = None if hidden is None else nn.Parameter(torch.randn(runs, d, hidden) / d**0.5)
+        self.shift = None if hidden is None else nn.Parameter(torch.zeros(runs, 1, hidden))
+        self.W = nn.Parameter(torch.zeros(runs, d if hidden is None else hidden, n_classes - 1))
+        self.b = nn.Parameter(torch.zeros(runs, 1, n_classes - 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first is not None:
+            x = torch.tanh(x @ self.first + self.shift)
+        z = x @ self.W + self.b
+        return torch.cat([z, torch.zeros_like(z[..., :1])], -1)
+
+    def penalty(self) -> Tensor:
+        """Sum of squared weights of each run."""
+        own = self.W.square().sum((1, 2))
+        return own if self.first is None else own + self.first.square().sum((1, 2))
+
+
+def make_link(name: str, runs: int, c: int) -> nn.Module:
+    if name == "softmax":
+        return OfLibrary(SoftmaxLink(c, run_shape=(runs,)))
+    if name.startswith("nested"):
+        return OfLibrary(CanonicalLink(c, int(name.split()[1]), run_shape=(runs,)))
+    if name == "log-sum-exp network":
+        return LogSumExpNetwork(runs, (c, 16, 8), 0.5)
+    if name == "infimal convolution":
+        return InfimalConvolution(runs, c - 1, 16)
+    return OfLibrary(CompositeLink(c, n_blocks=2, hidden=8, depth=4, init="centred", run_shape=(runs,)))
+
+
+#: By name: the link, the predictor, and whether the link is canonical.
+MODELS = {
+    "linear, softmax": ("softmax", "linear", True),
+    "linear, nested log-sum-exp, 4 nests": ("nested 4", "linear", True),
+    "linear, nested log-sum-exp, 16 nests": ("nested 16", "linear", True),
+    "linear, log-sum-exp network, 16 and 8 units": ("log-sum-exp network", "linear", True),
+    "linear, infimal convolution, 16 units": ("infimal convolution", "linear", True),
+    "linear, composite": ("composite", "linear", False),
+    f"{NYSTROEM} Nystroem features, softmax": ("softmax", "nystroem", True),
+    f"{NYSTROEM} Nystroem features, nested log-sum-exp, 4 nests": ("nested 4", "nystroem", True),
+    f"hidden layer of {HIDDEN}, softmax": ("softmax", "hidden", True),
+    f"hidden layer of {HIDDEN}, nested log-sum-exp, 4 nests": ("nested 4", "hidden", True),
+}
+
+
+def splits_of(X: np.ndarray, y: np.ndarray, kind: str) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """For each split, features and labels to train on, to choose by and to test on."""
+    found = []
+    for seed in range(SPLITS):
+        rest, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y)
+        train, held = train_test_split(rest, test_size=0.2, random_state=seed, stratify=y[rest])
+        scaler = StandardScaler().fit(X[train])
+        parts = [scaler.transform(X[rows]) for rows in (train, held, test)]
+        if kind == "nystroem":
+            features = Nystroem(gamma=0.5 / X.shape[1], n_components=min(NYSTROEM, len(train)), random_state=seed)
+            features.fit(parts[0])
+            scale = StandardScaler().fit(features.transform(parts[0]))
+            parts = [scale.transform(features.transform(part)) for part in parts]
+        found.append((parts, [y[rows] for rows in (train, held, test)]))
+    return found
+
+
+def trained(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Train all splits and strengths side by side; scores of the strength chosen in each split."""
+    link_name, kind, _ = MODELS[name]
+    torch.manual_seed(0)
+    splits, c = splits_of(X, y, kind), int(y.max()) + 1
+    runs = SPLITS * len(STRENGTHS)
+    x_of = torch.stack([torch.as_tensor(parts[0], dtype=torch.float32) for parts, _ in splits])
+    y_of = torch.stack([torch.as_tensor(labels[0]) for _, labels in splits])
+    which = torch.arange(SPLITS).repeat_interleave(len(STRENGTHS)).unsqueeze(1)
+    strength = torch.tensor(STRENGTHS).repeat(SPLITS)
+    predictor = Predictor(runs, x_of.shape[2], c, HIDDEN if kind == "hidden" else None)
+    link = make_link(link_name, runs, c)
+    of_link = [p for p in link.parameters() if p.requires_grad]
+    centre = [p.detach().clone() for p in of_link]
+    optimizer = torch.optim.Adam([*predictor.parameters(), *of_link], lr=RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    began, generator = time.perf_counter(), torch.Generator().manual_seed(0)
+    for _ in range(STEPS):
+        rows = torch.randint(x_of.shape[1], (runs, BATCH), generator=generator)
+        log_p = link(predictor(x_of[which, rows]))
+        nll = -log_p.gather(-1, y_of[which, rows].unsqueeze(-1)).mean((1, 2))
+        distance = sum((p - start).square().sum() for p, start in zip(of_link, centre, strict=True))
+        loss = (nll + 0.5 * strength * predictor.penalty()).sum() + 0.5 * LINK_STRENGTH * distance
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    seconds = time.perf_counter() - began
+    scores = [_scores(predictor, link, splits, part) for part in (1, 2)]
+    chosen = [min(range(len(STRENGTHS)), key=lambda i: scores[0][s][i][1]) for s in range(SPLITS)]
+    accuracy, log_loss = ([scores[1][s][i][j] for s, i in enumerate(chosen)] for j in (0, 1))
+    found: dict[str, Any] = {
+        "accuracy": statistics.fmean(accuracy),
+        "accuracy_error": statistics.stdev(accuracy) / SPLITS**0.5,
+        "log_loss": statistics.fmean(log_loss),
+        "log_loss_error": statistics.stdev(log_loss) / SPLITS**0.5,
+        "strengths": [STRENGTHS[i] for i in chosen],
+        "seconds": seconds,
+    }
+    if isinstance(link, InfimalConvolution):
+        found["residual"] = link.residual  # of Newton's method, on the rows tested last
+    return found
+
+
+@torch.no_grad()
+def _scores(predictor: Predictor, link: nn.Module, splits: Any, part: int) -> list[list[tuple[float, float]]]:
+    """Accuracy in % and log-loss, by split and strength, on the rows to choose by (1) or to test on (2)."""
+    x = torch.stack([torch.as_tensor(parts[part], dtype=torch.float32) for parts, _ in splits])
+    y = torch.stack([torch.as_tensor(labels[part]) for _, labels in splits])
+    x, y = (t.repeat_interleave(len(STRENGTHS), 0) for t in (x, y))
+    parts = [link(predictor(rows)) for rows in x.split(500, 1)]
+    log_p = torch.cat(parts, 1)
+    right = 100.0 * (log_p.argmax(-1) == y).double().mean(1)
+    loss = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1).double().mean(1)
+    flat = list(zip(right.tolist(), loss.tolist(), strict=True))
+    return [flat[s * len(STRENGTHS) : (s + 1) * len(STRENGTHS)] for s in range(SPLITS)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/canonical_families.json"))
+    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for dataset in options.datasets:
+        found = load_prepared(dataset, options.data)
+        X, y = np.asarray(found.X), np.asarray(found.y)
+        for name, (_, _, canonical) in MODELS.items():
+            row = {"data": found.label, "model": name, "canonical": canonical, **trained(name, X, y)}
+            rows.append(row)
+            print(json.dumps(rounded(row)), flush=True)
+    record = {
+        "command": "python benchmarks/canonical_families.py --data DIR",
+        **provenance(),
+        "settings": {
+            "splits": SPLITS,
+            "steps": STEPS,
+            "batch": BATCH,
+            "rate": RATE,
+            "strengths": STRENGTHS,
+            "link_strength": LINK_STRENGTH,
+        },
+        "rows": rows,
+    }
+    write_atomically(options.out, json.dumps(rounded(record), indent=1).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

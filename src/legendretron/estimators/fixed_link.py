@@ -1,0 +1,114 @@
+"""Links and losses that are handed to an estimator to be kept as they are: loss transfer."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
+from legendretron.links.persistence import check_finite
+from legendretron.losses import CanonicalLoss, CompositeLoss
+
+__all__ = ["check_fixed_fit", "fixed_link", "frozen_again", "is_fixed", "own_link", "same_link"]
+
+
+def own_link(given: Any) -> Any:
+    """The link of a loss; anything else as it is."""
+    return given._link if isinstance(given, CanonicalLoss | CompositeLoss) else given
+
+
+def is_fixed(given: Any) -> bool:
+    """Whether the parameter ``link`` asks to keep a link: it is a loss, or a link of which no parameter requires a gradient.
+
+    A link whose class has no parameters is none of these: nothing was learned in it that could be kept.
+
+    Examples
+    --------
+    >>> from legendretron.links import CanonicalLink
+    >>> link = CanonicalLink(3)
+    >>> is_fixed(link), is_fixed(link.requires_grad_(False)), is_fixed(CanonicalLoss(link)), is_fixed("canonical")
+    (False, True, True, False)
+    """
+    if isinstance(given, CanonicalLoss | CompositeLoss):
+        return True
+    if not isinstance(given, Link) or isinstance(given, SoftmaxLink):  # softmax is logistic regression either way
+        return False
+    parameters = list(given.parameters())
+    if parameters:
+        return not any(p.requires_grad for p in parameters)
+    # in the link of a loss, what would be parameters are buffers
+    return any(tensor.trained for tensor in given.state_layout(given.n_classes, given.settings(), torch.float32))
+
+
+def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.device) -> Link:
+    """Return a frozen copy of a link to be kept, or raise a ``ValueError`` if its canonical loss cannot be trained with."""
+    if isinstance(given, CanonicalLoss | CompositeLoss):
+        if given.weight is not None:
+            raise ValueError("link is a loss with weights of the classes; give class_weight to the estimator instead.")
+        if given.label_smoothing > 0.0:
+            raise ValueError(
+                f"link is a loss with label_smoothing={given.label_smoothing:g}, which does not apply here; give "
+                "CanonicalLoss(link) without it."
+            )
+    link: Link = own_link(given)
+    if isinstance(link, NoisyLink):
+        raise ValueError(
+            "link must be that of the true labels, got a NoisyLink, whose canonical loss has no minimum for a row that is "
+            "classified right; give its part without noise, link.link."
+        )
+    if link.run_shape:
+        raise ValueError(
+            f"link must be without run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
+    if link.n_classes != n_classes:
+        raise ValueError(
+            f"link must be for the {n_classes} classes of y, got a {type(link).__name__} for {link.n_classes}; a loss is "
+            "transferred between problems with as many classes."
+        )
+    if not link.is_canonical:
+        raise NotCanonicalError(
+            f"link is a frozen {type(link).__name__} for {n_classes} classes, which is not canonical: it has no convex loss "
+            "to train with. legendretron.distill(link, z).link, with predictors z such as linear_predictor(X), is the "
+            "nearest canonical link. To start from this one and train it further, give it after link.requires_grad_(True)."
+        )
+    check_finite(link.state_dict())
+    return copy.deepcopy(link).to(device=device, dtype=dtype).eval().requires_grad_(False)
+
+
+def frozen_again(link: Link) -> Link | CanonicalLoss:
+    """A link that was read from a file, as one that is to be kept: frozen, or if there is nothing to freeze, its loss."""
+    return CanonicalLoss(link) if isinstance(link, SoftmaxLink) else link.eval().requires_grad_(False)
+
+
+def check_fixed_fit(estimator: Any, online: bool) -> None:
+    """Raise a ``ValueError`` if the other parameters ask for what a fit with a fixed link does not do."""
+    why = "a link that is kept fixed is trained with by its convex canonical loss, to the minimum"
+    if online:
+        raise ValueError(f"partial_fit needs a link that is trained or softmax: {why}; call fit.")
+    if estimator.solver == "adam":
+        raise ValueError(f"solver='adam' does not apply: {why}; give 'auto' or 'lbfgs'.")
+    if estimator.early_stopping:
+        raise ValueError(f"early_stopping=True does not apply: {why}; leave it out.")
+    if estimator.checkpoint is not None:
+        raise ValueError(f"checkpoint={estimator.checkpoint!r} does not apply: {why}; leave it out.")
+    if estimator.link_alpha not in ("auto", None):
+        raise ValueError(
+            f"link_alpha={estimator.link_alpha!r} does not apply to a link that is kept fixed; leave it out."
+        )
+    if not (
+        estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")
+    ):
+        raise ValueError(
+            "label_noise must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that "
+            f"is kept fixed is not convex; got {estimator.label_noise!r}."
+        )
+
+
+def same_link(given: Link, fitted: Link) -> bool:
+    """Whether a fitted link has the class and, in its own precision, the values of the one that is given."""
+    of_given, of_fitted = given.state_dict(), fitted.state_dict()
+    if type(given) is not type(fitted) or of_given.keys() != of_fitted.keys():
+        return False
+    return all(torch.equal(of_given[name].to(tensor), tensor) for name, tensor in of_fitted.items())

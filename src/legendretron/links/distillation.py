@@ -1,0 +1,216 @@
+r"""The nearest canonical link to one that is not."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from legendretron._internal.validation import check_integer, check_last_axis
+from legendretron.links.base import Link
+from legendretron.links.canonical import CanonicalLink
+from legendretron.links.noisy import NoisyLink
+
+__all__ = ["Distilled", "LinkGap", "distill", "link_gap"]
+
+
+@dataclass(frozen=True)
+class LinkGap:
+    r"""How far the probabilities of two links are apart, at the same predictors.
+
+    Attributes
+    ----------
+    n_points : int
+        Predictors examined.
+    mean_kl, max_kl : float
+        Of the Kullback-Leibler divergence :math:`\sum_k p_k \log (p_k / q_k)` of the second link's probabilities ``q`` from
+        the first one's ``p``, over the points. The mean is what the log-loss loses if labels follow ``p``.
+    max_difference : float
+        Largest difference of a probability, over points and classes.
+    agreement : float
+        Share of the points where both links have the same most probable class.
+    """
+
+    n_points: int
+    mean_kl: float
+    max_kl: float
+    max_difference: float
+    agreement: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+class Distilled(NamedTuple):
+    """What :func:`distill` found."""
+
+    link: Link  #: canonical and frozen, on the device and in the dtype of the link that was distilled
+    gap: LinkGap  #: between the two, at the points they were compared at
+    converged: bool  #: whether the search ended by itself and not at ``max_iter``
+
+
+def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: int = 0) -> Distilled:
+    r"""Find the nearest canonical link to a trained one that is not canonical, such as a composite link of three classes.
+
+    Nearest at predictors :math:`z_1, \dots, z_n`: with probabilities ``p`` of the link, and ``q`` of
+    :class:`CanonicalLink` with :math:`M` nests, which are canonical for all parameters :math:`\theta`,
+
+    .. math:: \min_\theta \; \tfrac1n \sum_i \mathrm{KL}\bigl(p(z_i) \,\|\, q_\theta(z_i)\bigr).
+
+    The minimum is searched for in float64 by L-BFGS, from softmax+ and from a random start, and the better end is taken. It
+    need not be the least of all: the problem is not convex in :math:`\theta`. Some of the gap can be closed by no canonical
+    link, since those are monotone; :func:`canonicality` measures by how much the link fails to be. A canonical link is
+    its own nearest, and is copied.
+
+    Parameters
+    ----------
+    link : Link
+        Trained, without run axes.
+    z : Tensor or array of shape (..., C - 1)
+        Predictors where the links are to agree, such as ``linear_predictor(X)`` of the estimator the link is from. Some
+        thousand are enough.
+    n_nests : int
+        :math:`M`.
+    max_iter : int
+        Most iterations of L-BFGS from each start.
+    seed : int
+        Of the starts.
+
+    Returns
+    -------
+    Distilled
+        ``link``, canonical and frozen, ready for :class:`~legendretron.losses.CanonicalLoss` or
+        ``LegendreTronClassifier(link=...)``; ``gap``, what remains between the two; ``converged``.
+
+    Examples
+    --------
+    >>> from legendretron.links import CompositeLink
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> link = CompositeLink(3, init="paper", generator=generator, dtype=torch.float64)
+    >>> z = torch.randn(200, 2, generator=generator, dtype=torch.float64)
+    >>> distilled = distill(link, z, n_nests=2)
+    >>> distilled.link.is_canonical, distilled.gap.mean_kl < 0.1
+    (True, True)
+    """
+    _check_links(link)
+    if isinstance(link, NoisyLink):
+        raise ValueError(
+            "link must be that of the true labels, got a NoisyLink; distill its part without noise, link.link."
+        )
+    n_nests, max_iter = check_integer("n_nests", n_nests, 1), check_integer("max_iter", max_iter, 1)
+    seed = check_integer("seed", seed, 0)
+    points = _points(link, z)
+    if link.is_canonical:
+        same = copy.deepcopy(link).eval().requires_grad_(False)
+        return Distilled(same, link_gap(link, same, points), True)
+    with torch.inference_mode(False), torch.no_grad():
+        twin = copy.deepcopy(link).double().eval()
+        rows = points.double().clone()
+        log_p = twin(rows)
+    with torch.inference_mode(False):
+        ends = [_nearest(rows, log_p, n_nests, init, max_iter, seed) for init in CanonicalLink.starts]
+    best, _, converged = min(ends, key=lambda end: end[1])
+    like = next((t for t in link.state_dict().values() if t.is_floating_point()), points)
+    found = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
+    return Distilled(found, link_gap(link, found, points), converged)
+
+
+def _nearest(
+    z: Tensor, log_p: Tensor, n_nests: int, init: str, max_iter: int, seed: int
+) -> tuple[CanonicalLink, float, bool]:
+    """Link, mean divergence and whether the search has ended by itself, from one start."""
+    generator = torch.Generator().manual_seed(seed)
+    q = CanonicalLink(log_p.shape[-1], n_nests, init=init, generator=generator, dtype=torch.float64).to(z.device)
+    optimizer = torch.optim.LBFGS(
+        q.parameters(),
+        max_iter=max_iter,
+        max_eval=2 * max_iter,
+        tolerance_grad=1e-8,
+        tolerance_change=1e-7,  # of the divergence, in an iteration
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            value = _divergence(log_p, q(z)).mean()
+            value.backward()
+        return value
+
+    optimizer.step(closure)
+    with torch.no_grad():
+        reached = float(_divergence(log_p, q(z)).mean())
+    steps = optimizer.state[next(q.parameters())]["n_iter"]
+    return q, reached if reached == reached else float("inf"), steps < max_iter
+
+
+@torch.no_grad()
+def link_gap(link: Link, other: Link, z: Any) -> LinkGap:
+    r"""Measure how far the probabilities of two links are apart at predictors ``z``, for instance those of held-out rows.
+
+    Parameters
+    ----------
+    link, other : Link
+        For the same classes, without run axes.
+    z : Tensor or array of shape (..., C - 1)
+        Predictors.
+
+    Examples
+    --------
+    >>> from legendretron.links import CanonicalLink, SoftmaxLink
+    >>> link_gap(CanonicalLink(3), SoftmaxLink(3), torch.zeros(5, 2)).agreement <= 1.0
+    True
+    """
+    _check_links(link, other)
+    points = _points(link, z)
+    # in double precision: a divergence is a small difference of logarithms
+    log_p, log_q = (_log_proba(one, points) for one in (link, other))
+    divergence = _divergence(log_p, log_q).clamp(min=0.0)
+    return LinkGap(
+        n_points=points.shape[0],
+        mean_kl=float(divergence.mean()),
+        max_kl=float(divergence.max()),
+        max_difference=float((log_p.exp() - log_q.exp()).abs().max()),
+        agreement=float((log_p.argmax(-1) == log_q.argmax(-1)).double().mean()),
+    )
+
+
+def _log_proba(link: Link, z: Tensor) -> Tensor:
+    with torch.inference_mode(False):
+        log_p: Tensor = copy.deepcopy(link).double().eval()(z.double().clone())
+    return log_p
+
+
+def _divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of each row, (n, C), (n, C) -> (n,); a class of probability zero under p does not count."""
+    p = log_p.exp()
+    return torch.where(p > 0.0, p * (log_p - log_q), 0.0).sum(-1)
+
+
+def _check_links(link: object, other: object | None = None) -> None:
+    for name, one in (("link", link), ("other", other)):
+        if name == "other" and other is None:
+            continue
+        if not isinstance(one, Link):
+            raise ValueError(f"{name} must be a legendretron Link, got {type(one).__name__}.")
+        if one.run_shape:
+            raise ValueError(
+                f"{name} must have no run axes, got run_shape={one.run_shape}; take_run(link, r) gives one run."
+            )
+    if isinstance(link, Link) and isinstance(other, Link) and link.n_classes != other.n_classes:
+        raise ValueError(f"link and other must have the same classes, got {link.n_classes} and {other.n_classes}.")
+
+
+def _points(link: Link, z: Any) -> Tensor:
+    k = link.n_classes - 1
+    points = check_last_axis("z", torch.as_tensor(z), k).reshape(-1, k).detach()
+    if points.shape[0] == 0:
+        raise ValueError("z must hold at least one point, got none.")
+    if not bool(torch.isfinite(points).all()):
+        raise ValueError("z must be finite, got NaN or infinite entries.")
+    return points
