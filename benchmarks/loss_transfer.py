@@ -167,7 +167,7 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
         return {**identifying_settings(estimator_settings(LegendreTronClassifier())), **shared}
     learning = {"learning": {**LEARNING, "link": "canonical" if model == CANONICAL else "composite"}}
     distilling = {"distilling": DISTILLING} if model == DISTILLED else {}
-    return {"estimator": "LegendreTronClassifier", "link": "frozen", **learning, **distilling, **shared}
+    return {"estimator": "LegendreTronClassifier(link=learned)", **learning, **distilling, **shared}
 
 
 class Interleaved(Experiment):
