@@ -95,7 +95,7 @@ def test_split_by_class_and_fully_sharded(measured):
 @pytest.mark.parametrize(("link", "sizes"), [
     ("softmax", [1, 1, 1]),  # largest entry, sum of exponentials, the label's entry
     ("composite", [1, 1, 1, RANK, RANK]),  # and the projections of two blocks
-    ("canonical", [1, N_NESTS, N_NESTS]),  # largest entry and sum of each nest
+    ("canonical", [1, 1, N_NESTS, N_NESTS]),  # and largest entry and sum of each nest
     ("leaky", [1, 1, 1]),  # nothing else: each process has the slopes of its own classes
     ("rate", [1, 1, 1, RANK, RANK]),  # noise needs nothing else
 ])  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from legendretron._internal.process_groups import split_logsumexp
+from legendretron._internal.process_groups import split_logsumexp, summed_up
 from legendretron._internal.validation import at_least_single, check_integer
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
@@ -116,8 +116,9 @@ class CanonicalLink(Link):
         """The formulas of NestedLogSumExp with the reference class apart."""
         nests = self.nests
         mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
-        logits = mu * z.unsqueeze(-2) + at_least_single(nests.offsets)  # (n, M, K)
-        reference = at_least_single(nests.reference_offset).unsqueeze(-1)  # (M, 1)
+        top = summed_up(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)  # of all classes, as in one process
+        logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
+        reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)
         total = split_logsumexp(logits, reference)  # (n, M, 1)
         gate = beta / mu * total + nests.gate_bias.unsqueeze(-1)
         log_pi = torch.log_softmax(gate, dim=-2) - total
