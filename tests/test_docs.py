@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 
+from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
