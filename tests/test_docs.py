@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 
+from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import read_records
 from legendretron.experiments.rounding import rounded
@@ -205,6 +207,30 @@ def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     own = [np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean() for p in (before, names["p"])]
     assert own[1] > own[0] + 0.1
     assert (tmp_path / "calibrator.onnx").exists()
+
+
+@pytest.mark.exhaustive
+def test_the_commands_for_finished_classifiers_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = section("guide.md", "A finished classifier")
+    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(label=y).iloc[order]
+    train, rest = frame[:50], {"calibration": frame[50:100], "test": frame[100:]}
+    model = MultinomialLogisticClassifier(alpha=1e-4).fit(train[list("abcd")], train["label"])
+    model.save("model.safetensors")
+    for name, file in (("calibration", "predictions"), ("test", "test_predictions")):
+        rest[name].to_csv(f"{name}.csv", index=False)
+        p = pd.DataFrame(model.predict_proba(rest[name][list("abcd")]), columns=["0", "1", "2"])
+        p.assign(label=rest[name]["label"].to_numpy()).to_csv(f"{file}.csv", index=False)
+    written = []
+    for line in filter(None, shell.splitlines()):
+        assert main(shlex.split(line)[1:]) == 0
+        if " predict " in line:
+            written.append(pd.read_csv("probabilities.csv"))
+    assert (tmp_path / "reliability.png").exists()
+    pd.testing.assert_frame_equal(*written, rtol=1e-6)  # the same model, calibrated in two ways
 
 
 def test_the_page_on_choosing_says_what_the_code_does():

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.cli.calibrate import Input, Order, calibrate
 from legendretron.cli.defaults import _defaults
 from legendretron.cli.options import Format
 from legendretron.cli.reproduce import TABLES, Backend
@@ -27,7 +28,7 @@ assert not slow, f"imported {slow}"
 
 @pytest.mark.parametrize("words", [
     ["--help"], ["--version"], ["fit", "--help"], ["predict", "--help"], ["evaluate", "--help"], ["demo", "--help"],
-    ["suspicious", "--help"], ["reproduce", "--help"], ["datasets", "--help"],
+    ["calibrate", "--help"], ["suspicious", "--help"], ["reproduce", "--help"], ["datasets", "--help"],
 ])  # fmt: skip
 def test_help_does_not_wait_for_large_libraries(words):
     done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False)
@@ -68,6 +69,16 @@ def test_help_says_what_auto_is(run, monkeypatch):
     assert f"auto: {rules.hidden_for(300)}, or {rules.hidden_for(299)} below 300 rows." in shown
     assert f"(default: {rules.FOLDS}; from {rules.ONE_SPLIT_FROM:,} rows on, one fifth is held out once)" in shown
     assert rules.HELD_OUT == 1 / 5
+
+
+def test_defaults_of_calibrate_are_those_of_the_calibrator():
+    shown = {name: option.default for name, option in inspect.signature(calibrate).parameters.items()}
+    for name, parameter in inspect.signature(LegendreCalibrator).parameters.items():
+        if name not in ("estimator", "classes", "input"):
+            assert shown[name] == ("none" if parameter.default is None else parameter.default)
+    for name, choices in (("order", Order), ("input", Input)):
+        (known,) = LegendreCalibrator._parameter_constraints[name]
+        assert set(choices) == known.options
 
 
 def test_choices_are_those_of_the_library():

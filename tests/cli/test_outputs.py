@@ -17,6 +17,9 @@ OUTPUTS = {
     "predict --out MODEL": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
     "evaluate --plot DATA": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
     "evaluate --plot MODEL": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
+    "calibrate --out DATA": ["calibrate", "MODEL", "DATA", "-t", "kind", "--out", "OUTPUT"],
+    "calibrate --out PREDICTIONS": ["calibrate", "PREDICTIONS", "-t", "kind", "--out", "OUTPUT"],
+    "calibrate --plot MODEL": ["calibrate", "MODEL", "DATA", "-t", "kind", "-o", "other", "--plot", "OUTPUT"],
     "suspicious --out DATA": ["suspicious", "MODEL", "DATA", "-t", "kind", "--out", "OUTPUT"],
     "suspicious --plot MODEL": ["suspicious", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],
 }
@@ -49,6 +52,7 @@ def test_an_input_is_never_replaced(run, tables, tmp_path, monkeypatch, which, h
     monkeypatch.chdir(tmp_path)
     suffix = ".png" if option == "--plot" else ".csv"
     files = {"DATA": tmp_path / f"data{suffix}", "MODEL": tmp_path / f"model{suffix}"}
+    files["PREDICTIONS"] = files["DATA"]
     files["DATA"].write_bytes((tables / "iris.csv").read_bytes())
     files["MODEL"].write_bytes((tables / "iris.safetensors").read_bytes())
     before = {path: path.read_bytes() for path in files.values()}
@@ -94,6 +98,8 @@ KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a fol
     ["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"],
     ["predict", "none", "none.csv", "-o"],
     ["evaluate", "none", "none.csv", "-t", "kind", "--plot"],
+    ["calibrate", "none", "none.csv", "-t", "kind", "-o"],
+    ["calibrate", "none.csv", "-t", "kind", "-o", "m", "--plot"],
     ["suspicious", "none", "none.csv", "-t", "kind", "-o"],
 ])  # fmt: skip
 def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import typer
 
-from legendretron import LegendreTronClassifier
+from legendretron import LegendreCalibrator, LegendreTronClassifier
 from legendretron.cli.app import app
-from legendretron.cli.wording import OPTIONS, in_options, refused_parameter
+from legendretron.cli.wording import CALIBRATE_OPTIONS, OPTIONS, in_options, refused_parameter
 from legendretron.datasets import read_table
 from tests.cli.conftest import FIXED, make_iris
 from tests.cli.test_outputs import as_nobody
@@ -21,6 +21,9 @@ def test_options_exist():
     known = {name for option in typer.main.get_command(app).commands["fit"].params for name in option.opts}
     assert set(OPTIONS.values()) <= known
     assert set(OPTIONS) <= set(inspect.signature(LegendreTronClassifier).parameters)
+    known = {name for option in typer.main.get_command(app).commands["calibrate"].params for name in option.opts}
+    assert {*CALIBRATE_OPTIONS.values(), OPTIONS["cv"], OPTIONS["label_noise"]} <= known
+    assert set(CALIBRATE_OPTIONS) <= set(inspect.signature(LegendreCalibrator).parameters) - set(OPTIONS)
 
 
 @pytest.mark.parametrize(("said", "meant"), [

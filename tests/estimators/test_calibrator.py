@@ -18,10 +18,11 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from legendretron import LegendreCalibrator
+from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron.nn import CalibrationMap
 from tests.data_forms import skip_repeated_forms
+from tests.given import GIVEN
 
 
 def made(n=1200, c=4, sharpness=3.0, seed=0):
@@ -304,13 +305,11 @@ def test_torch_module(order):
 
 
 def test_files_of_other_kinds_are_refused(tmp_path):
-    from legendretron import MultinomialLogisticClassifier
-
     MultinomialLogisticClassifier(alpha=0.1).fit(LOGITS[:50], Y[:50]).save(tmp_path / "other")
     with pytest.raises(ValueError, match="legendretron-calibrator"):
         LegendreCalibrator.load(tmp_path / "other")
     wrapped = LegendreCalibrator(LogisticRegression(), strength=1.0).fit(LOGITS[CAL], Y[CAL])
-    with pytest.raises(ValueError, match="estimator must be None"):
+    with pytest.raises(ValueError, match="for a calibrator to be saved, got LogisticRegression"):
         wrapped.save(tmp_path / "none")
     assert not (tmp_path / "none").exists()
     calibrator = clone(FITTED["any"]).fit(LOGITS[CAL], Y[CAL])
@@ -336,12 +335,77 @@ FORGED = {
 def test_forged_files_are_refused(name, tmp_path):
     change, message = FORGED[name]
     FITTED["any"].save(tmp_path / "map")
-    kind = "legendretron-calibrator-1"
+    kind = "legendretron-calibrator-2"
     tensors, header = read_artifact(tmp_path / "map", kind)
     change(header, tensors)
     write_artifact(tmp_path / "map", kind, tensors, header)
     with pytest.raises(ValueError, match=message):
         LegendreCalibrator.load(tmp_path / "map")
+
+
+def around(kind, frozen):
+    """A calibrator around one of our estimators, fitted to a data frame with labels that are words."""
+    frame, words = (
+        pd.DataFrame(LOGITS[:300], columns=list("wxyz")),
+        np.array(["a", "b", "c", "d"], dtype=object)[Y[:300]],
+    )
+    if kind == "logistic":
+        inner = MultinomialLogisticClassifier(alpha=1e-3)
+    else:
+        inner = LegendreTronClassifier("canonical", n_nests=2, max_epochs=2, random_state=0, **GIVEN)
+    inner = FrozenEstimator(inner.fit(frame[:100], words[:100])) if frozen else inner
+    return LegendreCalibrator(inner).fit(frame[100:], words[100:]), frame
+
+
+@pytest.mark.parametrize("kind", ["logistic", "canonical"])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_files_hold_an_estimator_of_ours(kind, frozen, tmp_path):
+    calibrator, frame = around(kind, frozen)
+    calibrator.save(tmp_path / "both")
+    again = LegendreCalibrator.load(tmp_path / "both")
+    assert np.array_equal(again.predict_proba(frame), calibrator.predict_proba(frame))
+    assert list(again.predict(frame)) == list(calibrator.predict(frame))
+    assert list(again.feature_names_in_) == list("wxyz")
+    assert isinstance(again.estimator, FrozenEstimator) == frozen
+    assert str(again.estimator) == str(calibrator.estimator)
+    again.save(tmp_path / "again")
+    (one, header), (two, same) = (
+        read_artifact(tmp_path / name, "legendretron-calibrator-2") for name in ("both", "again")
+    )
+    assert header == same
+    assert one.keys() == two.keys()
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+    again.fit(frame, calibrator.predict(frame))  # as any other
+
+
+FORGED_AROUND = {
+    "format": (lambda header, tensors: header["inner"].update(format="legendretron-estimator-0"), "this version reads"),
+    "class": (lambda header, tensors: header["inner"]["header"].update(estimator="os"), "holds a os; known are"),
+    "none": (lambda header, tensors: header.update(inner=None), "inner must be present"),
+    "empty": (lambda header, tensors: header.update(inner={}), "must have a format and a header"),
+    "not frozen": (lambda header, tensors: header.update(inner=None, inner_is_frozen=False), "inner.coef"),
+    "logits": (lambda header, tensors: header.update(is_proba=False), "those of the probabilities of inner"),
+    "classes": (lambda header, tensors: header["classes"]["values"].reverse(), "values must be sorted"),
+    "other classes": (lambda header, tensors: header["classes"]["values"].__setitem__(3, "e"), "those of inner"),
+    "shape": (lambda header, tensors: tensors.update({"inner.coef": torch.zeros(1, 1)}), "coef must"),
+    "infinite": (
+        lambda header, tensors: tensors["inner.coef"].fill_(torch.inf),
+        "coef holds values that are not finite",
+    ),
+    "missing": (lambda header, tensors: tensors.pop("inner.intercept"), "intercept"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_AROUND)
+def test_forged_files_with_an_estimator_are_refused(name, tmp_path):
+    change, message = FORGED_AROUND[name]
+    around("logistic", frozen=True)[0].save(tmp_path / "both")
+    kind = "legendretron-calibrator-2"
+    tensors, header = read_artifact(tmp_path / "both", kind)
+    change(header, tensors)
+    write_artifact(tmp_path / "both", kind, tensors, header)
+    with pytest.raises(ValueError, match=message):
+        LegendreCalibrator.load(tmp_path / "both")
 
 
 @pytest.mark.parametrize("strength", ["auto", 2.5, np.inf])

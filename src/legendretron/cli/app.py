@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from legendretron._internal.version import __version__
+from legendretron.cli.calibrate import calibrate
 from legendretron.cli.command import register, unwrapped
 from legendretron.cli.datasets import datasets
 from legendretron.cli.demo import demo
@@ -52,6 +53,7 @@ app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or
 register(app, fit)
 register(app, predict)
 register(app, evaluate)
+register(app, calibrate)
 register(app, suspicious)
 register(app, demo)
 register(app, reproduce)

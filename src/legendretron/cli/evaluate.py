@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["draw_reliability", "evaluate"]
+    from legendretron.cli.scores import Scores
+
+__all__ = ["draw_reliability", "evaluate", "score_view"]
 
 _NAMES = {
     "accuracy": "accuracy (higher is better)",
@@ -31,7 +33,7 @@ _NAMES = {
 
 def evaluate(
     report: Report,
-    model: ModelFile,
+    model: AnyModelFile,
     data: DataFile,
     target: Annotated[
         str | None,
@@ -87,7 +89,8 @@ def evaluate(
     if plot is not None:
         write_output(plot, draw_reliability(y, {model.stem: np.exp(log_p)}, plot.suffix))
         report.note(f"picture: {plot}")
-    report.result(payload, _score_view(payload), _class_view(classes))
+    views = score_view(f"{len(y):,} rows", model=scores, baseline=baseline), _class_view(classes)
+    report.result(payload, *views)
 
 
 def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:
@@ -109,11 +112,12 @@ def _number(value: float, pattern: str) -> str:
     return "-" if math.isnan(value) else format(value, pattern)
 
 
-def _score_view(payload: dict[str, Any]) -> Any:
-    view = grid(f"{payload['rows']:,} rows", "model", "baseline")
+def score_view(title: str, **scores: Scores) -> Any:
+    """Return a table of scores, a column for each of the names."""
+    view = grid(title, *scores)
     for key, name in _NAMES.items():
         pattern = ".2%" if key == "accuracy" else "z.4f"  # z: no negative zero
-        view.add_row(name, _number(payload[key], pattern), _number(payload["baseline"][key], pattern))
+        view.add_row(name, *(_number(getattr(of, key), pattern) for of in scores.values()))
     return view
 
 

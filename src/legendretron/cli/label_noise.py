@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["NOISE_FILES", "NoNoise", "check_rate", "found_noise", "noise_in_words", "parse_noise", "read_matrix"]
+__all__ = [
+    "NOISE_FILES",
+    "NoNoise",
+    "check_rate",
+    "found_noise",
+    "noise_in_words",
+    "parse_calibration_noise",
+    "parse_noise",
+    "read_matrix",
+]
 
 _OPTION = "'--label-noise'"
 #: How the name of a file with a matrix ends.
@@ -43,26 +52,43 @@ def parse_noise(text: str | None) -> str | float | NoNoise | Path | None:
         return NoNoise.NONE
     if Path(text).suffix.lower() in NOISE_FILES:
         return Path(text)
+    return _rate(
+        text,
+        "auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as 0.1), or a .csv "
+        "or .tsv file of a matrix",
+    )
+
+
+def parse_calibration_noise(text: str) -> str | float | None:
+    """Parse the option of ``calibrate``: ``none``, ``symmetric``, or the share of wrong labels.
+
+    Examples
+    --------
+    >>> parse_calibration_noise("none"), parse_calibration_noise("symmetric"), parse_calibration_noise("0.1")
+    (None, 'symmetric', 0.1)
+    """
+    if text in ("none", "symmetric"):
+        return None if text == "none" else text
+    return _rate(text, "none, symmetric, or the share of wrong labels (from 0 to less than 1, such as 0.1)")
+
+
+def _rate(text: str, wanted: str) -> float:
     try:
         rate = float(text)
     except ValueError:
         rate = math.nan
     if not 0.0 <= rate < 1.0:
-        reason = (
-            "it must be auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as "
-            f"0.1), or a .csv or .tsv file of a matrix, got {text!r}."
-        )
-        raise typer.BadParameter(reason, param_hint=_OPTION)
+        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.", param_hint=_OPTION)
     return rate
 
 
-def check_rate(rate: float, n_classes: int) -> None:
+def check_rate(rate: float, n_classes: int, otherwise: str = "auto") -> None:
     """Raise a usage error for a share of wrong labels at which labels say nothing any more."""
     most = (n_classes - 1) / n_classes
     if rate >= most:
         reason = (
             f"it must be less than {most:.3g} for {n_classes} classes, since more wrong labels than that say nothing about "
-            f"the true ones, got {rate:g}; give a smaller share, or auto."
+            f"the true ones, got {rate:g}; give a smaller share, or {otherwise}."
         )
         raise typer.BadParameter(reason, param_hint=_OPTION)
 
@@ -145,10 +171,15 @@ def noise_in_words(noise: dict[str, Any]) -> str:
     'about 12 % (8 to 15 %)'
     >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.004, "known": False})
     'none found (at most 0.4 %)'
+    >>> noise_in_words({"rate": 0.12, "low": None, "high": None, "known": False})  # where it lies is not known
+    'about 12 %'
     """
-    rate, low, high = (_percent(noise[key]) for key in ("rate", "low", "high"))
+    rate = _percent(noise["rate"])
     if noise["known"]:
         return f"{rate} %, as given"
+    if noise["low"] is None:
+        return f"about {rate} %"
+    low, high = _percent(noise["low"]), _percent(noise["high"])
     if noise["rate"] == 0.0:
         return f"none found (at most {high} %)"
     return f"about {rate} % ({low} to {high} %)"

@@ -6,6 +6,7 @@ import errno
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -13,32 +14,43 @@ from typing import Any
 import numpy as np
 import typer
 
+from legendretron._internal.artifacts import is_artifact
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
 from legendretron.datasets.tables import Table, as_matrix, read_table
-from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.links import link_class, link_names
 
 __all__ = [
+    "Model",
+    "check_parameters",
     "checked_features",
     "class_numbers",
+    "features_for",
     "format_for",
+    "is_model",
     "label_text",
+    "load_estimator",
     "load_model",
     "log_probabilities",
     "log_probability_parts",
     "make_model",
     "missing_target",
     "table_for",
+    "without_names",
 ]
 
 
+#: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
+Model = LinearLinkClassifier | LegendreCalibrator
+
+_CALIBRATOR = "legendretron-calibrator"
 _CLASSES: dict[str, type[LinearLinkClassifier]] = {
     "legendretron": LegendreTronClassifier,
     "logistic": MultinomialLogisticClassifier,
@@ -63,16 +75,21 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     # the value of an enum, as messages show it
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
     estimator = _CLASSES[name](**plain)
-    try:
-        validate_parameters(estimator)
-    except ValueError as error:
-        option, reason = refused_parameter(error)
-        raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
+    check_parameters(estimator)
     if isinstance(estimator, LegendreTronClassifier):
         _check_settings_of_link(estimator, set(parameters))
     with wrong_usage_of("--device"), saying_options():
         check_device(estimator.device)
     return estimator
+
+
+def check_parameters(estimator: Model) -> None:
+    """Raise a usage error for a parameter that is out of range."""
+    try:
+        validate_parameters(estimator)
+    except ValueError as error:
+        option, reason = refused_parameter(error)
+        raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
 
 
 def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
@@ -92,12 +109,28 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
         estimator._strengths()
 
 
-def load_model(path: Path) -> LinearLinkClassifier:
+def is_model(path: Path) -> bool:
+    """Whether a file, whole or damaged, is a model rather than a table."""
+    return path.suffix.lower() == ".safetensors" or any(
+        is_artifact(path, name) for name in ("legendretron-estimator", _CALIBRATOR)
+    )
+
+
+def load_model(path: Path) -> Model:
+    """Read a model written by ``fit`` or ``calibrate``, or by the ``save`` of an estimator or a calibrator."""
+    if is_artifact(path, _CALIBRATOR):
+        return LegendreCalibrator.load(path)
+    return load_estimator(path)
+
+
+def load_estimator(path: Path) -> LinearLinkClassifier:
     """Read a model written by ``fit``, or by the ``save`` of an estimator."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if is_artifact(path, _CALIBRATOR):
+        raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
     try:
         return load_any_estimator(path)
     except ValueError as error:
@@ -126,7 +159,7 @@ def missing_target(question: str, path: Path, format: str) -> Exception:
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
-def table_for(model: LinearLinkClassifier, path: Path, target: str | None, format: str) -> Table:
+def table_for(model: Model, path: Path, target: str | None, format: str) -> Table:
     """Read a table with the features that a model knows, in its order; other columns are ignored."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
@@ -134,6 +167,10 @@ def table_for(model: LinearLinkClassifier, path: Path, target: str | None, forma
             f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
         )
     if format == "libsvm":
+        if isinstance(model, LegendreCalibrator) and model.estimator is None:
+            raise ValueError(
+                f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
+            )
         return read_table(path, target, format=format, n_features=model.n_features_in_)
     if names is not None:
         return read_table(path, target, features=[str(name) for name in names], format=format)
@@ -146,7 +183,7 @@ def table_for(model: LinearLinkClassifier, path: Path, target: str | None, forma
     return table
 
 
-def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str]) -> None:
+def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
     if len(columns) != model.n_features_in_:
         raise ValueError(
             f"the model was fitted on {model.n_features_in_} features without names, but {str(path)!r} has "
@@ -154,31 +191,43 @@ def _check_number(model: LinearLinkClassifier, path: Path, columns: Sequence[str
         )
 
 
-def log_probability_parts(model: LinearLinkClassifier, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
+def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table)
     with saying_options():
         yield from model._log_proba_in_parts(X)
 
 
-def checked_features(model: LinearLinkClassifier, table: Table) -> Any:
-    """Return the features of a table that :func:`table_for` has read, as the model takes them."""
-    named = hasattr(model, "feature_names_in_")
-    with saying_options(), warnings.catch_warnings():
-        # LIBSVM text has no names; its features are numbered as the model's are
+def features_for(model: Model, table: Table) -> Any:
+    """Return the features of a table that :func:`table_for` has read, with names if the model knows names."""
+    return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
+
+
+def checked_features(model: Model, table: Table) -> Any:
+    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores."""
+    check = model._scores if isinstance(model, LegendreCalibrator) else model._check_features
+    with saying_options(), without_names():
+        return check(features_for(model, table))
+
+
+@contextmanager
+def without_names() -> Iterator[None]:
+    """Inside the block, features need no names: LIBSVM text has none, and its features are numbered as the model's are."""
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return model._check_features(table.X if named else as_matrix(table))
+        yield
 
 
-def log_probabilities(model: LinearLinkClassifier, table: Table) -> np.ndarray:
+def log_probabilities(model: Model, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=model.coef_.dtype)
+    dtype = np.float64 if isinstance(model, LegendreCalibrator) else model.coef_.dtype
+    log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table):
         log_p[rows] = part
     return log_p
 
 
-def class_numbers(model: LinearLinkClassifier, table: Table) -> np.ndarray:
+def class_numbers(model: Model, table: Table) -> np.ndarray:
     """Return the labels of a table as indices into ``classes_``.
 
     They are compared as text, first as parsed and then as written: a column of numbers or booleans in one file may be text

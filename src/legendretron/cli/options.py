@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
+    "AnyModelFile",
     "DataFile",
     "Format",
     "FormatOption",
@@ -35,6 +36,15 @@ DataFile = Annotated[
 ModelFile = Annotated[
     Path,
     typer.Argument(metavar="MODEL", help="A file that 'legendretron fit' wrote.", show_default=False, readable=False),
+]
+AnyModelFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A file that 'legendretron fit' or 'legendretron calibrate' wrote.",
+        show_default=False,
+        readable=False,
+    ),
 ]
 FormatOption = Annotated[
     Format | None,

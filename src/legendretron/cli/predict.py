@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
 
@@ -17,7 +17,7 @@ __all__ = ["predict"]
 
 def predict(
     report: Report,
-    model: ModelFile,
+    model: AnyModelFile,
     data: DataFile,
     out: Annotated[
         Path | None,
@@ -31,6 +31,7 @@ def predict(
     """Predict the class of each row of a table, in its order.
 
     The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
+    If predictions of another model were calibrated, these are the columns of its predictions.
 
     Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
     """

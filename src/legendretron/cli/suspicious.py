@@ -70,7 +70,7 @@ def suspicious(
     How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
     wrong, so that rows are still in order.
     """
-    from legendretron.cli.models import class_numbers, format_for, load_model, missing_target, table_for
+    from legendretron.cli.models import class_numbers, format_for, load_estimator, missing_target, table_for
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
@@ -78,7 +78,7 @@ def suspicious(
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         import_extra("matplotlib", "drawing", "plots")
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
-    estimator = load_model(model)
+    estimator = load_estimator(model)
     kind = format_for(data, format)
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the labels?", data, kind)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["OPTIONS", "in_options", "plain_values", "refused_parameter", "saying_options"]
+__all__ = ["CALIBRATE_OPTIONS", "OPTIONS", "in_options", "plain_values", "refused_parameter", "saying_options"]
 
 #: The option of ``fit`` for each parameter of an estimator.
 OPTIONS = {
@@ -36,7 +36,10 @@ OPTIONS = {
     "cv": "--cv",
     "label_noise": "--label-noise",
 }
-_ANY = "|".join(OPTIONS)
+#: The option of ``calibrate`` for each parameter of a calibrator that an estimator does not have.
+CALIBRATE_OPTIONS = {"order": "--order", "input": "--input", "strength": "--strength"}
+_ALL = OPTIONS | CALIBRATE_OPTIONS
+_ANY = "|".join(_ALL)
 #: Names that are not English words.
 _UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
@@ -71,12 +74,12 @@ def in_options(text: str) -> str:
     """
     text = plain_values(text).replace(_TOO_LARGE, _TOO_LARGE_HINT)
     text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
-    text = _outside_quotes(rf"\bset ({_ANY})=False", lambda found: f"leave out {OPTIONS[found[1]]}", text)
+    text = _outside_quotes(rf"\bset ({_ANY})=False", lambda found: f"leave out {_ALL[found[1]]}", text)
     text = _outside_quotes(
-        rf"\b({_ANY})=(?:'([^']*)'|([-+\w.]*\w))", lambda found: f"{OPTIONS[found[1]]} {found[2] or found[3]}", text
+        rf"\b({_ANY})=(?:'([^']*)'|([-+\w.]*\w))", lambda found: f"{_ALL[found[1]]} {found[2] or found[3]}", text
     )
-    text = re.sub(rf"\A({_ANY})\b", lambda found: OPTIONS[found[1]], text)
-    return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: OPTIONS[found[1]], text)
+    text = re.sub(rf"\A({_ANY})\b", lambda found: _ALL[found[1]], text)
+    return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: _ALL[found[1]], text)
 
 
 def _outside_quotes(pattern: str, replace: Callable[[re.Match[str]], str], text: str) -> str:
@@ -92,10 +95,10 @@ def refused_parameter(error: ValueError) -> tuple[str, str]:
     ('--alpha', 'it must be a number in the range [0.0, inf), got inf.')
     """
     found = _REFUSED.fullmatch(str(error))
-    if found is None or found[1] not in OPTIONS:
+    if found is None or found[1] not in _ALL:
         raise error
     wanted = found[2].replace("a float", "a number").replace("a str among {'auto'}", "auto").removesuffix(" or None")
-    return OPTIONS[found[1]], f"it must be {wanted}, got {found[3]}."
+    return _ALL[found[1]], f"it must be {wanted}, got {found[3]}."
 
 
 @contextmanager

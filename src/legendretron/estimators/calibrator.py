@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -288,13 +289,20 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return scores
         return np.asarray(as_columns(getattr(self.estimator_, self._method(self.estimator_))(X)), dtype=np.float64)
 
+    def _log_proba_in_parts(self, scores: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Calibrated log-probabilities in chunks of rows, so that intermediate results do not grow with the data."""
+        reader = ScoreReader(self._form)
+        for rows in chunks(len(scores), len(self.classes_)):
+            with torch.no_grad():
+                log_p: np.ndarray = self.map_(reader(torch.tensor(scores[rows]))).numpy()
+            yield rows, log_p
+
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Calibrated log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        scores, reader = self._scores(X), ScoreReader(self._form)
+        scores = self._scores(X)
         log_p = np.empty((len(scores), len(self.classes_)))
-        with torch.no_grad():
-            for part in chunks(len(scores), len(self.classes_)):
-                log_p[part] = self.map_(reader(torch.tensor(scores[part]))).numpy()
+        for rows, part in self._log_proba_in_parts(scores):
+            log_p[rows] = part
         return log_p
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -342,7 +350,8 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: Any) -> None:
         """Write the fitted calibrator to one file, safetensors with a JSON header; the write is atomic.
 
-        A calibrator with an ``estimator`` cannot be saved, since the estimator can be anything.
+        An ``estimator`` is saved with it if it is a ``LegendreTronClassifier`` or a ``MultinomialLogisticClassifier``, frozen
+        or not. With any other, which could be anything, a calibrator cannot be saved.
         """
         save_calibrator(self, path)
 

@@ -24,7 +24,7 @@ from legendretron.links.persistence import rebuild_link, saved_link
 from legendretron.training import History
 from legendretron.tuning import Tuning
 
-__all__ = ["encode_classes", "load_estimator", "save_estimator"]
+__all__ = ["encode_classes", "load_estimator", "rebuild_estimator", "save_estimator", "saved_estimator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
 _KIND = "legendretron-estimator-5"
@@ -62,6 +62,17 @@ Estimator = TypeVar("Estimator", bound=_Fitted)
 
 def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file, atomically."""
+    write_artifact(path, _KIND, *_encode(estimator))
+
+
+def saved_estimator(estimator: _Fitted, prefix: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """JSON and tensors of a fitted estimator, named with a prefix, for a file that holds more than the estimator."""
+    tensors, header = _encode(estimator)
+    return {"format": _KIND, "header": header}, {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def _encode(estimator: _Fitted) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and header of a fitted estimator."""
     check_is_fitted(estimator)
     state, noise = estimator._standardized, getattr(estimator, "_noise", None)
     tensors = {
@@ -105,17 +116,41 @@ def save_estimator(estimator: _Fitted, path: str | os.PathLike[str]) -> None:
         check_saved_form(header, tensors, type(estimator)._get_param_names())
     except ValueError as error:  # loading would raise the same error
         raise ValueError(f"the estimator cannot be saved: {error}") from error
-    write_artifact(path, _KIND, tensors, header)
+    return tensors, header
 
 
 def load_estimator(path: str | os.PathLike[str], *classes: type[Estimator]) -> Estimator:
     """Read an estimator of one of the classes; raise a ``ValueError`` for anything else."""
     tensors, header = read_artifact(path, _KIND)
+    known = _known(f"{os.fspath(path)!r}", header, classes)
+    try:
+        return _decode(known, tensors, header)
+    except (ValueError, RecursionError) as error:  # too deeply nested to be shown
+        raise ValueError(f"{os.fspath(path)!r} is not a model that can be loaded: {error}") from error
+
+
+def rebuild_estimator(
+    saved: dict[str, Any], tensors: dict[str, torch.Tensor], prefix: str, *classes: type[Estimator]
+) -> Estimator:
+    """Build an estimator of one of the classes from what :func:`saved_estimator` returned.
+
+    Raise a ``ValueError`` for anything else. Tensors without the prefix are not looked at.
+    """
+    if set(saved) != {"format", "header"} or not isinstance(saved["header"], dict):
+        raise ValueError(f"a saved estimator must have a format and a header, got {', '.join(map(str, saved))}.")
+    if saved["format"] != _KIND:
+        raise ValueError(f"the estimator is in the format {saved['format']!r}, but this version reads {_KIND!r}.")
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return _decode(_known("the file", saved["header"], classes), own, saved["header"])
+
+
+def _known(place: str, header: dict[str, Any], classes: tuple[type[Estimator], ...]) -> type[Estimator]:
+    """The class that a header names."""
     known = {cls.__name__: cls for cls in classes}
     if (saved := _estimator_name(header)) not in known:
         wanted = f"; known are {', '.join(known)}." if len(known) > 1 else f", not a {', '.join(known)}; use its load."
-        raise ValueError(f"{os.fspath(path)!r} holds a {saved}{wanted}")
-    return _rebuild(known[saved], path, header, tensors)
+        raise ValueError(f"{place} holds a {saved}{wanted}")
+    return known[saved]
 
 
 def _estimator_name(header: dict[str, Any]) -> str:
@@ -123,20 +158,16 @@ def _estimator_name(header: dict[str, Any]) -> str:
     return name if isinstance(name, str) else "model whose header names no estimator"
 
 
-def _rebuild(
-    cls: type[Estimator], path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, torch.Tensor]
-) -> Estimator:
-    try:
-        check_saved_form(header, tensors, cls._get_param_names())
-        parameters = dict(header["parameters"])
-        parameters["class_weight"] = decode_class_weight(parameters.get("class_weight"))
-        if header["given_link"] is not None:
-            given = rebuild_link(header["given_link"], tensors, "given_link.")
-            parameters["link"] = frozen_again(given) if header["given_link_is_fixed"] else given
-        estimator = cls(**parameters)
-        validate_parameters(estimator)
-    except (ValueError, RecursionError) as error:  # too deeply nested to be shown
-        raise ValueError(f"{os.fspath(path)!r} is not a model that can be loaded: {error}") from error
+def _decode(cls: type[Estimator], tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> Estimator:
+    """A fitted estimator from what :func:`_encode` returned."""
+    check_saved_form(header, tensors, cls._get_param_names())
+    parameters = dict(header["parameters"])
+    parameters["class_weight"] = decode_class_weight(parameters.get("class_weight"))
+    if header["given_link"] is not None:
+        given = rebuild_link(header["given_link"], tensors, "given_link.")
+        parameters["link"] = frozen_again(given) if header["given_link_is_fixed"] else given
+    estimator = cls(**parameters)
+    validate_parameters(estimator)
     weight = tensors["standardized.weight"]
     estimator.classes_ = decode_classes(header["classes"])
     estimator.coef_ = tensors["coef"].numpy()

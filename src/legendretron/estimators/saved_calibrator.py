@@ -1,4 +1,7 @@
-"""Saving and loading of calibrators: one safetensors file with a JSON header. Nothing is unpickled."""
+"""Saving and loading of calibrators: one safetensors file with a JSON header. Nothing is unpickled.
+
+A calibrator around one of our estimators is saved together with it, in the same file.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.artifacts import read_artifact, write_artifact
@@ -15,7 +20,8 @@ from legendretron._internal.fields import Field, check_fields
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.label_noise import wrong_share
-from legendretron.estimators.persistence import encode_classes
+from legendretron.estimators.loading import SAVED
+from legendretron.estimators.persistence import encode_classes, rebuild_estimator, saved_estimator
 from legendretron.estimators.saved_form import decode_classes, is_feature_names
 from legendretron.estimators.scores import ScoreForm
 from legendretron.links.base import TensorSpec
@@ -26,8 +32,10 @@ from legendretron.tuning.calibration import MOST_PAIRED_CLASSES
 __all__ = ["load_calibrator", "save_calibrator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = "legendretron-calibrator-1"
+_KIND = "legendretron-calibrator-2"
 _NAME = "LegendreCalibrator"
+#: Before the names of the tensors of the estimator whose probabilities are calibrated.
+_INNER = "inner."
 
 
 def _is_number(value: Any, least: float, most: float) -> bool:
@@ -62,6 +70,8 @@ _HEADER = {
     "feature_names_in": Field("a list of different strings, or null", is_feature_names),
     "replaced": Field("a number from 0 to 1", lambda value: _is_number(value, 0.0, 1.0)),
     "candidates": Field("a list of candidates", _is_candidates),
+    "inner": Field("an object, or null", lambda value: value is None or isinstance(value, dict)),
+    "inner_is_frozen": Field("true or false", lambda value: isinstance(value, bool)),
 }
 
 
@@ -69,6 +79,7 @@ class _Fitted(Protocol):
     """Attributes of a fitted calibrator."""
 
     estimator: Any
+    estimator_: Any
     classes: Any
     order: str
     classes_: np.ndarray
@@ -98,17 +109,14 @@ def _finite(value: float) -> float | None:
 def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
     """Write a fitted calibrator to a file, atomically."""
     check_is_fitted(calibrator)
-    if calibrator.estimator is not None:
-        raise ValueError(
-            "estimator must be None for a calibrator to be saved, since any object can be one; save it by its own means, and "
-            "fit LegendreCalibrator() on its probabilities: fit(estimator.predict_proba(X), y)."
-        )
+    inner, frozen = _inner_of(calibrator)
     found = calibrator.cv_results_
-    parameters = calibrator.get_params(deep=False)
+    parameters = {**calibrator.get_params(deep=False), "estimator": None}  # it is the inner one
     parameters["classes"] = None if calibrator.classes is None else encode_classes(np.asarray(calibrator.classes))
     if isinstance(parameters["strength"], float | int) and math.isinf(parameters["strength"]):
         parameters["strength"] = "infinite"
-    names = getattr(calibrator, "feature_names_in_", None)
+    names = getattr(calibrator, "feature_names_in_", None) if inner is None else None
+    of_inner, inner_tensors = (None, {}) if inner is None else saved_estimator(inner, _INNER)
     header = {
         "estimator": _NAME,
         "parameters": plain(parameters, "parameters"),
@@ -123,14 +131,31 @@ def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
                 found["strength"], found["shape"], found["log_loss"], found["weight"], strict=True
             )
         ],
+        "inner": of_inner,
+        "inner_is_frozen": frozen,
     }
-    tensors = dict(calibrator.map_.state_dict())
+    tensors = {**calibrator.map_.state_dict(), **inner_tensors}
     try:
         validate_parameters(calibrator)
         _check(header, tensors, type(calibrator)._get_param_names())
     except ValueError as error:  # loading would raise the same error
         raise ValueError(f"the calibrator cannot be saved: {error}") from error
     write_artifact(path, _KIND, tensors, header)
+
+
+def _inner_of(calibrator: _Fitted) -> tuple[Any, bool]:
+    """The fitted estimator inside, if there is one, and whether it is frozen; a ``ValueError`` if it is not one of ours."""
+    if calibrator.estimator is None:
+        return None, False
+    frozen = isinstance(calibrator.estimator_, FrozenEstimator)
+    inner = calibrator.estimator_.estimator if frozen else calibrator.estimator_
+    if type(inner) not in SAVED:
+        raise ValueError(
+            f"estimator must be None, or a {' or '.join(cls.__name__ for cls in SAVED)}, for a calibrator to be saved, got "
+            f"{type(inner).__name__}; save it by its own means, and fit LegendreCalibrator() on its probabilities: "
+            "fit(estimator.predict_proba(X), y)."
+        )
+    return inner, frozen
 
 
 def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_names: list[str]) -> None:
@@ -148,10 +173,16 @@ def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_n
         raise ValueError("estimator must be null in a saved calibrator.")
     if header["is_proba"] and header["floor"] == 0.0:
         raise ValueError("floor must be positive for probabilities.")
+    has_inner = header["inner"] is not None
+    if header["inner_is_frozen"] and not has_inner:
+        raise ValueError("inner must be present if inner_is_frozen is true.")
+    if has_inner and not (header["is_proba"] and header["columns"] == n_classes and names is None):
+        raise ValueError("is_proba, columns and feature_names_in must be those of the probabilities of inner.")
+    own = {name: tensor for name, tensor in tensors.items() if not (has_inner and name.startswith(_INNER))}
     square = (n_classes, n_classes) if _has_pairs(header, n_classes) else (n_classes,)
     shapes = {"inverse_temperature": (), "floor": (), "slope": square, "rise": square, "bias": (n_classes,)}
-    check_tensors(tensors, [TensorSpec(name, shape, torch.float64) for name, shape in shapes.items()])
-    for name, tensor in tensors.items():
+    check_tensors(own, [TensorSpec(name, shape, torch.float64) for name, shape in shapes.items()])
+    for name, tensor in own.items():
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} holds values that are not finite.")
     if not 0.0 < float(tensors["floor"]) < 1.0 or not float(tensors["inverse_temperature"]) > 0.0:
@@ -172,14 +203,17 @@ def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Cali
             parameters["classes"] = decode_classes(parameters["classes"])
         if parameters.get("strength") == "infinite":
             parameters["strength"] = math.inf
+        classes = decode_classes(header["classes"])
+        if header["inner"] is not None:
+            inner = _rebuild_inner(header["inner"], tensors, classes)
+            parameters["estimator"] = FrozenEstimator(inner) if header["inner_is_frozen"] else clone(inner)
         calibrator = cls(**parameters)
         validate_parameters(calibrator)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not a calibrator that can be loaded: {error}") from error
-    classes = decode_classes(header["classes"])
     ordered = calibrator.order == "preserved"
     of_logits = CalibrationMap(len(classes), pairs=_has_pairs(header, len(classes)), ordered=ordered)
-    of_logits.load_state_dict(tensors)
+    of_logits.load_state_dict({name: tensor for name, tensor in tensors.items() if not name.startswith(_INNER)})
     calibrator.classes_, calibrator.map_ = classes, of_logits.eval()
     calibrator._form = ScoreForm(header["is_proba"], header["columns"], header["floor"])
     calibrator._precision = header["precision"]
@@ -192,6 +226,17 @@ def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Cali
         "weight": np.array(weights),
     }
     calibrator.n_features_in_ = header["columns"]
-    if header["feature_names_in"] is not None:
-        calibrator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+    names = header["feature_names_in"]
+    if calibrator.estimator is not None:
+        calibrator.estimator_ = calibrator.estimator if header["inner_is_frozen"] else inner
+        calibrator.n_features_in_, names = inner.n_features_in_, getattr(inner, "feature_names_in_", None)
+    if names is not None:
+        calibrator.feature_names_in_ = np.asarray(names, dtype=object)
     return calibrator
+
+
+def _rebuild_inner(saved: dict[str, Any], tensors: dict[str, torch.Tensor], classes: np.ndarray) -> Any:
+    inner = rebuild_estimator(saved, tensors, _INNER, *SAVED)
+    if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):
+        raise ValueError(f"classes must be those of inner, {inner.classes_}, got {classes}.")
+    return inner

@@ -1,0 +1,370 @@
+"""``legendretron calibrate``: better probabilities from a finished model, ours or any other."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from legendretron._internal.extras import import_extra
+from legendretron.cli.evaluate import draw_reliability, score_view
+from legendretron.cli.label_noise import check_rate, noise_in_words, parse_calibration_noise
+from legendretron.cli.options import FormatOption, number_or_auto
+from legendretron.cli.outputs import check_outputs, check_suffix, naming, write_output
+from legendretron.cli.report import Report, grid
+from legendretron.cli.wording import saying_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from legendretron.estimators import LegendreCalibrator
+
+__all__ = ["calibrate"]
+
+Order = StrEnum("Order", ["any", "preserved"])
+Input = StrEnum("Input", ["auto", "proba", "logits"])
+
+#: A temperature that differs from 1 by less says nothing.
+_NEAR_ONE = 0.05
+
+
+def calibrate(
+    report: Report,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL|PREDICTIONS",
+            help="A file that 'legendretron fit' wrote; or, without DATA, a table of predictions of any other model (CSV, "
+            "TSV or Parquet): a column of probabilities or logits for each class, named as the class or p(class), and one "
+            "of labels.",
+            show_default=False,
+            readable=False,  # not a usage error: opening the file reports it
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="File for the calibrated model; an existing one is replaced.", show_default=False),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DATA",
+            help="With MODEL: a table of rows that it was not fitted on, with its features and labels.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", help="Column of the labels. LIBSVM text needs none.", show_default=False,
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of PREDICTIONS for a class; repeat it for several. All that are named p(class) if not given, or "
+            "else all but the target.",
+            show_default=False, rich_help_panel="Data",
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of PREDICTIONS to leave out; repeat it for several.", show_default=False, rich_help_panel="Data"
+        ),
+    ] = None,
+    input: Annotated[
+        Input | None,
+        typer.Option(
+            help="What PREDICTIONS hold. auto: probabilities if no number is negative and all rows sum to 1, else logits. "
+            "(default: auto)",
+            show_default=False, rich_help_panel="Data",
+        ),
+    ] = None,
+    format: FormatOption = None,
+    order: Annotated[
+        Order,
+        typer.Option(
+            help="any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
+            rich_help_panel="Calibration",
+        ),
+    ] = Order.any,
+    strength: Annotated[
+        str,
+        typer.Option(
+            help="Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on "
+            "held-out rows, and averaged. inf: only what all classes share.",
+            metavar="auto|NUMBER", rich_help_panel="Calibration",
+        ),
+    ] = "auto",
+    label_noise: Annotated[
+        str,
+        typer.Option(
+            "--label-noise",
+            help="Wrong labels: the model learns from labels as they are, and predicts true ones. symmetric: some are wrong "
+            "at random, how many is estimated. NUMBER: the share of wrong labels.",
+            metavar="none|symmetric|NUMBER", rich_help_panel="Calibration",
+        ),
+    ] = "none",
+    cv: Annotated[
+        int,
+        typer.Option(
+            help="Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
+            min=2, max=1000, rich_help_panel="Calibration",
+        ),
+    ] = 5,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies, before and after, on "
+            "held-out rows.",
+            show_default=False, rich_help_panel="Output",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Calibrate the probabilities of a finished model, on rows that it was not fitted on; a few hundred or more.
+
+    With MODEL and DATA, the file written holds the model and its calibration. With PREDICTIONS it holds the calibration
+    alone, and takes columns of the same names. 'legendretron predict' and 'legendretron evaluate' take both.
+
+    The summary tells the scores before and after on held-out rows: each part of the rows is scored by a calibration that was
+    fitted to the others. The file holds one that was fitted to all rows.
+    """
+    import numpy as np
+
+    from legendretron.cli.models import check_parameters, is_model, label_text
+    from legendretron.datasets.table_files import quoted
+    from legendretron.estimators import LegendreCalibrator
+
+    if plot is not None:
+        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
+        import_extra("matplotlib", "drawing", "plots")
+    inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
+    check_outputs({"--out": out, "--plot": plot}, inputs)
+    calibrator = LegendreCalibrator(
+        order=order.value,
+        strength=number_or_auto(strength, "--strength"),
+        label_noise=parse_calibration_noise(label_noise),
+        cv=cv,
+    )
+    check_parameters(calibrator)
+    import_extra("safetensors", "writing a model", "cli")
+    if data is None and is_model(model):
+        raise typer.BadParameter(f"{str(model)!r} is a model; give a table to calibrate it on.", param_hint="'DATA'")
+    if data is None:
+        calibrator.set_params(input="auto" if input is None else input.value)
+        X, scores, y, classes = _predictions(model, target, features, drop, format)
+    else:
+        for name, given in (("--features", features), ("--drop", drop), ("--input", input)):
+            if given:
+                raise typer.BadParameter("it is for PREDICTIONS, not for MODEL; leave it out.", param_hint=f"'{name}'")
+        X, scores, y, classes, inner = _of_model(model, data, target, format)
+        calibrator.set_params(estimator=inner)
+    if isinstance(calibrator.label_noise, float):
+        check_rate(calibrator.label_noise, len(classes), "symmetric")
+    if len(y) < 2:
+        raise ValueError(f"{str(data or model)!r} has one row; at least two are needed, and a few hundred are better.")
+    if len(without := np.setdiff1d(classes, y)):
+        report.warning(
+            f"{str(data or model)!r} has no rows of {quoted(map(label_text, without))}; nothing can be learned about them."
+        )
+    began = time.perf_counter()
+    try:
+        before, after = _fit(calibrator, X, scores, y, classes)
+    except KeyboardInterrupt as stopped:
+        raise KeyboardInterrupt("interrupted, no model was written") from stopped
+    seconds = time.perf_counter() - began
+    with naming(out):
+        calibrator.save(out)
+    _tell(report, calibrator, y, before, after, {"out": out, "plot": plot, "seconds": seconds})
+
+
+def _predictions(
+    path: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str | None
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """Scores with names and without, labels, and classes of a table of predictions."""
+    from legendretron.cli.models import format_for, missing_target
+    from legendretron.cli.predictions import read_predictions
+
+    kind = format_for(path, format)
+    if kind == "libsvm":
+        raise ValueError(
+            f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
+        )
+    if target is None:
+        raise missing_target("which column holds the labels?", path, kind)
+    for name, columns in (("--features", features), ("--drop", drop)):
+        if target in (columns or ()):
+            raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
+    table, classes = read_predictions(path, target, features, drop, kind)
+    assert table.y is not None
+    return table.X, table.X.to_numpy(), table.y, classes
+
+
+def _of_model(
+    path: Path, data: Path, target: str | None, format: str | None
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
+    """Features, probabilities, labels and classes of a table, and the model, frozen."""
+    import numpy as np
+    from sklearn.frozen import FrozenEstimator
+
+    from legendretron.cli.models import (
+        class_numbers,
+        features_for,
+        format_for,
+        load_estimator,
+        log_probabilities,
+        missing_target,
+        table_for,
+    )
+
+    estimator = load_estimator(path)
+    kind = format_for(data, format)
+    if target is None and kind != "libsvm":
+        raise missing_target("which column holds the labels?", data, kind)
+    table = table_for(estimator, data, target, kind)
+    y = estimator.classes_[class_numbers(estimator, table)]
+    p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
+    return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)
+
+
+def _fit(
+    calibrator: LegendreCalibrator, X: Any, scores: np.ndarray, y: np.ndarray, classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit to all rows, and return log-probabilities of labels as they are, before and after, of rows held out."""
+    import numpy as np
+    from sklearn.base import clone
+
+    from legendretron.cli.models import without_names
+
+    with saying_options(), without_names():
+        if calibrator.estimator is None:
+            calibrator.set_params(classes=classes)
+        calibrator.fit(X, y)
+        kind = "proba" if calibrator._form.is_proba else "logits"
+        trial = clone(calibrator).set_params(estimator=None, input=kind, classes=classes)
+        fold = np.empty(len(y), dtype=np.intp)
+        fold[np.argsort(y, kind="stable")] = np.arange(len(y)) % calibrator.cv  # every class is spread over the folds
+        before, after = np.empty((2, len(y), len(classes)))
+        for held_out in (fold == number for number in range(min(calibrator.cv, len(y)))):
+            fitted = trial.fit(scores[~held_out], y[~held_out])
+            before[held_out] = _observed(fitted, _uncalibrated(calibrator, scores[held_out]))
+            after[held_out] = _observed(fitted, fitted.predict_log_proba(scores[held_out]))
+    return before, after
+
+
+def _uncalibrated(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
+    """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
+    import torch
+
+    from legendretron.estimators.scores import ScoreReader
+
+    log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
+    return log_p
+
+
+def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
+    """Log-probabilities of labels as they are, some of them wrong."""
+    import numpy as np
+
+    from legendretron.estimators.label_noise import replaced_share
+
+    n_classes = log_p.shape[1]
+    if calibrator.noise_rate_ == 0.0:
+        return log_p
+    share = replaced_share(calibrator.noise_rate_, n_classes)
+    observed: np.ndarray = np.logaddexp(log_p + np.log1p(-share), np.log(share / n_classes))
+    return observed
+
+
+def _tell(
+    report: Report,
+    calibrator: LegendreCalibrator,
+    y: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    more: dict[str, Any],
+) -> None:
+    """Draw the picture, and print the summary."""
+    import numpy as np
+
+    from legendretron.cli.scores import scores_of
+
+    numbers = np.searchsorted(calibrator.classes_, y)
+    scores = {"before": scores_of(numbers, before), "after": scores_of(numbers, after)}
+    noise = None
+    if calibrator.label_noise is not None:
+        known = calibrator.label_noise != "symmetric"
+        noise = {"rate": calibrator.noise_rate_, "low": None, "high": None, "known": known}
+    if (plot := more["plot"]) is not None:
+        write_output(plot, draw_reliability(numbers, {"before": np.exp(before), "after": np.exp(after)}, plot.suffix))
+        report.note(f"picture: {plot}")
+    choice = _choice(calibrator)
+    summary = {
+        "out": str(more["out"]),
+        "calibrates": "model" if calibrator.estimator is not None else "predictions",
+        "rows": len(y),
+        "classes": calibrator.classes_,
+        "input": "proba" if calibrator._form.is_proba else "logits",
+        "order": calibrator.order,
+        "temperature": calibrator.temperature_,
+        "choice": choice,
+        "label_noise": noise,
+        "folds": min(calibrator.cv, len(y)),
+        **{when: dataclasses.asdict(found) for when, found in scores.items()},
+        "plot": None if plot is None else str(plot),
+        "seconds": more["seconds"],
+    }
+    observed = ", wrong labels among them" if noise is not None else ""
+    view = score_view(f"on {len(y):,} rows held out{observed}", **scores)
+    about = grid("calibrated", "the model" if calibrator.estimator is not None else f"predictions ({summary['input']})")
+    about.add_row("rows, classes", f"{len(y):,}, {len(calibrator.classes_):,}")
+    about.add_row("temperature", f"{calibrator.temperature_:.3g}")
+    if noise is not None:
+        about.add_row("wrong labels", noise_in_words(noise))
+    about.add_row("seconds", f"{more['seconds']:.1f}")
+    about.add_row("written to", summary["out"])
+    lines = [f"calibration: {choice['text']}", _gain(scores["before"].log_loss, scores["after"].log_loss)]
+    report.result(summary, about, view, *lines, even_if_quiet=False)
+
+
+def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
+    """Return what the weights of the candidates are, in numbers and in words."""
+    import numpy as np
+
+    tried = calibrator.cv_results_
+    by_class, shape = np.isfinite(tried["strength"]), tried["shape"].astype(bool)
+    shares = {
+        "temperature": float(tried["weight"][~shape].sum()),
+        "shared": float(tried["weight"][shape & ~by_class].sum()),
+        "by_class": float(tried["weight"][by_class].sum()),
+    }
+    temperature = calibrator.temperature_
+    meaning = ""
+    if abs(temperature - 1.0) > _NEAR_ONE:
+        meaning = f": predictions were {'too certain' if temperature > 1.0 else 'not certain enough'}"
+    if calibrator.strength != "auto":
+        how = f"strength {calibrator.strength:g}, as given"
+    else:
+        names = {"temperature": "temperature alone", "shared": "shared scale and shape", "by_class": "by class"}
+        parts = [f"{names[key]} {share:.0%}" for key, share in shares.items() if share > 0.0]
+        how = f"weights by held-out log-loss: {', '.join(parts)}"
+    return {**shares, "text": f"temperature {temperature:.3g}{meaning}; {how}"}
+
+
+def _gain(before: float, after: float) -> str:
+    """Say whether calibration has helped.
+
+    Examples
+    --------
+    >>> _gain(0.5, 0.4)
+    'log-loss on held-out rows: 0.4000, before 0.5000'
+    """
+    text = f"log-loss on held-out rows: {after:.4f}, before {before:.4f}"
+    return text if after < before else f"{text}; nothing is gained, so keep the model as it is, or give more rows"
