@@ -424,7 +424,7 @@ BAD = {
     "probabilities expected": (lambda: LegendreCalibrator(input="proba").fit(LOGITS, Y), "X must hold probabilities"),
     "logits for probabilities": (
         lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
-        "as the data of the fit did",
+        "sum to 1. If they are rounded, divide each row",
     ),
     "columns": (lambda: FITTED["any"].predict_proba(LOGITS[:, :3]), "4 features"),
     "not finite": (lambda: LegendreCalibrator().fit(np.full((10, 2), np.inf), np.arange(10) % 2), "infinity"),
