@@ -123,7 +123,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     -----
     With more than 120 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
     weights that sum to less than the number of rows are scaled up to it. A class without rows gets no bias or scale of its
-    own, and a warning is given.
+    own; if ``classes`` is not given, a warning tells which they are.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_classes = max(2, form.columns)
         classes = _classes_of(y, n_classes, known)
         absent = np.setdiff1d(classes, y)
-        if len(absent):
+        if known is None and len(absent):
             warnings.warn(
                 f"y holds no row of {_listed(absent)}; the columns of scores are taken for {_listed(classes)}. Such classes "
                 "get what temperature and shared shape give them. Give classes= if the columns are others, or more rows.",

@@ -218,7 +218,19 @@ def calibrate(
     result.slope.copy_(identity * (1.0 + shared[0]) + slope)
     result.rise.copy_(identity * shared[1] + rise)
     result.bias.copy_(bias)
+    if not ordered and not bool(seen.all()):
+        result.bias[~seen] = _odds_kept(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
     return Calibration(result.eval(), strengths, shaped, held_out, averaged, share)
+
+
+def _odds_kept(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
+    """Bias of classes without rows that leaves their odds against all others, on average, as temperature and shape have them.
+
+    Nothing speaks against a class that is never right in the calibration set more than that the others' logits rise.
+    """
+    by_all = scale * s + shape * s.exp()
+    before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.of_floored(s)))
+    return float(((after - before) * weight).sum())
 
 
 def _increasing(*changes: float) -> float:
