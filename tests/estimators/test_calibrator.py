@@ -1,5 +1,7 @@
 """Calibration: better probabilities, two guarantees about order, every form of scores, and bad input refused."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -170,7 +172,7 @@ def test_extreme_scores():
 
 def test_more_classes_than_pairs_are_made_for():
     logits, y = made(400, c=160)
-    calibrator = LegendreCalibrator().fit(logits, y)
+    calibrator = LegendreCalibrator(classes=range(160)).fit(logits, y)
     assert calibrator.map_.slope.shape == (160,)
     assert log_loss(y, calibrator.predict_proba(logits), labels=range(160)) < 4.7
 
@@ -180,12 +182,74 @@ def test_more_classes_than_pairs_are_made_for():
 
 @pytest.mark.parametrize("classes", [None, np.arange(4)])
 def test_classes_without_rows(classes):
+    """They keep what temperature and shape give them: nothing is known about them."""
     kept = Y[CAL] != 2
-    calibrator = LegendreCalibrator(classes=classes).fit(LOGITS[CAL][kept], Y[CAL][kept])
-    p = calibrator.predict_proba(LOGITS[TEST])
+    expected = pytest.warns(UserWarning, match="no row of 2; the columns of scores are taken for 0, 1, 2, 3")
+    with nullcontext() if classes is not None else expected:
+        calibrator = LegendreCalibrator(classes=classes).fit(LOGITS[CAL][kept], Y[CAL][kept])
     assert np.array_equal(calibrator.classes_, np.arange(4))
-    assert (p[:, 2] > 0).all()
-    assert p[:, 2].max() < 0.9
+    assert calibrator.map_.slope[[0, 1, 3], 2].abs().max() == 0.0
+    ordered = LegendreCalibrator(order="preserved", classes=range(4)).fit(LOGITS[CAL][kept], Y[CAL][kept])
+    after, by_temperature = (log_loss(Y[TEST], c.predict_proba(LOGITS[TEST])) for c in (calibrator, ordered))
+    assert after < by_temperature + 0.05
+
+
+def test_one_row_of_any_size_changes_little():
+    logits = LOGITS[CAL].copy()
+    plain = log_loss(Y[TEST], LegendreCalibrator().fit(logits, Y[CAL]).predict_proba(LOGITS[TEST]))
+    for size in (1e3, 1e10, 1e308):
+        logits[0] = [size, 0.0, 0.0, -size]
+        fitted = LegendreCalibrator().fit(logits, Y[CAL])
+        assert log_loss(Y[TEST], fitted.predict_proba(LOGITS[TEST])) < plain + 0.02
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_rows_that_are_all_right_do_not_lead_to_certainty(seed):
+    logits, y = made(2000, c=2, sharpness=1.0, seed=seed)
+    right = np.flatnonzero(logits.argmax(1) == y)[:30]
+    fitted = LegendreCalibrator(input="logits").fit(logits[right], y[right])
+    assert 0.1 < fitted.temperature_ < 1.0
+
+
+@pytest.mark.parametrize(("c", "concentration"), [(2, 1.0), (3, 0.5), (10, 0.1)])
+def test_what_is_calibrated_stays_so(c, concentration):
+    rng = np.random.default_rng(0)
+    p = np.maximum(rng.dirichlet(np.full(c, concentration), 6000), 1e-12)
+    p /= p.sum(1, keepdims=True)
+    y = np.minimum((p.cumsum(1) < rng.random((6000, 1))).sum(1), c - 1)
+    fits = [LegendreCalibrator(classes=range(c)).fit(p[i : i + 1000], y[i : i + 1000]) for i in (0, 1000, 2000)]
+    after = np.mean([log_loss(y[3000:], fit.predict_proba(p[3000:])) for fit in fits])
+    assert after < log_loss(y[3000:], p[3000:]) + 0.004
+
+
+def test_rounded_probabilities_are_probabilities():
+    p = proba(LOGITS)
+    rounded = p.round(2)
+    auto, as_logits = (
+        LegendreCalibrator(input=kind).fit(rounded[CAL], Y[CAL]).predict_proba(rounded[TEST])
+        for kind in ("auto", "logits")
+    )
+    assert log_loss(Y[TEST], auto) < log_loss(Y[TEST], as_logits) - 0.01
+    with pytest.raises(ValueError, match="divide each row by its sum"):
+        LegendreCalibrator(input="proba").fit(0.8 * p[CAL], Y[CAL])
+
+
+def test_views_in_any_order():
+    plain, fitted = LOGITS[TEST], FITTED["any"]
+    assert np.array_equal(fitted.predict_proba(plain[::-1]), fitted.predict_proba(plain)[::-1])
+
+
+@pytest.mark.parametrize("factor", [1e100, 1e-310])
+def test_extreme_weights(factor):
+    """They count as rows: with so many there is nothing to be careful about, but all is well defined."""
+    fitted = LegendreCalibrator().fit(LOGITS[CAL], Y[CAL], sample_weight=np.full(len(Y[CAL]), factor))
+    after = log_loss(Y[TEST], fitted.predict_proba(LOGITS[TEST]))
+    assert after < 1.2 < log_loss(Y[TEST], proba(LOGITS[TEST]))
+
+
+def test_what_is_about_scores_is_refused_with_an_estimator():
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\].*leave classes and input out"):
+        LegendreCalibrator(LogisticRegression(), classes=[0, 1]).fit(LOGITS[CAL], Y[CAL])
 
 
 def test_strings_and_missing_strings():
@@ -424,7 +488,7 @@ BAD = {
     "probabilities expected": (lambda: LegendreCalibrator(input="proba").fit(LOGITS, Y), "X must hold probabilities"),
     "logits for probabilities": (
         lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
-        "as the data of the fit did",
+        "sum to 1. If they are rounded, divide each row",
     ),
     "columns": (lambda: FITTED["any"].predict_proba(LOGITS[:, :3]), "4 features"),
     "not finite": (lambda: LegendreCalibrator().fit(np.full((10, 2), np.inf), np.arange(10) % 2), "infinity"),

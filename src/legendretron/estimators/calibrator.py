@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -41,6 +42,11 @@ from legendretron.tuning.calibration import calibrate
 
 __all__ = ["LegendreCalibrator"]
 
+#: Weights that count as more rows than this are scaled down.
+_MOST_ROWS = 1e12
+#: Classes that a message names.
+_NAMED = 10
+
 
 class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
@@ -73,12 +79,11 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``X`` its features, rows it was not trained on. Any other classifier is trained by ``fit``, on all rows, and
         calibrated on what copies predict for rows that they have not seen, by five folds.
     order : {"any", "preserved"}, default="any"
-        ``"any"``: the most accurate. ``"preserved"``: the ranking of classes in a row never changes, and with it the
-        predicted class: all classes share one increasing function of :math:`s`, :math:`(1 + a) s + \beta e^s`. A class of
-        a higher score never gets a lower probability, equal scores get equal ones; differences below rounding, or far
-        below the floor, can become ties.
+        ``"any"``: the most accurate. ``"preserved"``: the ranking of classes in a row never changes: all classes share one
+        increasing function of :math:`s`, :math:`(1 + a) s + \beta e^s`. A class of a higher score never gets a lower
+        probability, equal scores get equal ones; differences below rounding, or far below the floor, can become ties.
     input : {"auto", "proba", "logits"}, default="auto"
-        What scores are. ``"auto"``: probabilities if no row has a negative entry and all sum to 1 within 0.001, a single
+        What scores are. ``"auto"``: probabilities if no row has a negative entry and all sum to 1 within 0.02, a single
         column if all is between 0 and 1; else logits. Logarithms of probabilities are logits.
     strength : float or "auto", default="auto"
         Strength of the penalty, in units of :math:`(1000 / n)^{3/4} (C / 10)^{1/2}` times that of structured matrix scaling;
@@ -117,7 +122,8 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     With more than 120 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
-    weights that sum to less than the number of rows are scaled up to it.
+    weights that sum to less than the number of rows are scaled up to it. A class without rows gets no bias or scale of its
+    own; if ``classes`` is not given, a warning tells which they are.
 
     Examples
     --------
@@ -198,6 +204,11 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 weight = check_sample_weight(sample_weight, X)
                 scores, kind, known = X, self.input, self.classes
             else:
+                if self.classes is not None or self.input != "auto":
+                    raise ValueError(
+                        f"classes={self.classes!r} and input={self.input!r} are about scores in X; with an estimator, X "
+                        "holds its features: leave classes and input out."
+                    )
                 scores, y, weight, kind, known = self._scores_of_estimator(X, y, sample_weight)
             self._fit_scores(scores, y, weight, kind, known)
         return self
@@ -237,14 +248,22 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         form = score_form(scores, kind)
         n_classes = max(2, form.columns)
         classes = _classes_of(y, n_classes, known)
+        absent = np.setdiff1d(classes, y)
+        if known is None and len(absent):
+            warnings.warn(
+                f"y holds no row of {_listed(absent)}; the columns of scores are taken for {_listed(classes)}. Such classes "
+                "get what temperature and shared shape give them. Give classes= if the columns are others, or more rows.",
+                stacklevel=3,
+            )
         kept = np.flatnonzero(weight > 0)
         labels = torch.from_numpy(np.searchsorted(classes, y[kept]))
         weight = weight[kept]
         total = float(weight.sum())
         if not np.isfinite(total):
             raise ValueError(f"sample_weight must have a finite sum, got {total}.")
-        if total < len(kept):
-            weight = weight * (len(kept) / total)
+        counted = min(max(total, float(len(kept))), _MOST_ROWS)
+        weight = weight / weight.max()  # first, so that nothing is lost of tiny or huge ones
+        weight = weight * (counted / weight.sum())
         replaced: float | None = 0.0
         if self.label_noise is not None:
             replaced = None if self.label_noise == "symmetric" else replaced_share(float(self.label_noise), n_classes)
@@ -294,7 +313,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reader = ScoreReader(self._form)
         for rows in chunks(len(scores), len(self.classes_)):
             with torch.no_grad():
-                log_p: np.ndarray = self.map_(reader(torch.tensor(scores[rows]))).numpy()
+                log_p: np.ndarray = self.map_(reader(torch.from_numpy(np.array(scores[rows])))).numpy()
             yield rows, log_p
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -380,6 +399,11 @@ class _Exported(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         log_p = self.of_logits(self.reader(x))
         return log_p.argmax(1), log_p.exp()
+
+
+def _listed(classes: np.ndarray) -> str:
+    more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
+    return ", ".join(repr(label) for label in classes[:_NAMED].tolist()) + more
 
 
 def _classes_of(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:

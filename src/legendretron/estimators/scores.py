@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 __all__ = ["ScoreForm", "ScoreReader", "as_columns", "score_form"]
 
-#: How far the sum of a row may be from 1.
-_SLACK = 1e-3
+#: How far the sum of a row may be from 1, for scores to be taken for probabilities, which may be rounded; and if they are
+#: said to be.
+_SLACK, _SLACK_IF_GIVEN = 0.02, 0.1
 #: The least probability that counts as one.
 _TINY = 1e-300
 
@@ -30,10 +31,10 @@ class ScoreForm(NamedTuple):
 
     def check(self, X: np.ndarray) -> None:
         """Raise a ``ValueError`` if probabilities are expected and these are none."""
-        if self.is_proba and not _are_probabilities(X):
+        if self.is_proba and not _are_probabilities(X, _SLACK_IF_GIVEN):
             raise ValueError(
-                "X must hold probabilities, in rows that are not negative and sum to 1, as the data of the fit did; give "
-                "logits to a calibrator with input='logits', fitted on logits."
+                "X must hold probabilities, in rows that are not negative and sum to 1. If they are rounded, divide each row "
+                "by its sum; if these are logits, fit a calibrator with input='logits' on logits."
             )
 
 
@@ -46,18 +47,18 @@ def as_columns(X: Any) -> Any:
     return X
 
 
-def _are_probabilities(X: np.ndarray) -> bool:
+def _are_probabilities(X: np.ndarray, slack: float) -> bool:
     if not (X >= 0.0).all():
         return False
     if X.shape[1] == 1:
         return bool((X <= 1.0).all())
     with np.errstate(over="ignore"):
-        return bool((np.abs(X.sum(axis=1) - 1.0) <= _SLACK).all())
+        return bool((np.abs(X.sum(axis=1) - 1.0) <= slack).all())
 
 
 def score_form(X: np.ndarray, kind: str) -> ScoreForm:
     """What these scores are, by ``kind``: ``"proba"``, ``"logits"``, or ``"auto"`` to look at them."""
-    is_proba = _are_probabilities(X) if kind == "auto" else kind == "proba"
+    is_proba = _are_probabilities(X, _SLACK) if kind == "auto" else kind == "proba"
     floor = 0.0
     if is_proba:
         both = np.concatenate([X, 1.0 - X], axis=1) if X.shape[1] == 1 else X

@@ -116,7 +116,9 @@ class CanonicalLink(Link):
         """The formulas of NestedLogSumExp with the reference class apart."""
         nests = self.nests
         mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
-        top = summed_up(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)  # of all classes, as in one process
+        top = (
+            summed_up(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
+        )  # of all classes, as in one process
         logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
         reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)
         total = split_logsumexp(logits, reference)  # (n, M, 1)

@@ -75,14 +75,17 @@ class CalibrationMap(nn.Module):
         scores = scores - scores.amax(-1, keepdim=True)
         log_p = torch.log_softmax(self.inverse_temperature * scores, dim=-1) + torch.log1p(-self.floor)
         s = torch.logaddexp(log_p, torch.log(self.floor / self.n_classes))
-        p = s.exp()
-        if self.pairs:
-            z = s @ self.slope + p @ self.rise + self.bias
-        else:
-            z = s * self.slope + p * self.rise + self.bias
+        z = self.of_floored(s)
         if self.ordered:
             z = _in_order_of(scores, z)
         return torch.log_softmax(z, dim=-1)
+
+    def of_floored(self, s: Tensor) -> Tensor:
+        """:math:`z = A s + B e^s + b`."""
+        p = s.exp()
+        if self.pairs:
+            return s @ self.slope + p @ self.rise + self.bias
+        return s * self.slope + p * self.rise + self.bias
 
     def predict_proba(self, scores: Tensor) -> Tensor:
         """Probabilities ``(..., C)``."""

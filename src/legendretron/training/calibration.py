@@ -184,6 +184,8 @@ class CalibrationRuns:
     replaced : float
         Share of labels replaced at random, see :class:`~legendretron.links.SymmetricNoise`. If not 0, the problem is not
         convex.
+    learned : Tensor of shape (C,), optional
+        Which classes get parts of their own; all if not given.
     """
 
     def __init__(
@@ -197,6 +199,7 @@ class CalibrationRuns:
         *,
         pairs: bool,
         replaced: float = 0.0,
+        learned: Tensor | None = None,
     ) -> None:
         self.n_classes, self.runs = s.shape[1], len(strengths)
         self.labels, self.weights = labels, weights.to(s)
@@ -204,6 +207,8 @@ class CalibrationRuns:
         self.features = _features(s, s.exp(), pairs)
         self.parts = chunks(len(s), self.runs * self.n_classes)
         total = metric.values + strengths[:, None, None]  # (R, C, F)
+        if learned is not None:
+            total[:, ~learned] = torch.inf  # as if their strength were infinite
         self.lengths = total.rsqrt().to(s)  # 0 where the strength is infinite
         self.ridge = torch.where(total.isinf(), 1.0, strengths[:, None, None] / total).to(s)
         self.basis, self.shared_basis = metric.basis.to(s), metric.shared_basis.to(s)
