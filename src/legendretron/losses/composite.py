@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from legendretron._internal.kept_values import keep_values
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityReport, canonicality
 from legendretron.losses.frozen import check_single_link, frozen_copy
@@ -62,6 +63,7 @@ class CompositeLoss(LossOfLink):
         super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
         self.composite_link = frozen_copy(link)
         self._of_probabilities = LogLoss()
+        keep_values(self)
 
     @property
     def _link(self) -> Link:
