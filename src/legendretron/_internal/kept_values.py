@@ -42,7 +42,7 @@ def keep_values(module: nn.Module) -> None:
             setattr(part, _KEPT, {name: _array(tensor) for name, tensor in own.items()})
         if hasattr(type(part), "reset_parameters"):
             # on the object: classes define their own, for objects whose start is drawn
-            part.reset_parameters = partial(_reset, part)
+            part.__dict__["reset_parameters"] = partial(_reset, part)
 
 
 def keep_loaded(module: nn.Module, keys: Any) -> None:

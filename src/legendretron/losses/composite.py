@@ -69,6 +69,9 @@ class CompositeLoss(LossOfLink):
     def _link(self) -> Link:
         return self.composite_link
 
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        return self.composite_link._without_masks(logits)
+
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         return self.composite_link._log_proba_of_logits(logits)
 

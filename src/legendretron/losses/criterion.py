@@ -111,7 +111,11 @@ class Criterion(ProperLoss):
             raise ValueError(f"z must have {wanted} along axis dim={self.dim}, got shape {tuple(x.shape)}.")
         x = at_least_single(x)
         x = x if self.dim in (-1, x.dim() - 1) else x.movedim(self.dim, -1)
-        return append_reference(x) if n is not None and size == n - 1 else x
+        return append_reference(x) if n is not None and size == n - 1 else self._without_masks(x)
+
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        """Logits of all classes that users gave, checked for masked classes by losses that are not exact for these."""
+        return logits
 
     def losses_at(self, z: Tensor) -> Tensor:
         """Loss of an input for each label: ``(..., C - 1)`` or ``(..., C)`` to ``(..., C)``, the classes on axis ``dim``."""

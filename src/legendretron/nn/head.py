@@ -51,9 +51,9 @@ class LegendreLink(NoisyLabels):
     **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
     probability 0, its gradient is 0, and the other classes share what is left as if it did not exist, whichever class it
     is. (If all of a row are minus infinity, the row is NaN, as in torch.) A composite link, or one of your own, compares all
-    classes with each other, so that none can be left out before it: if a logit is so far below the largest that
-    differences lose all digits (about 1e7 in float32), there is a ``ValueError``, or, on a GPU and in compiled graphs,
-    where values are not looked at, a row of NaN. Mask log-probabilities instead, which works with every link:
+    classes with each other, so that none can be left out before it: if one of three or more logits is so far below the
+    largest that it is a mask (5e8 in float32; of two it must be infinite), there is a ``ValueError``, or, on a GPU and in
+    compiled graphs, where values are not looked at, a row of NaN. ``C - 1`` predictors are never taken for a mask. Mask log-probabilities instead, which works with every link:
     ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
     **Log-probabilities are logits**: ``CrossEntropyLoss``, which takes their log-softmax, finds them normalised already and
@@ -180,7 +180,9 @@ class LegendreLink(NoisyLabels):
                 f"got shape {tuple(logits.shape)}."
             )
         z = at_least_single(logits).movedim(self.dim, -1)
-        return self.link(z if z.shape[-1] == c else append_reference(z), all_classes=True)
+        if z.shape[-1] < c and self.link._takes_masks:
+            z = append_reference(z)
+        return self.link(z, all_classes=z.shape[-1] == c)
 
     def _placed(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
