@@ -132,3 +132,11 @@ def test_predictors_of_a_run_that_diverges_are_no_mask(kind, n_classes, size):
         assert (p[0, 0] > 0.99) == (p[1, 0] < 0.01)
         assert loss(given, y) > size * 1e-3
         assert loss(given, y).isfinite()
+
+
+def test_a_composite_loss_is_normalized_in_any_case():
+    link = make_link("composite_ficnn", 3)
+    z, y = normal(5, 2, key="z"), torch.arange(5) % 3
+    torch.testing.assert_close(CompositeLoss(link, normalized=False)(z, y), CompositeLoss(link, normalized=True)(z, y))
+    with pytest.raises(ValueError, match="normalized must be True or False, got 1"):
+        CompositeLoss(link, normalized=1)

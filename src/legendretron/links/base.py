@@ -227,7 +227,7 @@ class Link(nn.Module, ABC):
         return False
 
     def _without_masks(self, logits: Tensor) -> Tensor:
-        """Logits that users gave; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
+        """Logits of users; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
 
         Not for predictors, which are differences already: however large they are, none of them rounds another.
         """

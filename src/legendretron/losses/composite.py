@@ -38,6 +38,8 @@ class CompositeLoss(LossOfLink):
         Without run axes.
     weight, reduction, ignore_index, label_smoothing, dim : optional
         As in :class:`CanonicalLoss`.
+    normalized : bool
+        Accepted as :class:`CanonicalLoss` has it, and without effect: a perfect forecast costs nothing in any case.
 
     Examples
     --------
@@ -58,8 +60,12 @@ class CompositeLoss(LossOfLink):
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
         dim: int = -1,
+        *,
+        normalized: bool = True,
     ) -> None:
         check_single_link(link)
+        if not isinstance(normalized, bool):
+            raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
         self.composite_link = frozen_copy(link)
         self._of_probabilities = LogLoss()
