@@ -8,6 +8,7 @@ from legendretron import CanonicalLoss, SoftmaxLink
 from legendretron.links import NoisyLink, SymmetricNoise
 from legendretron.losses import CompositeLoss, LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
 from legendretron.nn import LegendreHead
+from legendretron.simplex import append_reference
 from tests.catalogue import make_link, normal, proba
 
 NAMED = [LogLoss, SquareLoss, SphericalLoss, MatsushitaLoss]
@@ -113,3 +114,29 @@ def test_refusals():
         LogLoss(weight=torch.ones(2))(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(ValueError, match="scale_by_half must be True or False, got 3"):
         SquareLoss(3)
+
+
+@pytest.mark.parametrize("size", [1e8, 1e12, 1e30])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", [CanonicalLoss, CompositeLoss])
+def test_predictors_of_a_run_that_diverges_are_no_mask(kind, n_classes, size):
+    name = "composite_ficnn" if kind is CompositeLoss or n_classes == 2 else "canonical"
+    loss = kind(make_link(name, n_classes, dtype=torch.float32))
+    z = torch.zeros(2, n_classes - 1)
+    z[0, 0], z[1, 0] = size, -size
+    y = torch.tensor([n_classes - 1, 0])
+    for given in (z, append_reference(z)) if n_classes == 2 or size < 5e8 else (z,):
+        p = loss.predict_proba(given)
+        assert p.isfinite().all()
+        torch.testing.assert_close(p.sum(-1), torch.ones(2))
+        assert (p[0, 0] > 0.99) == (p[1, 0] < 0.01)
+        assert loss(given, y) > size * 1e-3
+        assert loss(given, y).isfinite()
+
+
+def test_a_composite_loss_is_normalized_in_any_case():
+    link = make_link("composite_ficnn", 3)
+    z, y = normal(5, 2, key="z"), torch.arange(5) % 3
+    torch.testing.assert_close(CompositeLoss(link, normalized=False)(z, y), CompositeLoss(link, normalized=True)(z, y))
+    with pytest.raises(ValueError, match="normalized must be True or False, got 1"):
+        CompositeLoss(link, normalized=1)

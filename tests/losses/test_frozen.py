@@ -1,11 +1,16 @@
 """Nothing trains a loss, and half precision does not count rows."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
 
 from legendretron import CanonicalLoss
-from legendretron.losses import CompositeLoss, LogLoss
+from legendretron.links import CanonicalLink, load_link, save_link
+from legendretron.losses import CompositeLoss, LogLoss, load_loss, save_loss
+from legendretron.nn import init_weights
 from tests.catalogue import make_link, normal, proba
 
 
@@ -59,3 +64,83 @@ def test_more_rows_than_half_precision_can_count(dtype):
     p32 = p.float() / p.float().sum(-1, keepdim=True)
     torch.testing.assert_close(LogLoss().mean_loss(p, y, ones), LogLoss().mean_loss(p32, y), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(LogLoss().mean_loss(p, y, ones), LogLoss().mean_loss(p, y), rtol=1e-5, atol=1e-5)
+
+
+# --- what resets a network leaves its losses as they are ---
+
+LOSSES = {
+    "canonical": lambda: CanonicalLoss(make_link("canonical", 3, dtype=torch.float32), normalized=True),
+    "two classes": lambda: CanonicalLoss(make_link("composite_ficnn", 2, dtype=torch.float32)),
+    "composite": lambda: CompositeLoss(
+        make_link("composite_cpflow", 3, dtype=torch.float32), weight=torch.arange(1.0, 4)
+    ),
+    "bfloat16": lambda: CompositeLoss(make_link("composite_ficnn", 3, dtype=torch.bfloat16)),
+    "log": lambda: LogLoss(weight=torch.tensor([1.0, 2.0, 5.0])),
+}
+ROUTES = {
+    "itself": lambda loss: loss,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda loss: pickle.loads(pickle.dumps(loss)),
+    "half and back": lambda loss: copy.deepcopy(loss).half().float(),
+    "to_empty": lambda loss: spoil(loss.to_empty(device="cpu")),
+    "meta": lambda loss: spoil(loss.to("meta").to_empty(device="cpu")),
+}
+
+
+def spoil(module):
+    for tensor in module.buffers():
+        tensor.fill_(True if tensor.dtype == torch.bool else 7000.0)
+    return module
+
+
+def reset_all(module):
+    return module.apply(lambda m: m.reset_parameters() if hasattr(m, "reset_parameters") else None)
+
+
+def assert_same(found, expected):
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0, msg=name, check_dtype=False)
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("reset", [reset_all, lambda net: net.apply(init_weights)], ids=["apply", "init_weights"])
+def test_resetting_a_network_restores_its_loss(make, route, reset):
+    loss = make()
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    net = nn.Sequential(nn.Linear(4, 2), route(loss))
+    reset(net)
+    assert_same(net[1].state_dict(), before)
+    reset(spoil(net[1]))
+    assert_same(net[1].state_dict(), before)
+
+
+def test_what_a_state_dict_brought_is_kept_too():
+    first, second = (
+        CanonicalLoss(CanonicalLink(3, init="random", generator=torch.Generator().manual_seed(seed))) for seed in (0, 1)
+    )
+    first.load_state_dict(second.state_dict())
+    assert_same(reset_all(spoil(first)).state_dict(), second.state_dict())
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_loss_made_or_loaded_where_networks_are_built_without_memory(tmp_path, n_classes):
+    link = make_link("canonical", n_classes, dtype=torch.float32)
+    expected = CanonicalLoss(link, normalized=True)
+    save_loss(expected, tmp_path / "loss")
+    save_link(link, tmp_path / "link")
+    with torch.device("meta"):
+        made, loaded, again = (
+            CanonicalLoss(link, normalized=True),
+            load_loss(tmp_path / "loss"),
+            load_link(tmp_path / "link"),
+        )
+    for loss in (made, loaded):
+        assert_same(loss.state_dict(), expected.state_dict())
+        assert_same(reset_all(spoil(loss)).state_dict(), expected.state_dict())
+    assert_same(again.state_dict(), link.state_dict())
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.zero_()
+    again.reset_parameters()
+    assert_same(again.state_dict(), link.state_dict())

@@ -1,11 +1,14 @@
 """Models of Transformers: what a file does not hold starts where it should, and what it holds stays."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
+from legendretron.links import CanonicalLink, CompositeLink, load_link, save_link
+from legendretron.losses import CanonicalLoss, CompositeLoss, load_loss, save_loss
 from legendretron.nn import LegendreHead, init_weights
 
 transformers = pytest.importorskip("transformers")
@@ -104,3 +107,61 @@ def test_a_model_that_is_built_in_memory(head):
     )
     model = Classifier(config, head=head)
     assert all(tensor.float().abs().max() < 10.0 for tensor in model.head.state_dict().values())
+
+
+class WithLoss(transformers.BertPreTrainedModel):
+    """A network that makes its criterion, and loads the link of its head, while it is built without memory."""
+
+    def __init__(self, config, loss=None, link="softmax"):
+        super().__init__(config)
+        self.bert = transformers.BertModel(config)
+        self.head = LegendreHead(config.hidden_size, C, link=link() if callable(link) else link)
+        self.criterion = loss()
+        self.post_init()
+
+    def _init_weights(self, module):
+        if not init_weights(module):
+            super()._init_weights(module)
+
+
+def drawn(kind):
+    return kind(C, init="random" if kind is CanonicalLink else "paper", generator=torch.Generator().manual_seed(3))
+
+
+LOSSES = {
+    "canonical": lambda: CanonicalLoss(drawn(CanonicalLink), normalized=True, weight=torch.tensor([1.0, 2.0, 3.0])),
+    "composite": lambda: CompositeLoss(drawn(CompositeLink)),
+}
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("way", ["from a link", "from a file"])
+def test_a_loss_made_while_the_network_has_no_memory_is_what_it_was_made_of(pretrained, spoiled, tmp_path, make, way):
+    expected = make()
+    if way == "from a file":
+        save_loss(expected, tmp_path / "loss")
+        loss = partial(load_loss, tmp_path / "loss")
+    else:
+        link, settings = expected._link, {"weight": expected.weight}
+        if isinstance(expected, CanonicalLoss):
+            settings["normalized"] = True
+        loss = partial(type(expected), link, **settings)
+    model = WithLoss.from_pretrained(pretrained, loss=loss)
+    found = model.criterion.state_dict()
+    assert found.keys() == expected.state_dict().keys()
+    assert all(torch.equal(found[name], value) for name, value in expected.state_dict().items())
+    z, y = torch.randn(6, C - 1, generator=torch.Generator().manual_seed(0)), torch.arange(6) % C
+    torch.testing.assert_close(model.criterion(z, y), expected(z, y))
+    model.save_pretrained(tmp_path / "saved")
+    again = WithLoss.from_pretrained(tmp_path / "saved", loss=loss).criterion.state_dict()
+    assert all(torch.equal(again[name], value) for name, value in expected.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", [CanonicalLink, CompositeLink])
+def test_a_head_with_a_link_from_a_file_starts_there(pretrained, spoiled, tmp_path, kind):
+    expected = drawn(kind)
+    save_link(expected, tmp_path / "link")
+    model = WithLoss.from_pretrained(pretrained, loss=nn.Identity, link=partial(load_link, tmp_path / "link"))
+    found = dict(model.head.link.named_parameters())
+    assert all(torch.equal(found[name], value) for name, value in expected.named_parameters())
+    assert all(parameter.requires_grad for parameter in found.values())

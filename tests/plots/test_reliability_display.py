@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from legendretron.diagnostics import calibration_curve, smooth_calibration_curve
 from legendretron.plots import ClasswiseReliabilityDisplay, ReliabilityDisplay
+from legendretron.plots.labels import as_columns
 
 RNG = np.random.default_rng(0)
 P = RNG.dirichlet([1, 1, 1], 2000)
@@ -111,7 +112,7 @@ def test_every_curve_looks_different():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"y": Y[:5]}, r"y holds . classes|must have shape \(5, 3\)"),
+    ({"y": Y[:5]}, "got 5 labels and 2000 rows"),
     ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),
     ({"y": Y, "classes": ["cat", "dog", "fox"]}, "y holds the label 'eel', which is not among the classes"),
     ({"y": Y, "classes": ["cat", "dog"]}, "classes must name 3 different classes"),
@@ -150,3 +151,35 @@ def test_bad_estimators_and_curves(three):
         ClasswiseReliabilityDisplay.from_estimator(composite, X, y, ax=plt.subplots()[1])
     with pytest.raises(ValueError, match="at least one class"):
         ClasswiseReliabilityDisplay.from_estimator(composite, X, y, labels=[])
+
+
+def test_integers_that_may_count_from_one_need_names():
+    p = np.full((4, 3), 1 / 3)
+    for y in ([1, 2, 1, 2], [1, 3, 1, 3], [2, 3, 2, 3]):
+        with pytest.raises(ValueError, match=r"y holds 2 classes .* by classes="):
+            ReliabilityDisplay.from_predictions(np.array(y), p)
+        ReliabilityDisplay.from_predictions(np.array(y), p, classes=[1, 2, 3])
+    columns, classes = as_columns(np.array([0, 2, 0, 2]), 3)
+    assert columns.tolist() == [0, 2, 0, 2]
+    assert classes.tolist() == [0, 1, 2]
+
+
+def test_errors_of_arguments_name_them():
+    y, p = np.array([0, 1, 0, 1]), np.full((4, 2), 0.5)
+    with pytest.raises(ValueError, match="got 3 labels and 4 rows of 'model'"):
+        ReliabilityDisplay.from_predictions(y[:3], p)
+    with pytest.raises(ValueError, match=r"n_bins is for strategy='binned', got n_bins=5 with strategy='smooth'"):
+        ReliabilityDisplay.from_predictions(y, p, strategy="smooth", n_bins=5)
+    with pytest.raises(ValueError, match="level is for strategy='smooth'"):
+        ClasswiseReliabilityDisplay.from_predictions(y, p, level=0.5)
+    with pytest.raises(TypeError, match=r"ReliabilityDisplay.* no argument 'bins'; .*n_bins"):
+        ReliabilityDisplay.from_predictions(y, p, bins=5)
+    for make, ax in ((ReliabilityDisplay, 3), (ClasswiseReliabilityDisplay, [3, 4])):
+        with pytest.raises(ValueError, match=r"ax must be matplotlib axes.*got int: 3"):
+            make.from_predictions(y, p, ax=ax)
+
+
+def test_a_smooth_curve_can_bend_however_few_rows_there_are():
+    rng = np.random.default_rng(0)
+    p = rng.random(60)
+    assert smooth_calibration_curve((rng.random(60) < p).astype(int), np.stack([1 - p, p], 1)).bandwidth <= 0.1 + 1e-12

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from legendretron import CanonicalLoss, CompositeLink
 from legendretron.links.canonicality import jacobian_defects
 from legendretron.losses import LogLoss, SquareLoss
-from legendretron.plots import ProbabilityMapDisplay, TriangleDisplay
+from legendretron.plots import LabelQualityDisplay, ProbabilityMapDisplay, TriangleDisplay, TuningDisplay
 from legendretron.plots.axes import COLOURS
 from legendretron.plots.triangle import CORNERS, to_plane
 
@@ -118,14 +118,14 @@ def test_the_plane_in_the_triangle(three):
     p = canonical.predict_proba(X)
     for label in canonical.classes_:
         assert np.allclose(points(display)[label], p[y == label] @ CORNERS)
-    lines = [line for line in display.ax_.lines if line.get_color() in ("0.75", "black")]
-    assert len(lines) == 2 * 26
+    lines = [line for line in display.ax_.lines if line.get_color() in ("0.75", "0.2")]
+    assert len(lines) == 2 * 10
     for line in lines:
         x, height = line.get_data()
         assert ((height >= -1e-12) & (height <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-9)).all()
     # lines of both links meet in the middle, where the softmax has predictors of zero
     middle = to_plane(np.full(3, 1 / 3))
-    for colour in ("0.75", "black"):
+    for colour in ("0.75", "0.2"):
         near = [
             np.abs(np.column_stack(line.get_data()) - middle).sum(1).min()
             for line in lines
@@ -165,3 +165,14 @@ def test_map_bad_input(two, three):
         ProbabilityMapDisplay.from_predictions(y, np.full((150, 3), 1 / 3)).plot()
     with pytest.raises(ValueError, match="z must hold finite predictors"):
         ProbabilityMapDisplay(CompositeLink(3), z=np.ones((4, 3)))
+
+
+@pytest.mark.parametrize("several", [[1, 2], {"a": 1, "b": 2}], ids=["list", "dict"])
+@pytest.mark.parametrize(
+    ("display", "data"),
+    [(TriangleDisplay, ()), (ProbabilityMapDisplay, ()), (TuningDisplay, ()), (LabelQualityDisplay, ([[1.0]], [0]))],
+)
+def test_displays_of_one_model_say_so(display, data, several):
+    match = f"{display.__name__} draws one model, got a (list|dict) of 2; draw one figure for each"
+    with pytest.raises(ValueError, match=match):
+        display.from_estimator(several, *data)

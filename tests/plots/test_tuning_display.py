@@ -45,15 +45,16 @@ def test_curves_are_relative_to_logistic_regression():
     assert set(drawn) == {
         "logistic regression",
         "learned link, link_alpha 0.0001",
-        "the same, 100 of 400 steps",
-        "learned link, link_alpha 0.01, 100 of 400 steps",
+        "link_alpha 0.0001, after 100 of 400 steps",
+        "link_alpha 0.01, after 100 of 400 steps",
     }
     assert np.allclose(drawn["logistic regression"], [[0.001, 0.55], [0.01, 0.5]])
     assert np.allclose(drawn["learned link, link_alpha 0.0001"], [[0.1, 0.4]])
-    assert np.allclose(drawn["the same, 100 of 400 steps"], [[0.1, 0.45], [1.0, 0.5]])
-    assert np.allclose(drawn["learned link, link_alpha 0.01, 100 of 400 steps"], [[0.1, 0.52]])
+    assert np.allclose(drawn["link_alpha 0.0001, after 100 of 400 steps"], [[0.1, 0.45], [1.0, 0.5]])
+    assert np.allclose(drawn["link_alpha 0.01, after 100 of 400 steps"], [[0.1, 0.52]])
     opacity = {name: line.get_alpha() for name, line in curves(display).items()}
-    assert opacity["the same, 100 of 400 steps"] < opacity["learned link, link_alpha 0.0001"] == 1.0
+    name = "link_alpha 0.0001"
+    assert opacity[f"{name}, after 100 of 400 steps"] < opacity[f"learned link, {name}"] == 1.0
     (ring,) = (line for line in display.ax_.lines if line.get_label() == "chosen")
     assert np.allclose(ring.get_data(), [[0.1], [0.4]])
     assert display.ax_.get_xscale() == "log"

@@ -40,6 +40,10 @@ NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[
 _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
 
 
+#: How far below the largest a logit must be to count as masked: half of the 1e9 that is written there by habit.
+_LOWEST_MASK = 5e8
+
+
 class TensorSpec(NamedTuple):
     """Name, shape and dtype of a tensor in a link's state dict, known before the link is built."""
 
@@ -213,25 +217,37 @@ class Link(nn.Module, ABC):
 
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
-        z = self._differences(logits)
+        z = _from_logits(logits)
         self._initialize_once(z)
         return self._log_proba(z)
 
-    def _differences(self, logits: Tensor) -> Tensor:
-        """Predictors; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting."""
-        z = logits[..., :-1] - logits[..., -1:]
+    @property
+    def _takes_masks(self) -> bool:
+        """Whether ``_log_proba_of_logits`` is exact for masked classes."""
+        return False
+
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        """Logits of users; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
+
+        Not for predictors, which are differences already: however large they are, none of them rounds another.
+        """
+        if self._takes_masks:
+            return logits
         lowest = logits.detach().amin(-1, keepdim=True)
-        # beyond this a difference of single digits is rounded to nothing
-        masked = logits.detach().amax(-1, keepdim=True) - lowest > 1.0 / torch.finfo(logits.dtype).eps
+        spread = logits.detach().amax(-1, keepdim=True) - lowest
+        # of two classes there is one difference, which is exact or infinite; of more, beyond the first bound a difference of
+        # single digits is rounded to nothing, and below the second the logits of a run that diverges are no mask
+        limit = torch.finfo(logits.dtype)
+        masked = spread > (limit.max if self.n_classes == 2 else max(1.0 / limit.eps, _LOWEST_MASK))
         if logits.is_cuda or not has_values(logits):
-            return torch.where(masked, torch.nan, z)
+            return torch.where(masked, torch.nan, logits)
         if bool(masked.any()):
             raise ValueError(
                 f"logits hold a masked class, {float(lowest[masked].amin()):.3g}, but {type(self).__name__} compares all "
                 "classes with each other. Mask the log-probabilities instead, "
                 "log_softmax(link(logits).masked_fill(mask, -inf), dim), or use link='softmax' or 'canonical'."
             )
-        return z
+        return logits
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
@@ -398,7 +414,7 @@ class Link(nn.Module, ABC):
         rows = self._rows(name, z, size)
         with full_precision(rows):
             if all_classes:
-                return self._shaped(self._log_proba_of_logits(rows), z)
+                return self._shaped(self._log_proba_of_logits(self._without_masks(rows)), z)
             self._initialize_once(rows)
             return self._shaped(self._log_proba(rows), z)
 

@@ -112,6 +112,10 @@ class CanonicalLink(Link):
             return super()._log_proba_of_logits(logits)
         return self.nests._log_proba_of_logits(logits)
 
+    @property
+    def _takes_masks(self) -> bool:
+        return type(self) is CanonicalLink  # a subclass may define another map
+
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The formulas of NestedLogSumExp with the reference class apart."""
         nests = self.nests

@@ -130,6 +130,10 @@ class NoisyLink(Link):
     def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
         return self.noise.log_observed(self.clean._log_proba_of_logits(logits))
 
+    @property
+    def _takes_masks(self) -> bool:
+        return self.clean._takes_masks
+
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         log_p = self.noise.log_clean(log_softmax_plus(log_odds))
         return self.clean._from_log_odds(log_p[..., :-1] - log_p[..., -1:])

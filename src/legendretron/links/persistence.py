@@ -12,6 +12,7 @@ from torch import Tensor
 
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.fields import Field, check_fields
+from legendretron._internal.kept_values import keep_values
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import link_config, make_link, state_layout
 
@@ -58,6 +59,9 @@ def save_link(link: Link, path: str | os.PathLike[str]) -> None:
 def load_link(path: str | os.PathLike[str]) -> Link:
     """Read a link that :func:`save_link` wrote, in evaluation mode; raise a ``ValueError`` for anything else.
 
+    The values read are the link's start: ``reset_parameters`` restores them. They are read also where networks are built
+    without memory, under ``torch.device("meta")``.
+
     A link of your own must have been registered: import its module first.
     """
     tensors, header = read_artifact(path, _KIND)
@@ -65,9 +69,11 @@ def load_link(path: str | os.PathLike[str]) -> Link:
         check_fields("the header", header, _HEADER)
         check_tensors(tensors, saved_layout(header["link"]))
         check_finite(tensors)
-        return rebuild_link(header["link"], tensors).eval()
+        link = rebuild_link(header["link"], tensors).eval()
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not a link that can be loaded: {error}") from error
+    keep_values(link)
+    return link
 
 
 # --- for files that hold a link and more ---
@@ -123,8 +129,9 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
 def rebuild_link(header: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: str = "") -> Link:
     """Build a link from checked settings and tensors."""
     settings = {**header, "dtype": _PRECISIONS[header["dtype"]]}
-    # a separate generator: the initial values are overwritten, and loading must not advance the global generator
-    link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
+    with torch.device("cpu"):  # the values are there, also where networks are built without memory
+        # a separate generator: the initial values are overwritten, and loading must not advance the global generator
+        link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
     link.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
     return link
 

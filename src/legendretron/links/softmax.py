@@ -47,6 +47,10 @@ class SoftmaxLink(Link):
         # a subclass may define another map
         return torch.log_softmax(logits, -1) if type(self) is SoftmaxLink else super()._log_proba_of_logits(logits)
 
+    @property
+    def _takes_masks(self) -> bool:
+        return type(self) is SoftmaxLink  # a subclass may define another map
+
     def _nll_step(self, like: Tensor) -> NLLStep:
         def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
             return *softmax_nll(z, labels, weight), []

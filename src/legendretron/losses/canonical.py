@@ -8,11 +8,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from legendretron._internal.kept_values import keep_values
+from legendretron._internal.start import set_start
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.binary_potential import KeptPotential
 from legendretron.links.row_losses import RowLosses
-from legendretron.losses.frozen import check_single_link, frozen_copy
+from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
 from legendretron.losses.fused import can_be_fused, fused_loss
 from legendretron.losses.of_link import LossOfLink
 
@@ -90,25 +92,32 @@ class CanonicalLoss(LossOfLink):
             raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         self.normalized = normalized
         self.canonical_link = frozen_copy(link)
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), device_of(link):
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
         # listed once: looking for all tensors of a link takes longer than a small batch
         self._parts = (*self.canonical_link.modules(),)
         self._kept_rows: KeptPotential[RowLosses | None] = KeptPotential()
         self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
         self._prepare()
+        keep_values(self)
 
     def _prepare(self) -> None:
         """Make the table of a two-class link's potential now: where a graph is compiled it must be there already."""
         like = next((t for t in self.canonical_link.buffers() if t.is_floating_point()), None)
         if self.n_classes == 2 and like is not None and has_values(like):
-            with torch.no_grad():
+            with torch.no_grad(), like.device:
                 self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
         self._prepare()
         return self
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Criterion.reset_parameters`; a link that never had values gets the start of its constructor."""
+        super().reset_parameters(generator)
+        if self.least is not None:
+            set_start(self.least, self.canonical_link._least_losses().detach())
 
     @property
     def _link(self) -> Link:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from legendretron._internal.kept_values import keep_values
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityReport, canonicality
 from legendretron.losses.frozen import check_single_link, frozen_copy
@@ -37,6 +38,8 @@ class CompositeLoss(LossOfLink):
         Without run axes.
     weight, reduction, ignore_index, label_smoothing, dim : optional
         As in :class:`CanonicalLoss`.
+    normalized : bool
+        Accepted as :class:`CanonicalLoss` has it, and without effect: a perfect forecast costs nothing in any case.
 
     Examples
     --------
@@ -57,15 +60,23 @@ class CompositeLoss(LossOfLink):
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
         dim: int = -1,
+        *,
+        normalized: bool = True,
     ) -> None:
         check_single_link(link)
+        if not isinstance(normalized, bool):
+            raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
         self.composite_link = frozen_copy(link)
         self._of_probabilities = LogLoss()
+        keep_values(self)
 
     @property
     def _link(self) -> Link:
         return self.composite_link
+
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        return self.composite_link._without_masks(logits)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         return self.composite_link._log_proba_of_logits(logits)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from legendretron._internal.kept_values import keep_loaded, keep_values, restore_values
 from legendretron._internal.validation import at_least_single, check_float_tensor, full_precision
 from legendretron.losses.base import ProperLoss
 from legendretron.losses.reduction import (
@@ -72,6 +73,16 @@ class Criterion(ProperLoss):
         weight = check_weight(weight, n_classes)
         with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
             self.register_buffer("weight", None if weight is None else weight.detach().clone())
+        self.register_load_state_dict_post_hook(keep_loaded)  # type: ignore[no-untyped-call]
+        keep_values(self)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Restore what the loss was made of, or what a complete state dict brought later: class weights, and a frozen link.
+
+        Nothing is drawn, so that resetting all modules of a network changes no loss. It is for memory that holds no values
+        yet, after ``to_empty``.
+        """
+        restore_values(self)
 
     # --- for subclasses: logits (..., C), in float32 at least ---
 
@@ -100,7 +111,11 @@ class Criterion(ProperLoss):
             raise ValueError(f"z must have {wanted} along axis dim={self.dim}, got shape {tuple(x.shape)}.")
         x = at_least_single(x)
         x = x if self.dim in (-1, x.dim() - 1) else x.movedim(self.dim, -1)
-        return append_reference(x) if n is not None and size == n - 1 else x
+        return append_reference(x) if n is not None and size == n - 1 else self._without_masks(x)
+
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        """Logits of all classes that users gave, checked for masked classes by losses that are not exact for these."""
+        return logits
 
     def losses_at(self, z: Tensor) -> Tensor:
         """Loss of an input for each label: ``(..., C - 1)`` or ``(..., C)`` to ``(..., C)``, the classes on axis ``dim``."""

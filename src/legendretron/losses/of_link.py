@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Self
 
+import torch
 from torch import Tensor
 
+from legendretron._internal.kept_values import restore_values
 from legendretron.links import Link
 from legendretron.losses.criterion import Criterion
 
@@ -25,6 +27,11 @@ class LossOfLink(Criterion):
 
     @abstractmethod
     def _scores_of_rows(self, logits: Tensor) -> Tensor: ...
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """See :meth:`Criterion.reset_parameters`; a link that never had values gets the start of its constructor."""
+        if not restore_values(self):
+            self._link.reset_parameters(generator)
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; the frozen link stays as it is."""

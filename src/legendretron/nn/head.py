@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
 from legendretron._internal.validation import (
@@ -51,9 +52,10 @@ class LegendreLink(NoisyLabels):
     **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
     probability 0, its gradient is 0, and the other classes share what is left as if it did not exist, whichever class it
     is. (If all of a row are minus infinity, the row is NaN, as in torch.) A composite link, or one of your own, compares all
-    classes with each other, so that none can be left out before it: if a logit is so far below the largest that
-    differences lose all digits (about 1e7 in float32), there is a ``ValueError``, or, on a GPU and in compiled graphs,
-    where values are not looked at, a row of NaN. Mask log-probabilities instead, which works with every link:
+    classes with each other, so that none can be left out before it: if one of three or more logits is so far below the
+    largest that it is a mask (5e8 in float32; of two it must be infinite), there is a ``ValueError``, or, on a GPU and in
+    compiled graphs, where values are not looked at, a row of NaN. ``C - 1`` predictors are never taken for a mask.
+    Mask log-probabilities instead, which works with every link:
     ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
     **Log-probabilities are logits**: ``CrossEntropyLoss``, which takes their log-softmax, finds them normalised already and
@@ -180,7 +182,9 @@ class LegendreLink(NoisyLabels):
                 f"got shape {tuple(logits.shape)}."
             )
         z = at_least_single(logits).movedim(self.dim, -1)
-        return self.link(z if z.shape[-1] == c else append_reference(z), all_classes=True)
+        if z.shape[-1] < c and self.link._takes_masks:
+            z = append_reference(z)
+        return self.link(z, all_classes=z.shape[-1] == c)
 
     def _placed(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
@@ -200,7 +204,7 @@ class LegendreHead(NoisyLabels):
     softmax hidden in ``torch.nn.CrossEntropyLoss``. See :class:`LegendreLink` for precision.
 
     The layer is ``head.linear``. Another one that maps features to ``C - 1`` predictors may take its place: a layer with
-    adapters, or the one that ``torch.ao.quantization.quantize_dynamic`` puts there.
+    adapters, a ``LazyLinear``, or the one that ``torch.ao.quantization.quantize_dynamic`` puts there.
 
     For very many classes see :class:`~legendretron.nn.class_parallel.ClassParallel`, which splits the head over processes.
 
@@ -387,9 +391,10 @@ class LegendreHead(NoisyLabels):
 
     def _predictor(self, features: Tensor) -> Tensor:
         # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none
-        check_last_axis("features", features, getattr(self.linear, "in_features", self.in_features))
+        # and a lazy one has no features before it has seen some
+        check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
         weight = getattr(self.linear, "weight", None)
-        if not isinstance(weight, Tensor):
+        if not isinstance(weight, Tensor) or is_lazy(weight):
             return self._checked(self.linear(features))
         if features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
@@ -411,7 +416,8 @@ class LegendreHead(NoisyLabels):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
         own = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
-        if saved is not None and saved.dim() == 2 and isinstance(own, Tensor) and saved.shape != own.shape:
+        shape = own.shape if isinstance(own, Tensor) and not is_lazy(own) else None
+        if saved is not None and saved.dim() == 2 and shape is not None and saved.shape != shape:
             rows, columns = saved.shape
             softmax = ""
             if rows == self.n_classes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from legendretron.links import LabelNoise, Link
+from legendretron.losses.criterion import Criterion
 from legendretron.potentials import Potential
 
 __all__ = ["init_weights"]
@@ -17,6 +18,9 @@ def init_weights(module: nn.Module) -> bool:
     its own that were not in the file. A head has none of its own, so this looks for what is inside: links, potentials and
     models of wrong labels. A head's linear layer is left to Transformers, as all linear layers are, and what was read from
     a file is left as it is.
+
+    A loss gets back the values it was made with, and a link from :func:`~legendretron.links.load_link` those of its file. A
+    link that was trained in the same program and is put into a head as an object starts anew: save it and load it.
 
     Parameters
     ----------
@@ -41,7 +45,7 @@ def init_weights(module: nn.Module) -> bool:
     >>> init_weights(head.link), init_weights(head.linear)
     (True, False)
     """
-    if not isinstance(module, Link | LabelNoise | Potential):
+    if not isinstance(module, Link | LabelNoise | Potential | Criterion):
         return False
     module.reset_parameters()
     return True

@@ -54,7 +54,15 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:  # pragma: no cover
         raise ImportError("plots need matplotlib: pip install 'legendretron[plots]'.") from error
-    return ax if ax is not None else plt.subplots(layout="constrained", **size)[1]
+    return _checked(ax) if ax is not None else plt.subplots(layout="constrained", **size)[1]
+
+
+def _checked(ax: Any) -> Any:
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise ValueError(f"ax must be matplotlib axes, as plt.subplots() makes, got {type(ax).__name__}: {ax!r}.")
+    return ax
 
 
 def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> Any:
@@ -63,7 +71,7 @@ def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> A
         given = np.asarray(ax, dtype=object).ravel()
         if len(given) != n:
             raise ValueError(f"ax must hold {n} axes, one for each panel, got {len(given)}; without ax they are made.")
-        return given
+        return np.array([_checked(one) for one in given], dtype=object)
     rows = -(-n // columns)
     made = axes_or_new(
         None, nrows=rows, ncols=columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False

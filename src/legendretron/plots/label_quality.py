@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
+from legendretron.plots.models import single
 
 __all__ = ["LabelQualityDisplay"]
 
@@ -84,7 +85,7 @@ class LabelQualityDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        return cls(estimator.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
+        return cls(single(cls.__name__, estimator).label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> LabelQualityDisplay:
         """Draw on the axes given, or on new ones."""

@@ -28,14 +28,14 @@ def checked_classes(classes: Any, n_classes: int) -> np.ndarray:
 def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Return labels of any kind as column numbers ``(n,)``, and the class of each column ``(C,)``.
 
-    Without ``classes``, integers from 0 to ``C - 1`` are column numbers; of any other labels, all ``C`` classes must occur,
-    and columns are in sorted order.
+    Without ``classes``, integers from 0 to ``C - 1`` among which 0 occurs are column numbers: without it, they may as well
+    count from 1. Of any other labels, all ``C`` classes must occur, and columns are in sorted order.
     """
     y = np.asarray(y)
     if y.ndim != 1 or not len(y):
         raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
     if classes is None:
-        if y.dtype.kind in "iu" and y.min() >= 0 and y.max() < n_classes:
+        if y.dtype.kind in "iu" and y.min() == 0 and y.max() < n_classes:
             return y, np.arange(n_classes)
         found = np.unique(y)
         if len(found) != n_classes:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron.links import Link
 
-__all__ = ["classes_of", "core", "link_of", "named", "predictors"]
+__all__ = ["classes_of", "core", "link_of", "named", "predictors", "single"]
 
 
 def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
@@ -45,6 +45,16 @@ def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
         ]
         return dict(zip(names, given, strict=True))
     return {name if name is not None else type(core(given)[0]).__name__: given}
+
+
+def single(display: str, given: Any) -> Any:
+    """Return the model of a display for one, or raise a ``ValueError`` if there are several."""
+    if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
+        raise ValueError(
+            f"{display} draws one model, got a {type(given).__name__} of {len(given)}; draw one figure for each, in a loop, "
+            "or on axes of your own by ax=."
+        )
+    return given
 
 
 def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from legendretron.links.canonicality import jacobian_defects
 from legendretron.plots.axes import COLOURS, axes_or_new
 from legendretron.plots.display import Display
 from legendretron.plots.labels import as_columns, checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of, predictors
+from legendretron.plots.models import classes_of, core, link_of, predictors, single
 from legendretron.plots.triangle import draw_frame, to_plane
 from legendretron.plots.values import inverse_link, like
 
@@ -24,7 +25,8 @@ __all__ = ["ProbabilityMapDisplay"]
 _MARKERS = ("o", "s", "^")
 #: How far the plane is drawn around the data, as a share of their range, and without data in units of the predictor.
 _AROUND, _WITHOUT_DATA = 0.25, 6.0
-_RED = "#CC0000"
+#: Dark red, pale enough for points and lines to be seen through it.
+_HATCH = (0.6, 0.0, 0.0, 0.5)
 
 
 class ProbabilityMapDisplay(Display):
@@ -128,7 +130,7 @@ class ProbabilityMapDisplay(Display):
         """
         if X is None and y is not None:
             raise ValueError("y needs X: labels are drawn where their rows are.")
-        model, X = core(estimator, X)
+        model, X = core(single(cls.__name__, estimator), X)
         classes = classes_of(model)
         link = link_of(model)
         z = None if X is None else predictors(model, X).numpy()
@@ -148,10 +150,13 @@ class ProbabilityMapDisplay(Display):
         p : array of shape (n, 3)
             Probabilities.
         classes : sequence of three, optional
-            Class of each column; by default 0, 1, 2 if all labels are among them, else the sorted labels.
+            Class of each column; by default 0, 1, 2 if all labels are among them and 0 occurs, else the sorted
+            labels, of which none may be missing.
         ax : matplotlib axes, optional
             Where to draw.
         """
+        if isinstance(p, Mapping):
+            single(cls.__name__, p)
         columns, names = as_columns(y, 3, classes)
         return cls(None, None, p, columns, names).plot(space="triangle", ax=ax)
 
@@ -172,7 +177,7 @@ class ProbabilityMapDisplay(Display):
         return self
 
     def _draw_points(self, ax: Any, places: np.ndarray | None) -> None:
-        look = {"linestyle": "none", "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.6, "zorder": 6}
+        look = {"linestyle": "none", "markersize": 3.5, "markeredgecolor": "white", "markeredgewidth": 0.3, "zorder": 6}
         if places is not None and self.columns is None:
             (self.lines_["data"],) = ax.plot(*places.T, marker="o", color="0.15", label="data", **look)
         for k, label in enumerate(self.classes):
@@ -213,8 +218,8 @@ class ProbabilityMapDisplay(Display):
         self.indefinite_share_ = float(bad.mean())
         title = "Probabilities over the plane of predictors"
         if bad.any():
-            hatched = ax.contourf(*axes, bad.astype(float), levels=[0.5, 1.5], colors="none", hatches=["///"])
-            hatched.set(edgecolor=_RED, linewidth=0.0)
+            hatched = ax.contourf(*axes, bad.astype(float), levels=[0.5, 1.5], colors="none", hatches=["/"])
+            hatched.set(edgecolor=_HATCH, linewidth=0.0)
             title += f"\nhatched: Jacobian indefinite ({self.indefinite_share_:.0%})"
         ax.set(xlabel="$z_1$", ylabel="$z_2$", title=title)
 
@@ -226,8 +231,8 @@ class ProbabilityMapDisplay(Display):
         softmax = SoftmaxLink(3)
         shift, scale = _unit(self.link)
         for link, lines, look, label in (
-            (softmax, _lines(), {"color": "0.75", "linewidth": 0.8, "zorder": 1}, "softmax"),
-            (self.link, _lines() * scale + shift, {"color": "black", "linewidth": 0.9, "zorder": 2}, "link"),
+            (softmax, _lines(), {"color": "0.75", "linewidth": 0.6, "zorder": 1}, "softmax"),
+            (self.link, _lines() * scale + shift, {"color": "0.2", "linewidth": 0.7, "zorder": 2}, "link"),
         ):
             for number, line in enumerate(lines):
                 ax.plot(*to_plane(inverse_link(link, line)).T, label=label if number == 0 else None, **look)
@@ -235,9 +240,9 @@ class ProbabilityMapDisplay(Display):
 
 
 def _lines() -> np.ndarray:
-    """Lines of the plane, ``(number, points, 2)``, on which a predictor is an integer."""
+    """Lines of the plane, ``(number, points, 2)``, on which a predictor is an even number."""
     along = np.linspace(-12.0, 12.0, 400)
-    levels = np.arange(-6, 7)
+    levels = np.arange(-4, 5, 2)
     fixed, free = np.broadcast_arrays(levels[:, None], along)
     return np.concatenate([np.stack([fixed, free], -1), np.stack([free, fixed], -1)]).astype(float)
 

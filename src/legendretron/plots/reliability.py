@@ -25,8 +25,9 @@ _HISTOGRAM = 32
 class ReliabilityDisplay(Display):
     """Observed against predicted frequency, one curve per model.
 
-    Binned curves have bars of two standard errors; smooth ones, by kernel regression, have a bootstrap band. On a figure of
-    its own, the predictions are counted below. The number in the legend is the calibration error of the curve, of bins or
+    Binned curves have bars of two standard errors; smooth ones, by kernel regression, have a bootstrap band. The band is
+    that of the smoothed curve: it holds what rows drawn anew would change, and not the bias of smoothing. On a figure of its
+    own, the predictions are counted below. The number in the legend is the calibration error of the curve, of bins or
     smooth. :class:`ClasswiseReliabilityDisplay` has a panel for each class.
 
     Parameters
@@ -88,7 +89,8 @@ class ReliabilityDisplay(Display):
         label : object, optional
             The class of ``kind="classwise"``; of two classes the second by default.
         classes : sequence of C, optional
-            Class of each column. By default 0 to C - 1 if all labels are integers among them, else the sorted labels.
+            Class of each column. By default 0 to C - 1 if all labels are integers among them and 0 occurs, else the sorted
+            labels, of which none may be missing.
         name : str, optional
             Name of a single model.
         ax : matplotlib axes, optional
@@ -96,7 +98,7 @@ class ReliabilityDisplay(Display):
         **curve
             ``strategy``: ``"binned"`` (default) or ``"smooth"``. ``n_bins`` of binned curves, 10 by default; ``bandwidth``,
             ``n_bootstrap``, ``level`` and ``seed`` of smooth ones, see
-            :func:`~legendretron.diagnostics.smooth_calibration_curve`.
+            :func:`~legendretron.diagnostics.smooth_calibration_curve`. Those of the other strategy raise a ``ValueError``.
         """
         return cls._of(Predictions(y, predictions, classes, name), kind, label, curve).plot(ax=ax)
 
@@ -135,7 +137,7 @@ class ReliabilityDisplay(Display):
             if label is not None:
                 raise ValueError(f"label is for kind='classwise', got label={label!r} with kind={kind!r}.")
             whose = "the predicted class" if kind == "top" else "any class"
-            return cls(predictions.curves(kind, **curve), f" of {whose}")
+            return cls(predictions.curves(kind, None, curve), f" of {whose}")
         if label is None:
             if len(predictions.classes) > 2:
                 raise ValueError(
@@ -143,12 +145,14 @@ class ReliabilityDisplay(Display):
                     "draws all of them."
                 )
             label = predictions.classes.tolist()[1]
-        return cls(predictions.curves(kind, predictions.column(label), **curve), f" of {shown(label)}")
+        return cls(predictions.curves(kind, predictions.column(label), curve), f" of {shown(label)}")
 
     def plot(self, ax: Any = None) -> ReliabilityDisplay:
         """Draw on the axes given; on a new figure, with the number of predictions below."""
         below = None
-        if ax is None:
+        if ax is not None:
+            ax = axes_or_new(ax)
+        else:
             size = room_for_legend(5.6, 6.4, 1 + len(self.curves))
             ax, below = axes_or_new(None, nrows=2, figsize=size, sharex=True, height_ratios=[4, 1])
         self.ax_, self.figure_, self.lines_ = ax, ax.figure, {}
@@ -160,7 +164,10 @@ class ReliabilityDisplay(Display):
             else:
                 self.lines_[name] = _smooth(ax, below, name, curve, look[0], LINES[number % len(LINES)])
         kinds = {type(curve) for curve in self.curves.values()}
-        notes = {CalibrationCurve: "bars: two standard errors", SmoothCalibrationCurve: "bands: bootstrap"}
+        notes = {
+            CalibrationCurve: "bars: two standard errors",
+            SmoothCalibrationCurve: "bands: bootstrap, no smoothing bias",
+        }
         title = f"Reliability ({', '.join(text for kind, text in notes.items() if kind in kinds)})"
         ax.set(ylabel="share that came true", title=title, xlim=(0, 1), ylim=(-0.02, 1.02))
         if below is not None:

@@ -23,6 +23,11 @@ __all__ = ["Curve", "Predictions", "reliability_curve"]
 
 Curve = CalibrationCurve | SmoothCalibrationCurve
 
+#: Fewer than for a calibration error: each has a bar.
+_BINS = 10
+#: Settings of each strategy.
+_SETTINGS = {"binned": ("n_bins",), "smooth": ("bandwidth", "n_bootstrap", "level", "seed")}
+
 
 class Predictions:
     """Probabilities of one or several models on the same labels, checked.
@@ -46,6 +51,12 @@ class Predictions:
             raise ValueError(f"name is for a single model; several are named by their keys, got name={name!r}.")
         self.tables = {key: _table(key, p) for key, p in named("predictions", dict(predictions)).items()}
         n_columns = next(iter(self.tables.values())).shape[1]
+        rows = {key: len(p) for key, p in self.tables.items()}
+        if wrong := {key: n for key, n in rows.items() if n != len(np.atleast_1d(np.asarray(y)))}:
+            key, n = next(iter(wrong.items()))
+            raise ValueError(
+                f"y must have a label for each row of predictions, got {np.size(y)} labels and {n} rows of {key!r}."
+            )
         self.columns, self.classes = as_columns(y, n_columns, classes)
         for key, p in self.tables.items():
             if p.shape != (len(self.columns), n_columns):
@@ -75,30 +86,30 @@ class Predictions:
             raise ValueError(f"label must be one of the classes {self.classes.tolist()}, got {label!r}.")
         return found[0]
 
-    def curves(self, kind: str, column: int | None = None, **settings: Any) -> dict[str, Curve]:
-        """Return the curve of each model; settings are those of :func:`reliability_curve`."""
-        return {key: reliability_curve(self.columns, p, kind, column, **settings) for key, p in self.tables.items()}
+    def curves(self, kind: str, column: int | None, settings: Mapping[str, Any]) -> dict[str, Curve]:
+        """Return the curve of each model; see :func:`reliability_curve`."""
+        return {key: reliability_curve(self.columns, p, kind, column, settings) for key, p in self.tables.items()}
 
 
 def reliability_curve(
-    y: np.ndarray,
-    p: np.ndarray,
-    kind: str,
-    column: int | None,
-    *,
-    strategy: str = "binned",
-    n_bins: int = 10,
-    bandwidth: float | str = "auto",
-    n_bootstrap: int = 200,
-    level: float = 0.9,
-    seed: int = 0,
+    y: np.ndarray, p: np.ndarray, kind: str, column: int | None, settings: Mapping[str, Any]
 ) -> Curve:
-    """Return a binned or a smooth curve."""
-    if check_choice("strategy", strategy, ("binned", "smooth")) == "binned":
-        return calibration_curve(y, p, kind=kind, column=column, n_bins=n_bins)
-    return smooth_calibration_curve(
-        y, p, kind=kind, column=column, bandwidth=bandwidth, n_bootstrap=n_bootstrap, level=level, seed=seed
-    )
+    """Return a binned or a smooth curve, by the settings that users gave: ``strategy``, and those of its function."""
+    rest = dict(settings)
+    strategy = check_choice("strategy", rest.pop("strategy", "binned"), tuple(_SETTINGS))
+    for name in rest:
+        of = [other for other, names in _SETTINGS.items() if name in names]
+        if not of:
+            known = ", ".join(["strategy", *(own for names in _SETTINGS.values() for own in names)])
+            raise TypeError(
+                f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves are "
+                f"{known}."
+            )
+        if strategy not in of:
+            raise ValueError(f"{name} is for strategy={of[0]!r}, got {name}={rest[name]!r} with strategy={strategy!r}.")
+    if strategy == "binned":
+        return calibration_curve(y, p, kind=kind, column=column, n_bins=rest.get("n_bins", _BINS))
+    return smooth_calibration_curve(y, p, kind=kind, column=column, **rest)
 
 
 def _table(name: str, p: Any) -> np.ndarray:

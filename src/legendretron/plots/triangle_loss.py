@@ -14,7 +14,7 @@ from legendretron.losses import CompositeLoss, ProperLoss
 from legendretron.plots.axes import panels_or_new
 from legendretron.plots.display import Display
 from legendretron.plots.labels import checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of
+from legendretron.plots.models import classes_of, core, link_of, single
 from legendretron.plots.triangle import draw_frame, grid, to_plane
 from legendretron.plots.values import partial_losses, scale_to_log
 
@@ -96,7 +96,7 @@ class TriangleDisplay(Display):
         ax : matplotlib axes or sequence of these, optional
             Where to draw, one for each panel.
         """
-        model, _ = core(estimator)
+        model, _ = core(single(cls.__name__, estimator))
         classes = classes_of(model)
         _check_three(len(classes))
         link_of(model)  # which raises an error if there is none
@@ -124,7 +124,7 @@ class TriangleDisplay(Display):
         quantity, scale, n_grid, ax
             As in :meth:`from_estimator`.
         """
-        if not isinstance(loss, ProperLoss):
+        if not isinstance(single(cls.__name__, loss), ProperLoss):
             raise ValueError(
                 f"loss must be a proper loss, got {type(loss).__name__}; for estimators, use from_estimator."
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import core
+from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
 
 __all__ = ["TuningDisplay"]
@@ -70,7 +70,7 @@ class TuningDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        return cls(core(estimator)[0].tuning_).plot(ax=ax)
+        return cls(core(single(cls.__name__, estimator))[0].tuning_).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> TuningDisplay:
         """Draw on the axes given, or on new ones."""
@@ -92,9 +92,9 @@ class TuningDisplay(Display):
         for number, (name, own) in enumerate(_by_link_alpha(links)):
             look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
             complete = own["steps"] == most
-            _curve(ax, own[complete], *look, name if complete.any() else None)
+            _curve(ax, own[complete], *look, f"learned link, {name}")
             for steps in sorted(set(own["steps"][~complete])):
-                label = f"{'the same' if complete.any() else name}, {int(steps):,} of {int(most):,} steps"
+                label = f"{name}, after {int(steps):,} of {int(most):,} steps"
                 _curve(ax, own[own["steps"] == steps], *look, label, faint=True)
         chosen = table[table["chosen"].astype(bool)]
         ring = {"color": "none", "markeredgecolor": "black", "markersize": 13}
@@ -132,8 +132,8 @@ def _heights(tuning: Any) -> tuple[Any, float | None]:
 
 def _by_link_alpha(links: Any) -> list[tuple[str, Any]]:
     if len(links) > 1 and (links["link_alpha"] == links["alpha"]).all():
-        return [("learned link, link_alpha = alpha", links)]
-    return [(f"learned link, link_alpha {value:.3g}", own) for value, own in links.groupby("link_alpha")]
+        return [("link_alpha = alpha", links)]
+    return [(f"link_alpha {value:.3g}", own) for value, own in links.groupby("link_alpha")]
 
 
 def _curve(ax: Any, rows: Any, colour: str, marker: str, label: str | None, faint: bool = False) -> None:
