@@ -39,13 +39,16 @@ def test_a_table_that_is_not_there(folder):
     assert "heart.dat" in next(iter(state.skipped.values()))
 
 
+@pytest.mark.exhaustive
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(folder):
     out = folder / "out"
     part = benchmark.EXPERIMENT.narrowed(datasets=["tae"], models=[BASELINE, OURS], seeds=2, noise=[0.2])
     state = sweep(part, out, Resources(folder))
     assert (state.now, state.failed) == (4, [])
-    assert all(0.1 < record["wrong_share"] < 0.35 for record in read_records(out))
+    shares = [record["wrong_share"] for record in read_records(out / "runs")]
+    assert len(shares) == 4
+    assert 0.1 < min(shares) <= max(shares) < 0.35
     render(part, state, out)
     text = (out / "other_tables.md").read_text()
     assert "**Incomplete: 10 splits of 36 tables are planned.**" in text
