@@ -26,7 +26,7 @@ _MARKERS = ("o", "s", "^")
 #: How far the plane is drawn around the data, as a share of their range, and without data in units of the predictor.
 _AROUND, _WITHOUT_DATA = 0.25, 6.0
 #: Dark red, pale enough for points and lines to be seen through it.
-_HATCH = (0.6, 0.0, 0.0, 0.5)
+_HATCH = (0.6, 0.0, 0.0, 0.35)
 
 
 class ProbabilityMapDisplay(Display):
@@ -218,7 +218,7 @@ class ProbabilityMapDisplay(Display):
         self.indefinite_share_ = float(bad.mean())
         title = "Probabilities over the plane of predictors"
         if bad.any():
-            hatched = ax.contourf(*axes, bad.astype(float), levels=[0.5, 1.5], colors="none", hatches=["/"])
+            hatched = ax.contourf(*axes, bad.astype(float), levels=[0.5, 1.5], colors="none", hatches=["//"])
             hatched.set(edgecolor=_HATCH, linewidth=0.0)
             title += f"\nhatched: Jacobian indefinite ({self.indefinite_share_:.0%})"
         ax.set(xlabel="$z_1$", ylabel="$z_2$", title=title)

@@ -166,7 +166,7 @@ class ReliabilityDisplay(Display):
         kinds = {type(curve) for curve in self.curves.values()}
         notes = {
             CalibrationCurve: "bars: two standard errors",
-            SmoothCalibrationCurve: "bands: bootstrap, no smoothing bias",
+            SmoothCalibrationCurve: "bands: bootstrap, sampling error only",
         }
         title = f"Reliability ({', '.join(text for kind, text in notes.items() if kind in kinds)})"
         ax.set(ylabel="share that came true", title=title, xlim=(0, 1), ylim=(-0.02, 1.02))
