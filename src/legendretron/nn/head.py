@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedParameter
 
 from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
 from legendretron._internal.validation import (
@@ -394,7 +394,7 @@ class LegendreHead(NoisyLabels):
         # and a lazy one has no features before it has seen some
         check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
         weight = getattr(self.linear, "weight", None)
-        if not isinstance(weight, Tensor) or is_lazy(weight):
+        if not isinstance(weight, Tensor) or isinstance(weight, UninitializedParameter):
             return self._checked(self.linear(features))
         if features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
@@ -416,7 +416,7 @@ class LegendreHead(NoisyLabels):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
         own = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
-        shape = own.shape if isinstance(own, Tensor) and not is_lazy(own) else None
+        shape = own.shape if isinstance(own, Tensor) and not isinstance(own, UninitializedParameter) else None
         if saved is not None and saved.dim() == 2 and shape is not None and saved.shape != shape:
             rows, columns = saved.shape
             softmax = ""
