@@ -21,6 +21,7 @@ from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
+from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
 from tests.experiments.test_loss_transfer import benchmark as loss_transfer
@@ -42,6 +43,7 @@ render = imported(ROOT / "docs" / "render.py")
 DECLARED = {
     **EXPERIMENTS,
     "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC,
+    "calibration": calibration.EXPERIMENT,
     "defaults": defaults.EXPERIMENT,
     "label_noise": label_noise.EXPERIMENT,
     "other_tables": other_tables.EXPERIMENT,
@@ -67,7 +69,7 @@ def test_every_record_tells_where_it_comes_from():
 
 
 #: of which the report takes seconds
-LARGE = ("label_noise", "other_tables")
+LARGE = ("calibration", "label_noise", "other_tables")
 
 
 @pytest.mark.parametrize("folder", [
