@@ -108,19 +108,23 @@ def _worst(results: Results, cells: Sequence[Cell], other: str) -> str:
 
 
 def _times(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
+    """Ratios are of runs of one commit alone, which took turns: at another time the machine may have been busier."""
     lines = []
     for model in models:
         ratios, seconds = [], []
         for cell in cells:
             own, peer = results.get((*cell, model)), results.get((*cell, SMS))
-            if own and peer:
-                a, b = paired_values(own, peer, "fit_seconds")
-                ratios.append(statistics.median(x / y for x, y in zip(a, b, strict=True)))
-                seconds.append(statistics.median(a))
-        if ratios:
-            lines.append(
-                [model, f"{statistics.median(seconds):.3f}", f"{max(seconds):.2f}", f"{statistics.median(ratios):.2f}"]
-            )
+            if not own:
+                continue
+            seconds.append(statistics.median(record["fit_seconds"] for record in own.values()))
+            in_turn = [seed for seed in own if peer and seed in peer and own[seed]["commit"] == peer[seed]["commit"]]
+            if peer and in_turn:
+                ratios.append(
+                    statistics.median(own[seed]["fit_seconds"] / peer[seed]["fit_seconds"] for seed in in_turn)
+                )
+        if seconds:
+            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+            lines.append([model, f"{statistics.median(seconds):.3f}", f"{max(seconds):.2f}", ratio])
     return markdown_table(["calibrator", "median, s", "longest, s", "median ratio to SMS"], lines)
 
 
@@ -189,6 +193,7 @@ def write_report(
         *(_worst(results, cells, other) for other in (TEMPERATURE, SMS) if other in shown),
         "![log-loss relative to temperature scaling](calibration.png)",
         "## Time to fit",
+        "Ratios are of runs that took turns with those of SMS.",
         _times(results, cells, shown),
     ]
     for name, (title, *_) in MEASURES.items():

@@ -362,7 +362,7 @@ def _rates_section(
         "## How many are wrong",
         "The estimated share of wrong labels, `noise_rate_`, in %. The true share is that in the training rows, mean "
         "over the splits; the largest error of an estimate is from the true share of the same rows, in percentage "
-        "points; covered are the 95 % intervals that hold the probability with which labels were made wrong.",
+        "points; covered are the intervals that hold the probability with which labels were made wrong.",
         _rates_in_short(found, models),
         f"![Estimated against true share of wrong labels]({picture.name})",
         "Each point is a run, and each line its interval.",

@@ -176,7 +176,7 @@ class FittedNoise:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where it lies, 95 %."""
+        """Where it lies: what training and held-out rows say, with 2.5 standard errors on both sides."""
         return wrong_share(self.plan.low, self.n_classes), wrong_share(self.plan.high, self.n_classes)
 
     def matrix_by_classes(self) -> np.ndarray:
