@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from legendretron import CanonicalLoss, SoftmaxLink
+from legendretron import CanonicalLoss, CompositeLink, SoftmaxLink
 from legendretron.links import NoisyLink, SymmetricNoise
 from legendretron.losses import CompositeLoss, LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
 from legendretron.nn import LegendreHead
@@ -140,3 +140,11 @@ def test_a_composite_loss_is_normalized_in_any_case():
     torch.testing.assert_close(CompositeLoss(link, normalized=False)(z, y), CompositeLoss(link, normalized=True)(z, y))
     with pytest.raises(ValueError, match="normalized must be True or False, got 1"):
         CompositeLoss(link, normalized=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_of_two_classes_may_be_impossible(dtype):
+    loss = CanonicalLoss(CompositeLink(2, dtype=dtype))
+    z = torch.tensor([[1.0, -torch.inf], [-torch.inf, 1.0]], dtype=dtype)
+    assert torch.equal(loss.predict_proba(z), torch.eye(2, dtype=dtype))
+    assert loss.predict_proba(torch.full((1, 2), torch.nan, dtype=dtype)).isnan().all()

@@ -218,6 +218,9 @@ class Link(nn.Module, ABC):
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
         z = _from_logits(logits)
+        # of two classes one may be impossible: the limit is that of a large number, and infinity times zero is none
+        large = torch.finfo(z.dtype).max ** 0.5
+        z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)
         return self._log_proba(z)
 
