@@ -46,6 +46,7 @@ def test_many_classes(c):
     torch.testing.assert_close([t.cpu() for t in found], [*expected], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two", "noisy", "table"])
 def test_nothing_waits(name):
     loss = CanonicalLoss(LINKS[name]().float()).cuda()
