@@ -19,7 +19,7 @@ from legendretron.potentials.softplus import softplus
 
 __all__ = ["CPFlowNetwork"]
 
-_SCALE_FLOOR = 1e-3
+SCALE_FLOOR = 1e-3
 _STD_FLOOR = 1e-6
 
 
@@ -136,7 +136,7 @@ class CPFlowNetwork(RidgePotential):
 
     def _fold(self) -> tuple[Ridge, _Folding]:
         exp_scale = torch.exp(at_least_single(self.log_scale))
-        scale = exp_scale + _SCALE_FLOOR
+        scale = exp_scale + SCALE_FLOOR
         bias = at_least_single(self.bias)
         # a unit that is not normalised has scale 1 and shift 0
         unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
@@ -233,7 +233,7 @@ class CPFlowNetwork(RidgePotential):
             log_scales.append(torch.where(varies, -torch.log(std + _STD_FLOOR), 0.0))
             if k < self.depth:
                 shifts.append(-mean)
-                u = (u - mean.unsqueeze(-2)) * (torch.exp(log_scales[-1]) + _SCALE_FLOOR).unsqueeze(-2)
+                u = (u - mean.unsqueeze(-2)) * (torch.exp(log_scales[-1]) + SCALE_FLOOR).unsqueeze(-2)
                 fresh = t[..., where.stop : (k + 1) * self.hidden]
                 s = softplus(torch.cat([u, fresh], dim=-1))
         self._write("log_scale", torch.cat(log_scales, dim=-1))

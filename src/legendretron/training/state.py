@@ -20,7 +20,7 @@ from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.step import AnyStep, CompiledStep, Step, make_step
+from legendretron.training.step import AnyStep, CapturedStep, CompiledStep, Step, make_step
 
 __all__ = ["TrainingState", "take_steps"]
 
@@ -258,7 +258,7 @@ def take_steps(step: AnyStep, batches: tuple[Tensor, ...], rates: Tensor, rate: 
 
     ``rate`` of shape (R, 1) is what plain steps read; it holds the rates of the last step afterwards.
     """
-    if isinstance(step, CompiledStep):
+    if isinstance(step, CompiledStep | CapturedStep):
         rate.copy_(rates[-1].unsqueeze(1))
         rows, labels, weights = batches
         yield from step.in_pieces(rows, labels, weights, rates)

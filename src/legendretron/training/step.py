@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,13 +12,18 @@ from torch import Tensor
 
 from legendretron._numba.support import compiled_applies
 from legendretron._numba.training import CompiledTraining, Csr
+from legendretron._triton.support import kernels_apply
 from legendretron.links.base import NLLStep, RidgeChain
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.training.kernel_link import kernel_link
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
+
+if TYPE_CHECKING:
+    from legendretron._triton.step import LinkStep
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
 
@@ -82,12 +88,17 @@ class Step:
         self.gradient = torch.zeros_like(model.flat)
         # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
         self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
-        like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
-        self.nll_step = model.link._nll_step(like)
+        self.kernels = _kernels_for(model)
+        if self.kernels is None:
+            like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
+            self.nll_step = model.link._nll_step(like)
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """Train on rows of shape (R, n_rows) with their labels and weights, which are shares of the batch."""
+        if self.kernels is not None:
+            self._by_kernels(self.kernels, rows, labels, weight)
+            return
         nll, hit = objective_gradient(
             self.model, self.features, rows, labels, weight, self.gradient, self.nll_step, cleared=self.clear
         )
@@ -95,9 +106,25 @@ class Step:
         self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
         self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
 
+    def _by_kernels(self, kernels: LinkStep, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
+        model = self.model
+        z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
+        dz = kernels(z, labels, weight, self.gradient, self.totals)
+        batch.gradient(dz, model.views(self.gradient)[0], self.clear)
+        self.optimiser.step(self.gradient, self.rate, self.penalty, clear=self.clear)
+
+
+def _kernels_for(model: LinearModel) -> LinkStep | None:
+    """Triton kernels for the link and its derivatives, where there are some."""
+    if not kernels_apply(model.flat) or (link := kernel_link(model.link)) is None:
+        return None
+    from legendretron._triton.step import LinkStep
+
+    return LinkStep(link, model.flat, model.n_weights)
+
 
 class CapturedStep:
-    """A :class:`Step` recorded as a CUDA graph: one launch instead of a hundred or so.
+    """A :class:`Step` recorded as a CUDA graph: one launch instead of dozens, or one for several steps.
 
     Parameters
     ----------
@@ -107,24 +134,54 @@ class CapturedStep:
         All that a step changes, restored after the warm-up that capturing needs.
     """
 
+    #: Steps of the longer of two graphs: enough for the host to be ahead of the device.
+    at_once = 16
+
     def __init__(self, step: Step, state: list[Tensor]) -> None:
-        self.step = step  # its buffers are what the graph reads and writes
+        self.step = step  # its buffers are what the graphs read and write
         device = step.model.flat.device
-        shape = (step.model.n_runs, step.n_rows)
+        shape = (self.at_once, step.model.n_runs, step.n_rows)
         self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
         self.labels = torch.zeros_like(self.rows)
-        self.weight = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
-        saved = [tensor.clone() for tensor in state]
-        self.graph = capture_graph(lambda: step(self.rows, self.labels, self.weight), device)
-        for tensor, value in zip(state, saved, strict=True):
+        self.weights = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
+        self.rates = torch.zeros(self.at_once, step.model.n_runs, 1, dtype=step.rate.dtype, device=device)
+        saved = [tensor.clone() for tensor in [*state, step.rate]]
+        self.one = capture_graph(lambda: self._steps(1), device)
+        self.many = capture_graph(lambda: self._steps(self.at_once), device)
+        for tensor, value in zip([*state, step.rate], saved, strict=True):
             tensor.copy_(value)
+
+    def _steps(self, count: int) -> None:
+        for number in range(count):
+            self.step.rate.copy_(self.rates[number])
+            self.step(self.rows[number], self.labels[number], self.weights[number])
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """As :class:`Step`."""
-        self.rows.copy_(rows)
-        self.labels.copy_(labels)
-        self.weight.copy_(weight)
-        self.graph.replay()
+        given = (part.unsqueeze(0) for part in (rows, labels, weight))
+        self._replay(self.one, 1, *given, self.step.rate.view(1, -1))
+
+    def _replay(
+        self, graph: torch.cuda.CUDAGraph, count: int, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor
+    ) -> None:
+        self.rows[:count].copy_(rows)
+        self.labels[:count].copy_(labels)
+        self.weights[:count].copy_(weights)
+        self.rates[:count].copy_(rates.unsqueeze(-1))
+        graph.replay()
+
+    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> Iterator[None]:
+        """As that of :class:`CompiledStep`."""
+        rates = rates.expand(len(rows), -1)
+        done = 0
+        while done < len(rows):
+            many = len(rows) - done >= self.at_once
+            count = self.at_once if many else 1
+            part = slice(done, done + count)
+            graph = self.many if many else self.one
+            self._replay(graph, count, rows[part], labels[part], weights[part], rates[part])
+            done += count
+            yield
 
 
 class CompiledStep:
