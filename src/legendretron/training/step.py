@@ -158,8 +158,8 @@ class CapturedStep:
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """As :class:`Step`."""
-        given = (part.unsqueeze(0) for part in (rows, labels, weight))
-        self._replay(self.one, 1, *given, self.step.rate.view(1, -1))
+        rate = self.step.rate.view(1, -1)
+        self._replay(self.one, 1, rows.unsqueeze(0), labels.unsqueeze(0), weight.unsqueeze(0), rate)
 
     def _replay(
         self, graph: torch.cuda.CUDAGraph, count: int, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor
