@@ -225,26 +225,26 @@ def ridge_step_kernel(
         tl.store(record + R - 1, scales[R - 1] * cot_out)
         tl.store(record + SMALL + R - 1, gamma * scales[R - 1] * e)
         for i in tl.static_range(ROWS):
-            unit: tl.constexpr = (i // MIXED + 1) * H + i % MIXED  # that the weights of this row feed
-            from_layer: tl.constexpr = (i // MIXED) * H
-            if unit == M * H:
+            # row i of the mixing weights leads from layer i // MIXED to unit i % MIXED of the next, or to the output
+            if i == ROWS - 1:
                 d_unit = e
                 cot_unit = cot_out
             else:
-                d_unit = d[unit]
-                cot_unit = cot_t[unit]
-            of_scale = cot_unit * befores[b * R + unit] + gamma * d_unit * products[unit]
+                d_unit = d[(i // MIXED + 1) * H + i % MIXED]
+                cot_unit = cot_t[(i // MIXED + 1) * H + i % MIXED]
+            scale = scales[(i // MIXED + 1) * H + i % MIXED]
+            of_scale = cot_unit * befores[b * R + (i // MIXED + 1) * H + i % MIXED]
+            of_scale += gamma * d_unit * products[(i // MIXED + 1) * H + i % MIXED]
             for j in tl.static_range(H):
-                of_p = d_unit * cot_w[from_layer + j] + cot_unit * soft[from_layer + j]
+                of_p = d_unit * cot_w[(i // MIXED) * H + j] + cot_unit * soft[(i // MIXED) * H + j]
                 of_scale += of_p * raw[i * H + j]
                 slope_p = _sigmoid(tl.load(small + i * H + j)) / H
-                tl.store(record + R + i * H + j, of_p * scales[unit] * slope_p)
+                tl.store(record + R + i * H + j, of_p * scale * slope_p)
             if NORMED:
-                after: tl.constexpr = R + ROWS * H + 2
-                tl.store(record + after + ROWS - 1 + i, of_scale * (scales[unit] - FLOOR))
+                tl.store(record + R + ROWS * H + 2 + ROWS - 1 + i, of_scale * (scale - FLOOR))
                 if i < ROWS - 1:
-                    tl.store(record + after + i, scales[unit] * cot_unit)
-                    tl.store(record + after + 2 * ROWS - 1 + i, scales[unit] * cot_unit / H)
+                    tl.store(record + R + ROWS * H + 2 + i, scale * cot_unit)
+                    tl.store(record + R + ROWS * H + 2 + 2 * ROWS - 1 + i, scale * cot_unit / H)
         tl.store(record + R + ROWS * H, of_alpha * _sigmoid(raw_alpha))
         tl.store(record + R + ROWS * H + 1, of_gamma * _sigmoid(raw_gamma))
         kept = _combination(rows, of_x, alpha * kept + scales[R - 1] * cot_out * rows[R - 1], M * H)
