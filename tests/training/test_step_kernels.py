@@ -40,9 +40,10 @@ LINKS = {
     "cpflow, the paper's size": composite(20, 2, 2, 4, "cpflow"),
     "cpflow, odd sizes": composite(40, 3, 3, 2, "cpflow"),
     "canonical, many classes": canonical(70, 4),
+    "softmax, many classes": lambda dtype, _: SoftmaxLink(1100).to(dtype),
+    "composite, many classes": composite(140, 2, 2, 2, "ficnn"),
+    "cpflow, many classes": composite(150, 1, 2, 3, "cpflow"),
 }
-LONG = {"composite, the default's size", "cpflow, the paper's size", "cpflow, odd sizes"}
-CASES = [pytest.param(name, marks=[pytest.mark.exhaustive] if name in LONG else []) for name in LINKS]
 
 
 def model_and_batch(name, dtype, n=5, runs=2, noise=None):
@@ -77,7 +78,7 @@ def compare(model, z, labels, weight, tolerance):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LINKS)
 def test_gradients_and_totals_are_those_of_plain_operations(name, dtype, tolerance):
     compare(*model_and_batch(name, dtype), tolerance)
 
@@ -125,7 +126,7 @@ def test_links_that_kernels_do_not_know():
         pass
 
     assert kernel_link(Own(3)) is None
-    assert kernel_link(CompositeLink(2000)) is None
+    assert kernel_link(CanonicalLink(2000)) is None
     assert kernel_link(CompositeLink(3, hidden=8)) is None
     assert kernel_link(CanonicalLink(3, n_nests=9)) is None
     assert kernel_link(NoisyLink(SoftmaxLink(3), TransitionNoise(torch.eye(3)))) is None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 __all__ = ["HIGHEST_RANK", "MOST_CLASSES", "MOST_NESTS", "KernelLink"]
 
-#: A program holds all classes of a row.
+#: A program holds all classes of a row, once for each nest.
 MOST_CLASSES = 1024
 #: Kernels are unrolled over units and nests; more of them take long to compile.
 HIGHEST_RANK, MOST_NESTS = 17, 8

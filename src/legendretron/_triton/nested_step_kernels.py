@@ -95,9 +95,9 @@ def nested_step_kernel(
     rate = noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
     if rate is not None:
         nll, of_rate, kept = observed_loss(nll, rate, weight, K)
-    tl.store(sums + row * 3, weight * nll)
-    tl.store(sums + row * 3 + 1, tl.where(best == label, weight, 0.0))
-    tl.store(sums + row * 3 + 2, of_rate)
+    tl.store(sums + row * 3, of_rate)
+    tl.store(sums + row * 3 + 1, weight * nll)
+    tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
     record = records + row * (5 * N + 2)
     dx = tl.zeros_like(x)
     of_beta = 0.0 * nll

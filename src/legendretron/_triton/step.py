@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
 
 from legendretron._triton.kernel_link import KernelLink
 from legendretron._triton.nested_step_kernels import add_nested_kernel, nested_step_kernel
-from legendretron._triton.step_kernels import add_bias_kernel, add_ridge_kernel, ridge_step_kernel
+from legendretron._triton.step_kernels import (
+    add_bias_kernel,
+    add_parts_kernel,
+    add_units_kernel,
+    constants_kernel,
+    loss_kernel,
+    spread_kernel,
+    tile_step_kernel,
+    units_backward_kernel,
+    units_forward_kernel,
+)
 
 __all__ = ["LinkStep"]
 
-_BLOCK_N = 32  # rows that are added up at once
+#: Classes up to which rows go through a chain of blocks in registers.
+_FEW = 128
+_TILE = 16  # rows that do so together
+_BLOCK_N = 32  # rows that are added up at once, or whose units are computed together
 
 
 class LinkStep:
@@ -33,6 +48,19 @@ class LinkStep:
         # in memory: as an argument it would be rounded to single precision
         self.known_rate = flat.new_full((1,), link.known_rate)
         self.noise = {"LEARNED": link.learned_rate, "NOISY": link.known_rate > 0.0}
+        self.normed = link.scale_floor is not None
+        self.rank, self.mixing_rows = link.depth * link.hidden + 1, (link.depth - 1) * link.mixed_units + 1
+        #: parameters of a block beside A, and numbers that constants_kernel makes of them
+        self.small = self.rank + self.mixing_rows * link.hidden + 2 + (3 * self.mixing_rows - 2 if self.normed else 0)
+        self.n_constants = 2 * self.rank + 3 * self.mixing_rows * link.hidden + 4
+        self.sizes = {
+            "B": link.n_blocks,
+            "H": link.hidden,
+            "M": link.depth,
+            "MIXED": link.mixed_units,
+            "NORMED": self.normed,
+        }
+        self.floor = {"FLOOR": link.scale_floor or 0.0}
 
     def __call__(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:
         """Write gradients, add to totals, and return the gradient in the predictors, of their shape.
@@ -48,58 +76,132 @@ class LinkStep:
         totals : Tensor of shape (2, R)
             Weighted sums of losses and hits, times ``n``, are added.
         """
-        link, flat = self.link, self.flat
-        runs, n, k = z.shape
-        n_all, size = runs * n, flat.shape[1]
-        start = self.n_weights + k
-        z, labels, weight = z.contiguous(), labels.contiguous(), weight.contiguous()
-        dz, sums = torch.empty_like(z), z.new_empty(n_all, 3)
+        batch = z.contiguous(), labels.contiguous(), weight.contiguous()
         with torch.cuda.device_of(z):  # kernels go to the current device, wherever the tensors are
-            if link.n_nests:
-                block = triton.next_power_of_2(k + 1)
-                records = z.new_empty(n_all, 5 * link.n_nests + 2)
-                nested_step_kernel[(n_all,)](
-                    z, flat, labels, weight, records, sums, dz, n, k, size, start, self.known_rate,
-                    N=link.n_nests, BLOCK_K=block, **self.noise, num_warps=_warps(block),
-                )  # fmt: skip
-                add_nested_kernel[(runs, triton.cdiv(k + 1, 32) + 1)](
-                    z, flat, labels, records, gradient, n, k, size, start,
-                    N=link.n_nests, SMALL_UP=triton.next_power_of_2(2 * link.n_nests + 1), BLOCK_N=_BLOCK_N, BLOCK_K=32,
-                    num_warps=2,
-                )  # fmt: skip
-            else:
-                self._ridge_step(z, labels, weight, gradient, dz, sums)
-            block = min(64, triton.next_power_of_2(k))
-            add_bias_kernel[(runs, triton.cdiv(k, block))](
-                dz, sums, gradient, totals, n, k, size, self.n_weights, runs, LEARNED=link.learned_rate,
-                BLOCK_N=_BLOCK_N, BLOCK_K=block, num_warps=2,
-            )  # fmt: skip
+            if self.link.n_nests:
+                return self._nested_step(*batch, gradient, totals)
+            if z.shape[-1] <= _FEW:
+                return self._tile_step(*batch, gradient, totals)
+            return self._wide_step(*batch, gradient, totals)
+
+    def _nested_step(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:
+        runs, n, k = z.shape
+        size, start, nests = self.flat.shape[1], self.n_weights + k, self.link.n_nests
+        block = triton.next_power_of_2(k + 1)
+        dz, records, sums = torch.empty_like(z), z.new_empty(runs * n, 5 * nests + 2), z.new_empty(runs * n, 3)
+        nested_step_kernel[(runs * n,)](
+            z, self.flat, labels, weight, records, sums, dz, n, k, size, start, self.known_rate,
+            N=nests, BLOCK_K=block, **self.noise, num_warps=max(1, min(4, block // 256)),
+        )  # fmt: skip
+        add_nested_kernel[(runs, triton.cdiv(k + 1, 32) + 1)](
+            z, self.flat, labels, records, gradient, n, k, size, start,
+            N=nests, SMALL_UP=triton.next_power_of_2(2 * nests + 1), BLOCK_N=_BLOCK_N, BLOCK_K=32, num_warps=2,
+        )  # fmt: skip
+        self._add_bias(dz, sums, gradient, totals)
         return dz
 
-    def _ridge_step(
-        self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, dz: Tensor, sums: Tensor
-    ) -> None:
-        link, flat = self.link, self.flat
-        runs, n, k = z.shape
-        n_all, size, start = runs * n, flat.shape[1], self.n_weights + k
-        blocks, normed = link.n_blocks, link.scale_floor is not None
-        rank, rows = link.depth * link.hidden + 1, (link.depth - 1) * link.mixed_units + 1
-        small = rank + rows * link.hidden + 2 + (3 * rows - 2 if normed else 0)
-        inputs = z.new_empty(max(blocks - 1, 1), n_all, k)
-        cotangents, records = z.new_empty(max(blocks, 1), n_all, k), z.new_empty(n_all, max(blocks, 1), small + rank)
-        block = triton.next_power_of_2(k)
-        ridge_step_kernel[(n_all,)](
-            z, flat, labels, weight, inputs, cotangents, records, sums, dz, n_all, n, k, size, start, self.known_rate,
-            B=blocks, H=link.hidden, M=link.depth, MIXED=link.mixed_units, BLOCK_K=block,
-            NORMED=normed, FLOOR=link.scale_floor or 0.0, **self.noise, num_warps=_warps(block),
+    def _add_bias(self, dz: Tensor, sums: Tensor, gradient: Tensor, totals: Tensor) -> None:
+        runs, n, k = dz.shape
+        block = min(64, triton.next_power_of_2(k))
+        add_bias_kernel[(runs, triton.cdiv(k, block))](
+            dz, sums, gradient, totals, n, k, self.flat.shape[1], self.n_weights, runs, LEARNED=self.link.learned_rate,
+            BLOCK_N=_BLOCK_N, BLOCK_K=block, num_warps=2,
         )  # fmt: skip
+
+    def _constants(self, runs: int, k: int) -> Tensor:
+        blocks, entries = self.link.n_blocks, self.mixing_rows * self.link.hidden
+        constants = self.flat.new_empty(runs, max(blocks, 1), self.n_constants)
         if blocks:
-            add_ridge_kernel[(runs * blocks, triton.cdiv(k, 16) + 1)](
-                z, inputs, cotangents, records, gradient, n_all, n, k, size, start,
-                B=blocks, R=rank, SMALL=small, RANK=max(triton.next_power_of_2(rank), 16),
-                SMALL_UP=triton.next_power_of_2(small), BLOCK_N=_BLOCK_N, BLOCK_K=16, num_warps=2, num_stages=3,
+            constants_kernel[(runs * blocks,)](
+                self.flat, constants, k, self.flat.shape[1], self.n_weights + k, **self.sizes, **self.floor,
+                RANK=triton.next_power_of_2(self.rank), MIXING=triton.next_power_of_2(entries), num_warps=1,
             )  # fmt: skip
+        return constants
 
+    def _tile_step(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:
+        runs, n, k = z.shape
+        size, tiles = self.flat.shape[1], triton.cdiv(n, _TILE)
+        length = k + self.link.n_blocks * (self.rank * k + self.small) + 3
+        dz, parts = torch.empty_like(z), z.new_empty(runs * tiles, length)
+        block = triton.next_power_of_2(k)
+        tile_step_kernel[(runs * tiles,)](
+            z, self.flat, self._constants(runs, k), labels, weight, parts, dz,
+            n, k, size, self.n_weights + k, self.known_rate, tiles,
+            **self.sizes, **self.floor, **self.noise, BLOCK_N=_TILE, BLOCK_K=block, num_warps=max(1, block // 32),
+        )  # fmt: skip
+        stretch = min(256, triton.next_power_of_2(length))
+        add_parts_kernel[(runs, triton.cdiv(length, stretch))](
+            parts, gradient, totals, n, tiles, length, size, self.n_weights, runs,
+            LEARNED=self.link.learned_rate, BLOCK=stretch, num_warps=2,
+        )  # fmt: skip
+        return dz
 
-def _warps(block: int) -> int:
-    return max(1, min(4, block // 256))
+    def _wide_step(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:
+        runs, n, k = z.shape
+        size, rank, blocks = self.flat.shape[1], self.rank, self.link.n_blocks
+        tiles = triton.cdiv(n, _BLOCK_N)
+        constants = self._constants(runs, k)
+        offsets = [self.n_weights + k + b * (rank * k + self.small) for b in range(blocks)]
+        units: dict[str, Any] = {**self.sizes, "BLOCK_N": _BLOCK_N, "num_warps": 1}
+
+        def weights_of(flat: Tensor, b: int) -> Tensor:
+            return flat[:, offsets[b] : offsets[b] + rank * k].view(runs, rank, k)
+
+        points, inner = [z], []
+        for b in range(blocks):
+            t = torch.bmm(points[b], weights_of(self.flat, b).mT)
+            zeta, d = torch.empty_like(t), torch.empty_like(t)
+            units_forward_kernel[(runs * tiles,)](t, constants, zeta, d, n, tiles, b, **units)
+            points.append(self._spread(points[b], d, constants, b, offsets[b])[0])
+            inner.append((t, zeta, d))
+        y = points.pop()
+        dy, sums = torch.empty_like(y), z.new_empty(runs * n, 3)
+        block = min(1024, triton.next_power_of_2(k))
+        loss_kernel[(runs * n,)](
+            y,
+            self.flat,
+            labels,
+            weight,
+            sums,
+            dy,
+            n,
+            k,
+            size,
+            self.known_rate,
+            **self.noise,
+            BLOCK_K=block,
+            num_warps=4,
+        )
+        for b in reversed(range(blocks)):
+            t, zeta, d = inner[b]
+            v, cot = torch.bmm(dy, weights_of(self.flat, b).mT), torch.empty_like(t)
+            parts = z.new_empty(runs * tiles, self.small)
+            units_backward_kernel[(runs * tiles,)](
+                v, t, zeta, constants, cot, parts, n, tiles, b, **units, **self.floor
+            )
+            of_weights = weights_of(gradient, b)
+            torch.bmm(cot.mT, points[b], out=of_weights)
+            of_weights.baddbmm_(d.mT, dy)
+            dy, dots = self._spread(dy, cot, constants, b, offsets[b], points[b])
+            add_units_kernel[(runs,)](
+                parts, dots, constants, gradient, dots.numel() // runs, tiles, size, offsets[b] + rank * k, b,
+                B=blocks, SMALL=self.small, SMALL_UP=triton.next_power_of_2(self.small),
+                ALPHA=rank + self.mixing_rows * self.link.hidden, CONSTANTS=self.n_constants, BLOCK=64, num_warps=1,
+            )  # fmt: skip
+        self._add_bias(dy, sums, gradient, totals)
+        return dy
+
+    def _spread(
+        self, x: Tensor, d: Tensor, constants: Tensor, b: int, offset: int, other: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """``alpha x + A^T d``, and parts of the sum of ``x`` times another, of each run one after the other."""
+        runs, n, k = x.shape
+        tiles, chunks = triton.cdiv(n, 16), triton.cdiv(k, 128)
+        out, dots = torch.empty_like(x), x.new_empty(runs * tiles * chunks)
+        spread_kernel[(runs * tiles * chunks,)](
+            x, d, self.flat, constants, x if other is None else other, out, dots,
+            n, k, self.flat.shape[1], offset, chunks, tiles, b,
+            B=self.link.n_blocks, R=self.rank, CONSTANTS=self.n_constants, BLOCK_N=16, BLOCK_K=128,
+            DOT=other is not None, num_warps=4,
+        )  # fmt: skip
+        return out, dots

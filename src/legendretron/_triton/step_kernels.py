@@ -1,13 +1,21 @@
 r"""A training step's work on the rows of a batch, for many runs at once, as Triton kernels: from predictors to gradients.
 
-One kernel takes a row through the link, its log-loss and back; nothing between is written that is not needed again. A second
-one adds up the gradients of all parameters but ``W`` over the rows of each run, in a fixed order. Parameters are read where
-training keeps them: a row of ``flat`` holds ``W``, the bias, and then those of the link.
+Parameters are read where training keeps them: a row of ``flat`` holds ``W``, the bias, and then those of the link. This file
+has links that are chains of ridge blocks (none: softmax+), with the formulas of :mod:`legendretron.potentials.ridge`: with
+all layers of a block written as one, ``P`` the mixing weights and ``s`` the softplus,
 
-This file has links that are chains of ridge blocks (none: softmax+), with the formulas of
-:mod:`legendretron._triton.link_kernels`. With normalisation (``network="cpflow"``) units have scales
-:math:`\sigma_u = e^{s_u} + \epsilon` and shifts, which are folded into what surrounds them:
-:math:`t_u = \sigma_u (A_u x + b_u + m_u)`, :math:`P'_{uj} = \sigma_u P_{uj}`. So ``A`` is used as it is stored.
+.. math::
+
+    \zeta = t + P s(\zeta), \quad \zeta_o = t_o + p^\top s(\zeta), \qquad
+    w = p\,e + P^\top d, \quad d = s'(\zeta) \odot w, \quad e = \phi'(\zeta_o).
+
+With normalisation (``network="cpflow"``) units have scales :math:`\sigma_u = e^{s_u} + \epsilon` and shifts, which are folded
+into what surrounds them: :math:`t_u = \sigma_u (A_u x + b_u + m_u)`, :math:`P'_{uj} = \sigma_u P_{uj}`. So ``A`` is used as it
+is stored.
+
+There are two ways to a step. Few classes: one program takes some rows of a run through the link, their loss and back, and all
+that it needs stays in registers. Many classes: products with ``A`` are left to matrix multiplication, and kernels do what is
+between: the units of some rows at a time, and the log-loss.
 """
 
 from __future__ import annotations
@@ -15,18 +23,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from legendretron._triton.link_kernels import (
-    _combination,
-    _downwards,
-    _positive,
-    _products,
-    _rows,
-    _sigmoid,
-    _softplus,
-    _upwards,
-)
+from legendretron._triton.link_kernels import _downwards, _sigmoid, _softplus, _upwards
 
-__all__ = ["add_bias_kernel", "add_ridge_kernel", "noise_rate", "observed_loss", "ridge_step_kernel"]
+__all__ = [
+    "add_bias_kernel",
+    "add_parts_kernel",
+    "add_units_kernel",
+    "constants_kernel",
+    "loss_kernel",
+    "noise_rate",
+    "observed_loss",
+    "spread_kernel",
+    "tile_step_kernel",
+    "units_backward_kernel",
+    "units_forward_kernel",
+]
 
 
 @triton.jit
@@ -42,29 +53,6 @@ def observed_loss(nll, rate, weight, K):
 
 
 @triton.jit
-def log_loss(y, every, K, label, weight, rate):
-    """Log-loss of log-odds, whether the label is the predicted class, the gradients in the log-odds and in the rate's logit.
-
-    All but the hit is weighted.
-    """
-    shown = tl.where(every < K, y, float("-inf"))
-    highest = tl.max(shown)
-    top = tl.maximum(highest, 0.0)  # the reference class has log-odds 0
-    residual = tl.where(every < K, tl.exp(y - top), 0.0)
-    total = tl.sum(residual) + tl.exp(-top)
-    nll = top - tl.sum(tl.where(every == label, y, 0.0)) + tl.log(total)
-    # among equals the first class counts, and the last of two
-    first = tl.min(tl.where(shown == highest, every, K))
-    best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
-    kept = weight
-    of_rate = 0.0 * nll
-    if rate is not None:
-        nll, of_rate, kept = observed_loss(nll, rate, weight, K)
-    dy = kept * (residual / total - tl.where(every == label, 1.0, 0.0))
-    return weight * nll, best == label, tl.where(every < K, dy, 0.0), of_rate
-
-
-@triton.jit
 def noise_rate(flat, run, P, known, LEARNED: tl.constexpr, NOISY: tl.constexpr):
     """The rate of noise, whose logit is the last parameter if it is learned; None without noise."""
     rate = None
@@ -76,220 +64,442 @@ def noise_rate(flat, run, P, known, LEARNED: tl.constexpr, NOISY: tl.constexpr):
 
 
 @triton.jit
-def _unit_scales(ptr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr):
-    """Scales of all units, then that of the output; 1 where a unit is not normalised."""
-    scales = ()
-    for u in tl.static_range(M * H + 1):
-        scale = 1.0
-        if NORMED and ((u // H > 0 and u % H < MIXED) or u == M * H):
-            scale = tl.exp(tl.load(ptr + (u // H - 1) * MIXED + u % H)) + FLOOR
-        scales = scales + (scale,)
-    return scales
-
-
-@triton.jit
-def _mixing_of(ptr, scales, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr):
-    """Mixing weights, those of each row times the scale of the unit that they feed."""
-    raw = _positive(ptr, True, ((M - 1) * MIXED + 1) * H, H)
-    mixing = ()
-    for i in tl.static_range((M - 1) * MIXED + 1):
-        for j in tl.static_range(H):
-            mixing = mixing + (raw[i * H + j] * scales[(i // MIXED + 1) * H + i % MIXED],)
-    return raw, mixing
-
-
-@triton.jit
-def ridge_step_kernel(
-    z_ptr, flat, labels, weights, inputs, cotangents, records, sums, dz_ptr, n_all, n, K, P, START, known_rate,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_K: tl.constexpr,
-    NORMED: tl.constexpr, FLOOR: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+def constants_kernel(
+    flat, constants, K, P, START, B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr,
+    RANK: tl.constexpr, MIXING: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """One row of one run: forward, log-loss, backward.
+    """What all rows of a run share of a block.
 
-    Of each block a record holds the gradients of ``b``, the mixing weights, alpha, gamma and the normalisation, then the
-    factors of ``dy`` in the gradient of ``A``; those of ``x`` are the gradients of ``b``.
+    In order: scales and biases of the units, mixing weights times the scale of the unit that they feed, and without it, their
+    derivatives in the raw ones, alpha, gamma, and their derivatives.
     """
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * MIXED + 1
     SMALL: tl.constexpr = R + ROWS * H + 2 + (3 * ROWS - 2 if NORMED else 0)
-    SOFT: tl.constexpr = not NORMED
-    row = tl.program_id(0).to(tl.int64)
-    run = row // n
-    every = tl.arange(0, BLOCK_K)
-    inside = every < K
-    dtype = dz_ptr.dtype.element_ty
-    kept = tl.load(z_ptr + row * K + every, inside, 0.0)
-    points = (kept,)
-    zetas = ()
-    befores = ()
-    for b in tl.static_range(B):
-        base = flat + run * P + START + b * (R * K + SMALL)
-        bias = base + R * K
-        small = bias + R  # mixing, alpha, gamma, shifts, scales, biases of the mixing
-        norm = small + ROWS * H + 2
-        scales = _unit_scales(norm + ROWS - 1, H, M, MIXED, NORMED, FLOOR)
-        _, mixing = _mixing_of(small, scales, H, M, MIXED)
-        alpha = _softplus(tl.load(small + ROWS * H))
-        gamma = _softplus(tl.load(small + ROWS * H + 1))
-        rows = _rows(base, every, inside, K, R)
-        products = _products(rows, kept, R)
-        t = ()
-        for u in tl.static_range(R):
-            before = products[u] + tl.load(bias + u)
-            if NORMED and u // H > 0 and u % H < MIXED and u < M * H:
-                i = (u // H - 1) * MIXED + u % H
-                before += tl.load(norm + i) + tl.load(norm + 2 * ROWS - 1 + i) / H
-            befores = befores + (before,)
-            t = t + (scales[u] * before,)
-        zeta, soft = _upwards(t, mixing, t, H, M, MIXED, True)
-        zeta_out = t[R - 1]
-        slope = ()
-        nothing = ()
-        for u in tl.static_range(M * H):
-            slope = slope + (_sigmoid(zeta[u]),)
-            nothing = nothing + (0.0,)
-        for j in tl.static_range(H):
-            zeta_out += mixing[(ROWS - 1) * H + j] * soft[(M - 1) * H + j]
-        zetas = zetas + zeta + (zeta_out,)
-        e = tl.full((), 1.0, dtype)
-        if SOFT:
-            e = _sigmoid(zeta_out)
-        _, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
-        scaled = ()
-        for u in tl.static_range(M * H):
-            scaled = scaled + (scales[u] * d[u],)
-        kept = alpha * kept + gamma * _combination(rows, scaled, scales[R - 1] * e * rows[R - 1], M * H)
-        points = points + (kept,)
-        if b < B - 1:
-            tl.store(inputs + (b * n_all + row) * K + every, kept, inside)
-    rate = noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
-    label = tl.load(labels + row)
-    weight = tl.load(weights + row)
-    loss, hit, kept, of_rate = log_loss(kept, every, K, label, weight, rate)
-    tl.store(sums + row * 3, loss)
-    tl.store(sums + row * 3 + 1, tl.where(hit, weight, 0.0))
-    tl.store(sums + row * 3 + 2, of_rate)
-    for b in tl.static_range(B - 1, -1, -1):
-        base = flat + run * P + START + b * (R * K + SMALL)
-        small = base + R * K + R
-        norm = small + ROWS * H + 2
-        scales = _unit_scales(norm + ROWS - 1, H, M, MIXED, NORMED, FLOOR)
-        raw, mixing = _mixing_of(small, scales, H, M, MIXED)
-        raw_alpha = tl.load(small + ROWS * H)
-        raw_gamma = tl.load(small + ROWS * H + 1)
-        alpha = _softplus(raw_alpha)
-        gamma = _softplus(raw_gamma)
-        tl.store(cotangents + (b * n_all + row) * K + every, kept, inside)
-        rows = _rows(base, every, inside, K, R)
-        products = _products(rows, kept, R)  # A dy
-        of_alpha = tl.sum(points[b] * kept)
-        zeta_out = zetas[b * R + R - 1]
-        e = tl.full((), 1.0, dtype)
-        bend_out = tl.full((), 0.0, dtype)
-        if SOFT:
-            e = _sigmoid(zeta_out)
-            bend_out = e * _sigmoid(-zeta_out)
-        soft = ()
-        slope = ()
-        bend = ()
-        nothing = ()
-        v = ()
-        for u in tl.static_range(M * H):
-            zeta_u = zetas[b * R + u]
-            soft = soft + (_softplus(zeta_u),)
-            slope = slope + (_sigmoid(zeta_u),)
-            bend = bend + (slope[u] * _sigmoid(-zeta_u),)
-            nothing = nothing + (0.0,)
-            v = v + (gamma * scales[u] * products[u],)
-        w, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
-        # up through d = s' w and w = p e + P^T d
-        cot_d, cot_w = _upwards(v, mixing, slope, H, M, MIXED, False)
-        v_out = scales[R - 1] * products[R - 1]
-        cot_e = gamma * v_out
-        for j in tl.static_range(H):
-            cot_e += mixing[(ROWS - 1) * H + j] * cot_w[(M - 1) * H + j]
-        cot_out = bend_out * cot_e
-        # down through zeta = t + P s(zeta)
-        own = ()
-        for u in tl.static_range(M * H):
-            own = own + (cot_d[u] * w[u] * bend[u],)
-        _, cot_t = _downwards(own, cot_out, mixing, slope, H, M, MIXED)
-        record = records + (row * B + b) * (SMALL + R)
-        of_gamma = e * v_out
-        of_x = ()
-        for u in tl.static_range(M * H):
-            of_gamma += d[u] * scales[u] * products[u]
-            of_x = of_x + (scales[u] * cot_t[u],)
-            tl.store(record + u, of_x[u])
-            tl.store(record + SMALL + u, gamma * scales[u] * d[u])
-        tl.store(record + R - 1, scales[R - 1] * cot_out)
-        tl.store(record + SMALL + R - 1, gamma * scales[R - 1] * e)
-        for i in tl.static_range(ROWS):
-            # row i of the mixing weights leads from layer i // MIXED to unit i % MIXED of the next, or to the output
-            if i == ROWS - 1:
-                d_unit = e
-                cot_unit = cot_out
-            else:
-                d_unit = d[(i // MIXED + 1) * H + i % MIXED]
-                cot_unit = cot_t[(i // MIXED + 1) * H + i % MIXED]
-            scale = scales[(i // MIXED + 1) * H + i % MIXED]
-            of_scale = cot_unit * befores[b * R + (i // MIXED + 1) * H + i % MIXED]
-            of_scale += gamma * d_unit * products[(i // MIXED + 1) * H + i % MIXED]
-            for j in tl.static_range(H):
-                of_p = d_unit * cot_w[(i // MIXED) * H + j] + cot_unit * soft[(i // MIXED) * H + j]
-                of_scale += of_p * raw[i * H + j]
-                slope_p = _sigmoid(tl.load(small + i * H + j)) / H
-                tl.store(record + R + i * H + j, of_p * scale * slope_p)
-            if NORMED:
-                tl.store(record + R + ROWS * H + 2 + ROWS - 1 + i, of_scale * (scale - FLOOR))
-                if i < ROWS - 1:
-                    tl.store(record + R + ROWS * H + 2 + i, scale * cot_unit)
-                    tl.store(record + R + ROWS * H + 2 + 2 * ROWS - 1 + i, scale * cot_unit / H)
-        tl.store(record + R + ROWS * H, of_alpha * _sigmoid(raw_alpha))
-        tl.store(record + R + ROWS * H + 1, of_gamma * _sigmoid(raw_gamma))
-        kept = _combination(rows, of_x, alpha * kept + scales[R - 1] * cot_out * rows[R - 1], M * H)
-    tl.store(dz_ptr + row * K + every, kept, inside)
+    run = (tl.program_id(0) // B).to(tl.int64)
+    bias = flat + run * P + START + tl.program_id(0) % B * (R * K + SMALL) + R * K
+    small = bias + R
+    norm = small + ROWS * H + 2  # shifts, scales, biases of the mixing
+    out = constants + tl.program_id(0) * (2 * R + 3 * ROWS * H + 4)
+    units = tl.arange(0, RANK)
+    moved = tl.load(bias + units, units < R, 0.0)
+    scale = tl.full((RANK,), 1.0, moved.dtype)
+    if NORMED:
+        middle = (units >= H) & (units % H < MIXED) & (units < R - 1)
+        place = tl.where(units == R - 1, ROWS - 1, (units // H - 1) * MIXED + units % H)
+        raw = tl.load(norm + ROWS - 1 + place, middle | (units == R - 1), 0.0)
+        scale = tl.where(middle | (units == R - 1), tl.exp(raw) + FLOOR, scale)
+        moved += tl.load(norm + place, middle, 0.0) + tl.load(norm + 2 * ROWS - 1 + place, middle, 0.0) / H
+    tl.store(out + units, scale, units < R)
+    tl.store(out + R + units, moved, units < R)
+    entries = tl.arange(0, MIXING)
+    inside = entries < ROWS * H
+    raw_mixing = tl.load(small + entries, inside, 0.0)
+    mixing = _softplus(raw_mixing) / H
+    feeds = tl.full((MIXING,), 1.0, moved.dtype)
+    if NORMED:
+        feeds = tl.exp(tl.load(norm + ROWS - 1 + entries // H, inside, 0.0)) + FLOOR
+    tl.store(out + 2 * R + entries, mixing * feeds, inside)
+    tl.store(out + 2 * R + ROWS * H + entries, mixing, inside)
+    tl.store(out + 2 * R + 2 * ROWS * H + entries, feeds * _sigmoid(raw_mixing) / H, inside)
+    raw_alpha = tl.load(small + ROWS * H)
+    raw_gamma = tl.load(small + ROWS * H + 1)
+    last = out + 2 * R + 3 * ROWS * H
+    tl.store(last, _softplus(raw_alpha))
+    tl.store(last + 1, _softplus(raw_gamma))
+    tl.store(last + 2, _sigmoid(raw_alpha))
+    tl.store(last + 3, _sigmoid(raw_gamma))
 
 
 @triton.jit
-def add_ridge_kernel(
-    z_ptr, inputs, cotangents, records, gradient, n_all, n, K, P, START,
-    B: tl.constexpr, R: tl.constexpr, SMALL: tl.constexpr, RANK: tl.constexpr, SMALL_UP: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+def _numbers(ptr, N: tl.constexpr):
+    """``N`` numbers that every thread holds."""
+    values = ()
+    for i in tl.static_range(N):
+        values = values + (tl.load(ptr + i),)
+    return values
+
+
+@triton.jit
+def _slopes(x):
+    """Derivatives of the softplus, at ``x`` and at ``-x``."""
+    e = tl.exp(-tl.abs(x))
+    high = 1.0 / (1.0 + e)
+    low = e * high
+    return tl.where(x >= 0.0, high, low), tl.where(x >= 0.0, low, high)
+
+
+@triton.jit
+def _forward(before, own, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, NORMED: tl.constexpr):
+    """Units of some rows, given ``A x``: ``zeta`` and ``sigma d``, the output's last."""
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
+    scales = _numbers(own, R)
+    moved = _numbers(own + R, R)
+    mixing = _numbers(own + 2 * R, ROWS * H)
+    t = ()
+    nothing = ()
+    for u in tl.static_range(R):
+        t = t + (scales[u] * (before[u] + moved[u]),)
+        nothing = nothing + (0.0,)
+    zeta, soft = _upwards(t, mixing, t, H, M, MIXED, True)
+    zeta_out = t[R - 1]
+    for j in tl.static_range(H):
+        zeta_out += mixing[(ROWS - 1) * H + j] * soft[(M - 1) * H + j]
+    slope = ()
+    for u in tl.static_range(M * H):
+        slope = slope + (_slopes(zeta[u])[0],)
+    e = 1.0 + 0.0 * zeta_out
+    if not NORMED:
+        e = _slopes(zeta_out)[0]
+    _, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
+    scaled = ()
+    for u in tl.static_range(M * H):
+        scaled = scaled + (scales[u] * d[u],)
+    return zeta + (zeta_out,), scaled + (scales[R - 1] * e,)
+
+
+@triton.jit
+def _backward(
+    zeta, before, v, real, own, out, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, NORMED: tl.constexpr,
+    FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """Sums over the rows of a run: a tile of the gradient of a block's ``A``, or, in its last program, of all the rest."""
-    run = (tl.program_id(0) // B).to(tl.int64)
-    b = tl.program_id(0) % B
-    out = gradient + run * P + START + b * (R * K + SMALL)
-    chunk = tl.program_id(1)
-    if chunk < tl.num_programs(1) - 1:
-        ranks = tl.arange(0, RANK)
-        cols = chunk * BLOCK_K + tl.arange(0, BLOCK_K)
-        inside = cols < K
-        x_ptr = z_ptr
-        if b > 0:
-            x_ptr = inputs + (b - 1).to(tl.int64) * n_all * K
-        total = tl.zeros((RANK, BLOCK_K), dtype=gradient.dtype.element_ty)
-        for start in range(0, n, BLOCK_N):
-            local = start + tl.arange(0, BLOCK_N)
-            rows = run * n + local
-            tile = (local < n)[:, None] & inside[None, :]
-            where = rows[:, None] * K + cols[None, :]
-            x = tl.load(x_ptr + where, tile, 0.0)
-            dy = tl.load(cotangents + b.to(tl.int64) * n_all * K + where, tile, 0.0)
-            record = records + (rows[None, :] * B + b) * (SMALL + R) + ranks[:, None]
-            kept = (local < n)[None, :] & (ranks < R)[:, None]
-            total = tl.dot(tl.load(record, kept, 0.0), x, total, input_precision="ieee", out_dtype=total.dtype)
-            total = tl.dot(tl.load(record + SMALL, kept, 0.0), dy, total, input_precision="ieee", out_dtype=total.dtype)
-        tl.store(out + ranks[:, None] * K + cols[None, :], total, (ranks < R)[:, None] & inside[None, :])
-    else:
-        entries = tl.arange(0, SMALL_UP)
-        sums = tl.zeros((SMALL_UP,), dtype=gradient.dtype.element_ty)
-        for first in range(0, n, BLOCK_N):
-            lines = first + tl.arange(0, BLOCK_N)
-            small = records + ((run * n + lines)[:, None] * B + b) * (SMALL + R) + entries[None, :]
-            sums += tl.sum(tl.load(small, (lines < n)[:, None] & (entries < SMALL)[None, :], 0.0), axis=0)
-        tl.store(out + R * K + entries, sums, entries < SMALL)
+    """Cotangents ``sigma cot_t`` of some rows' units, given ``A dy``; writes sums over rows of the gradients of all but ``A``.
+
+    The gradient of alpha needs all classes and is left out.
+    """
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
+    scales = _numbers(own, R)
+    moved = _numbers(own + R, R)
+    mixing = _numbers(own + 2 * R, ROWS * H)
+    gamma = tl.load(own + 2 * R + 3 * ROWS * H + 1)
+    soft = ()
+    slope = ()
+    bend = ()
+    nothing = ()
+    up = ()
+    for u in tl.static_range(M * H):
+        high, low = _slopes(zeta[u])
+        soft = soft + (_softplus(zeta[u]),)
+        slope = slope + (high,)
+        bend = bend + (high * low,)
+        nothing = nothing + (0.0,)
+        up = up + (gamma * scales[u] * v[u],)
+    e = 1.0 + 0.0 * zeta[R - 1]
+    bend_out = 0.0 * zeta[R - 1]
+    if not NORMED:
+        high, low = _slopes(zeta[R - 1])
+        e = high
+        bend_out = high * low
+    w, d = _downwards(nothing, e, mixing, slope, H, M, MIXED)
+    # up through d = s' w and w = p e + P^T d
+    cot_d, cot_w = _upwards(up, mixing, slope, H, M, MIXED, False)
+    v_out = scales[R - 1] * v[R - 1]
+    cot_e = gamma * v_out
+    for j in tl.static_range(H):
+        cot_e += mixing[(ROWS - 1) * H + j] * cot_w[(M - 1) * H + j]
+    cot_out = bend_out * cot_e
+    # down through zeta = t + P s(zeta)
+    bent = ()
+    for u in tl.static_range(M * H):
+        bent = bent + (cot_d[u] * w[u] * bend[u],)
+    _, cot_t = _downwards(bent, cot_out, mixing, slope, H, M, MIXED)
+    cots = cot_t + (cot_out,)
+    ds = d + (e,)
+    of_x = ()
+    of_gamma = e * v_out
+    for u in tl.static_range(M * H):
+        of_gamma += d[u] * scales[u] * v[u]
+    for u in tl.static_range(R):
+        of_x = of_x + (scales[u] * cots[u],)
+        tl.store(out + u, tl.sum(tl.where(real, of_x[u], 0.0)))
+    for i in tl.static_range(ROWS):
+        # row i of the mixing weights leads from layer i // MIXED to unit i % MIXED of the next, or to the output
+        d_unit = ds[(i // MIXED + 1) * H + i % MIXED]
+        cot_unit = cots[(i // MIXED + 1) * H + i % MIXED]
+        scale = scales[(i // MIXED + 1) * H + i % MIXED]
+        of_scale = cot_unit * (before[(i // MIXED + 1) * H + i % MIXED] + moved[(i // MIXED + 1) * H + i % MIXED])
+        of_scale += gamma * d_unit * v[(i // MIXED + 1) * H + i % MIXED]
+        for j in tl.static_range(H):
+            of_p = d_unit * cot_w[(i // MIXED) * H + j] + cot_unit * soft[(i // MIXED) * H + j]
+            of_scale += of_p * tl.load(own + 2 * R + ROWS * H + i * H + j)
+            factor = tl.load(own + 2 * R + 2 * ROWS * H + i * H + j)
+            tl.store(out + R + i * H + j, tl.sum(tl.where(real, of_p, 0.0)) * factor)
+        if NORMED:
+            norm = out + R + ROWS * H + 2
+            tl.store(norm + ROWS - 1 + i, tl.sum(tl.where(real, of_scale, 0.0)) * (scale - FLOOR))
+            if i < ROWS - 1:
+                of_bias = tl.sum(tl.where(real, scale * cot_unit, 0.0))
+                tl.store(norm + i, of_bias)
+                tl.store(norm + 2 * ROWS - 1 + i, of_bias / H)
+    of_gamma = tl.sum(tl.where(real, of_gamma, 0.0)) * tl.load(own + 2 * R + 3 * ROWS * H + 3)
+    tl.store(out + R + ROWS * H + 1, of_gamma)
+    return of_x
+
+
+# --- few classes ---
+
+
+@triton.jit
+def tile_step_kernel(
+    z_ptr, flat, constants, labels, weights, parts, dz_ptr, n, K, P, START, known_rate, tiles,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+):  # fmt: skip
+    """Some rows of one run: forward, log-loss, backward.
+
+    A part holds sums over these rows: the gradients of the bias and of the link, of the rate, then losses and hits.
+    """
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
+    SMALL: tl.constexpr = R + ROWS * H + 2 + (3 * ROWS - 2 if NORMED else 0)
+    CONSTANTS: tl.constexpr = 2 * R + 3 * ROWS * H + 4
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    rows = run * n + local
+    every = tl.arange(0, BLOCK_K)
+    inside = every < K
+    part = parts + program * (K + B * (R * K + SMALL) + 3)
+    x = tl.load(z_ptr + rows[:, None] * K + every[None, :], real[:, None] & inside[None, :], 0.0)
+    points = (x,)
+    befores = ()
+    zetas = ()
+    ds = ()
+    for b in tl.static_range(B):
+        a = flat + run * P + START + b * (R * K + SMALL)
+        own = constants + (run * B + b) * CONSTANTS
+        before = ()
+        for u in tl.static_range(R):
+            line = tl.load(a + u * K + every, inside, 0.0)
+            before = before + (tl.sum(x * line[None, :], axis=1),)
+        zeta, scaled = _forward(before, own, H, M, MIXED, NORMED)
+        alpha = tl.load(own + CONSTANTS - 4)
+        gamma = tl.load(own + CONSTANTS - 3)
+        x = alpha * x
+        d = ()
+        for u in tl.static_range(R):
+            line = tl.load(a + u * K + every, inside, 0.0)
+            d = d + (gamma * scaled[u],)
+            x += d[u][:, None] * line[None, :]
+        points = points + (x,)
+        befores = befores + before
+        zetas = zetas + zeta
+        ds = ds + d
+    label = tl.load(labels + rows, real, 0)
+    weight = tl.load(weights + rows, real, 0.0)
+    shown = tl.where(inside[None, :], x, float("-inf"))
+    highest = tl.max(shown, axis=1)
+    top = tl.maximum(highest, 0.0)  # the reference class has log-odds 0
+    dy = tl.where(inside[None, :], tl.exp(x - top[:, None]), 0.0)
+    total = tl.sum(dy, axis=1) + tl.exp(-top)
+    of_label = every[None, :] == label[:, None]
+    nll = top - tl.sum(tl.where(of_label, x, 0.0), axis=1) + tl.log(total)
+    # among equals the first class counts, and the last of two
+    first = tl.min(tl.where(shown == highest[:, None], every[None, :], BLOCK_K), axis=1)
+    best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
+    rate = noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
+    kept = weight
+    if rate is not None:
+        nll, of_rate, kept = observed_loss(nll, rate, weight, K)
+        if LEARNED:
+            tl.store(part + K + B * (R * K + SMALL), tl.sum(of_rate))
+    tl.store(part + K + B * (R * K + SMALL) + 1, tl.sum(weight * nll))
+    tl.store(part + K + B * (R * K + SMALL) + 2, tl.sum(tl.where(best == label, weight, 0.0)))
+    dy = kept[:, None] * (dy / total[:, None] - tl.where(of_label & inside[None, :], 1.0, 0.0))
+    for b in tl.static_range(B - 1, -1, -1):
+        a = flat + run * P + START + b * (R * K + SMALL)
+        own = constants + (run * B + b) * CONSTANTS
+        out = part + K + b * (R * K + SMALL)
+        v = ()
+        zeta = ()
+        before = ()
+        for u in tl.static_range(R):
+            line = tl.load(a + u * K + every, inside, 0.0)
+            v = v + (tl.sum(dy * line[None, :], axis=1),)
+            zeta = zeta + (zetas[b * R + u],)
+            before = before + (befores[b * R + u],)
+        of_x = _backward(zeta, before, v, real, own, out + R * K, H, M, MIXED, NORMED, FLOOR)
+        of_alpha = tl.sum(tl.sum(points[b] * dy, axis=1)) * tl.load(own + CONSTANTS - 2)
+        tl.store(out + R * K + R + ROWS * H, of_alpha)
+        dx = tl.load(own + CONSTANTS - 4) * dy
+        for u in tl.static_range(R):
+            line = tl.load(a + u * K + every, inside, 0.0)
+            dx += of_x[u][:, None] * line[None, :]
+            of_line = tl.sum(of_x[u][:, None] * points[b] + ds[b * R + u][:, None] * dy, axis=0)
+            tl.store(out + u * K + every, of_line, inside)
+        dy = dx
+    tl.store(dz_ptr + rows[:, None] * K + every[None, :], dy, real[:, None] & inside[None, :])
+    tl.store(part + every, tl.sum(dy, axis=0), inside)
+
+
+@triton.jit
+def add_parts_kernel(
+    parts, gradient, totals, n, tiles, length, P, N_WEIGHTS, n_runs, LEARNED: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Add up the parts of a run: gradients after those of ``W``, then what the history needs."""
+    run = tl.program_id(0).to(tl.int64)
+    entries = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), gradient.dtype.element_ty)
+    for tile in range(tiles):
+        total += tl.load(parts + (run * tiles + tile) * length + entries, entries < length, 0.0)
+    of_parameters = length - 2
+    if not LEARNED:  # there is a place for the rate, but no parameter
+        of_parameters = length - 3
+    tl.store(gradient + run * P + N_WEIGHTS + entries, total, entries < of_parameters)
+    history = (entries >= length - 2) & (entries < length)
+    where = totals + (entries - (length - 2)) * n_runs + run
+    tl.store(where, tl.load(where, history, 0.0) + n * total, history)
+
+
+# --- many classes ---
+
+
+@triton.jit
+def units_forward_kernel(
+    t_ptr, constants, zeta_ptr, d_ptr, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr, NORMED: tl.constexpr,
+):  # fmt: skip
+    """From ``A x`` to ``zeta`` and ``gamma sigma d``, for some rows of one run."""
+    R: tl.constexpr = M * H + 1
+    CONSTANTS: tl.constexpr = 2 * R + 3 * ((M - 1) * MIXED + 1) * H + 4
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    at = (run * n + local) * R
+    own = constants + (run * B + b) * CONSTANTS
+    before = ()
+    for u in tl.static_range(R):
+        before = before + (tl.load(t_ptr + at + u, real, 0.0),)
+    zeta, scaled = _forward(before, own, H, M, MIXED, NORMED)
+    gamma = tl.load(own + CONSTANTS - 3)
+    for u in tl.static_range(R):
+        tl.store(zeta_ptr + at + u, zeta[u], real)
+        tl.store(d_ptr + at + u, gamma * scaled[u], real)
+
+
+@triton.jit
+def units_backward_kernel(
+    v_ptr, t_ptr, zeta_ptr, constants, cot_ptr, parts, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr, NORMED: tl.constexpr,
+    FLOOR: tl.constexpr,
+):  # fmt: skip
+    """From ``A dy`` to the cotangents of ``A x``, and sums over some rows of one run, as in a part of a tile."""
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
+    SMALL: tl.constexpr = R + ROWS * H + 2 + (3 * ROWS - 2 if NORMED else 0)
+    CONSTANTS: tl.constexpr = 2 * R + 3 * ROWS * H + 4
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    at = (run * n + local) * R
+    own = constants + (run * B + b) * CONSTANTS
+    v = ()
+    zeta = ()
+    before = ()
+    for u in tl.static_range(R):
+        v = v + (tl.load(v_ptr + at + u, real, 0.0),)
+        zeta = zeta + (tl.load(zeta_ptr + at + u, real, 0.0),)
+        before = before + (tl.load(t_ptr + at + u, real, 0.0),)
+    of_x = _backward(zeta, before, v, real, own, parts + program * SMALL, H, M, MIXED, NORMED, FLOOR)
+    for u in tl.static_range(R):
+        tl.store(cot_ptr + at + u, of_x[u], real)
+
+
+@triton.jit
+def spread_kernel(
+    x_ptr, d_ptr, flat, constants, other_ptr, out_ptr, dots, n, K, P, OFFSET, n_chunks, tiles, b,
+    B: tl.constexpr, R: tl.constexpr, CONSTANTS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    DOT: tl.constexpr,
+):  # fmt: skip
+    """``alpha x + A^T d`` of some rows and classes of one run; with ``DOT`` also the sum of ``x`` times the other."""
+    program = tl.program_id(0).to(tl.int64)
+    chunk = program % n_chunks
+    tile = program // n_chunks % tiles
+    run = program // (n_chunks * tiles)
+    local = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    rows = run * n + local
+    cols = chunk * BLOCK_K + tl.arange(0, BLOCK_K)
+    here = (local < n)[:, None] & (cols < K)[None, :]
+    where = rows[:, None] * K + cols[None, :]
+    x = tl.load(x_ptr + where, here, 0.0)
+    if DOT:
+        tl.store(dots + program, tl.sum(tl.sum(x * tl.load(other_ptr + where, here, 0.0), axis=1)))
+    total = tl.load(constants + (run * B + b) * CONSTANTS + CONSTANTS - 4) * x
+    for u in range(R):
+        line = tl.load(flat + run * P + OFFSET + u * K + cols, cols < K, 0.0)
+        total += tl.load(d_ptr + rows * R + u, local < n, 0.0)[:, None] * line[None, :]
+    tl.store(out_ptr + where, total, here)
+
+
+@triton.jit
+def add_units_kernel(
+    parts, dots, constants, gradient, n_dots, tiles, P, OFFSET, b,
+    B: tl.constexpr, SMALL: tl.constexpr, SMALL_UP: tl.constexpr, ALPHA: tl.constexpr, CONSTANTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add up the gradients of all but ``A`` of a run's block."""
+    run = tl.program_id(0).to(tl.int64)
+    entries = tl.arange(0, SMALL_UP)
+    total = tl.zeros((SMALL_UP,), gradient.dtype.element_ty)
+    for tile in range(tiles):
+        total += tl.load(parts + (run * tiles + tile) * SMALL + entries, (entries < SMALL) & (entries != ALPHA), 0.0)
+    of_alpha = tl.zeros((BLOCK,), gradient.dtype.element_ty)
+    for start in range(0, n_dots, BLOCK):
+        some = start + tl.arange(0, BLOCK)
+        of_alpha += tl.load(dots + run * n_dots + some, some < n_dots, 0.0)
+    slope = tl.load(constants + (run * B + b) * CONSTANTS + CONSTANTS - 2)
+    total = tl.where(entries == ALPHA, slope * tl.sum(of_alpha), total)
+    tl.store(gradient + run * P + OFFSET + entries, total, entries < SMALL)
+
+
+@triton.jit
+def loss_kernel(
+    y_ptr, flat, labels, weights, sums, dy_ptr, n, K, P, known_rate,
+    BLOCK_K: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+):  # fmt: skip
+    """Log-loss of one row's log-odds and its gradient in them."""
+    row = tl.program_id(0).to(tl.int64)
+    y_ptr += row * K
+    label = tl.load(labels + row)
+    weight = tl.load(weights + row)
+    zero = 0.0 * weight
+    top = zero  # the reference class has log-odds 0
+    total = zero + 1.0
+    highest = zero + float("-inf")
+    first = label * 0 + K
+    own = zero
+    for start in range(0, K, BLOCK_K):
+        cols = start + tl.arange(0, BLOCK_K)
+        y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+        most = tl.max(y)
+        higher = tl.maximum(top, most)
+        total = total * tl.exp(top - higher) + tl.sum(tl.where(cols < K, tl.exp(y - higher), 0.0))
+        top = higher
+        place = tl.min(tl.where(y == most, cols, K))
+        first = tl.where(most > highest, place, first)
+        highest = tl.maximum(highest, most)
+        own += tl.sum(tl.where(cols == label, y, 0.0))
+    nll = top - own + tl.log(total)
+    # among equals the first class counts, and the last of two
+    best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
+    rate = noise_rate(flat, row // n, P, known_rate, LEARNED, NOISY)
+    kept = weight
+    of_rate = zero
+    if rate is not None:
+        nll, of_rate, kept = observed_loss(nll, rate, weight, K)
+    tl.store(sums + row * 3, of_rate)
+    tl.store(sums + row * 3 + 1, weight * nll)
+    tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
+    for start in range(0, K, BLOCK_K):
+        cols = start + tl.arange(0, BLOCK_K)
+        y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+        residual = tl.exp(y - top) / total - tl.where(cols == label, 1.0, 0.0)
+        tl.store(dy_ptr + row * K + cols, kept * residual, cols < K)
 
 
 @triton.jit
@@ -302,9 +512,9 @@ def add_bias_kernel(
     cols = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
     zero = tl.sum(total)
+    of_rate = zero
     loss = zero
     hits = zero
-    of_rate = zero
     for start in range(0, n, BLOCK_N):
         local = start + tl.arange(0, BLOCK_N)
         rows = run * n + local
@@ -312,9 +522,9 @@ def add_bias_kernel(
         total += tl.sum(
             tl.load(dz_ptr + rows[:, None] * K + cols[None, :], real[:, None] & (cols < K)[None, :], 0.0), 0
         )
-        loss += tl.sum(tl.load(sums + rows * 3, real, 0.0))
-        hits += tl.sum(tl.load(sums + rows * 3 + 1, real, 0.0))
-        of_rate += tl.sum(tl.load(sums + rows * 3 + 2, real, 0.0))
+        of_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
+        loss += tl.sum(tl.load(sums + rows * 3 + 1, real, 0.0))
+        hits += tl.sum(tl.load(sums + rows * 3 + 2, real, 0.0))
     tl.store(gradient + run * P + N_WEIGHTS + cols, total, cols < K)
     if tl.program_id(1) == 0:
         tl.store(totals + run, tl.load(totals + run) + n * loss)

@@ -15,11 +15,9 @@ def kernel_link(link: Link) -> KernelLink | None:
 
     Examples
     --------
-    >>> kernel_link(SoftmaxLink(3)).n_blocks, kernel_link(SoftmaxLink(2000))
+    >>> kernel_link(SoftmaxLink(3)).n_blocks, kernel_link(CompositeLink(3, hidden=8))
     (0, None)
     """
-    if link.n_classes > MOST_CLASSES:
-        return None
     # subclasses may define other maps, and users may exchange blocks
     if type(link) is NoisyLink:
         clean, noise = kernel_link(link.clean), link.noise
@@ -30,7 +28,7 @@ def kernel_link(link: Link) -> KernelLink | None:
         return clean._replace(known_rate=float(noise.rate()))
     if type(link) is SoftmaxLink:
         return KernelLink()
-    if type(link) is CanonicalLink and link.nests.n_nests <= MOST_NESTS:
+    if type(link) is CanonicalLink and link.nests.n_nests <= MOST_NESTS and link.n_classes <= MOST_CLASSES:
         return KernelLink(n_nests=link.nests.n_nests)
     if type(link) is CompositeLink:
         return _chain(link)
