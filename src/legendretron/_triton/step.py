@@ -25,8 +25,8 @@ from legendretron._triton.step_kernels import (
 __all__ = ["LinkStep"]
 
 #: Classes up to which rows go through a chain of blocks in registers.
-_FEW = 128
-_TILE = 16  # rows that do so together
+_FEW = 64
+_TILE = 32  # rows that do so together
 _BLOCK_N = 32  # rows that are added up at once, or whose units are computed together
 
 
@@ -123,11 +123,14 @@ class LinkStep:
         size, tiles = self.flat.shape[1], triton.cdiv(n, _TILE)
         length = k + self.link.n_blocks * (self.rank * k + self.small) + 3
         dz, parts = torch.empty_like(z), z.new_empty(runs * tiles, length)
-        block = triton.next_power_of_2(k)
+        points = z.new_empty(max(self.link.n_blocks, 1), runs * n, k)
+        states = z.new_empty(max(self.link.n_blocks, 1), runs * n, 3 * self.rank)
+        block = max(16, triton.next_power_of_2(k))  # the smallest size of a matrix product
         tile_step_kernel[(runs * tiles,)](
-            z, self.flat, self._constants(runs, k), labels, weight, parts, dz,
-            n, k, size, self.n_weights + k, self.known_rate, tiles,
-            **self.sizes, **self.floor, **self.noise, BLOCK_N=_TILE, BLOCK_K=block, num_warps=max(1, block // 32),
+            z, self.flat, self._constants(runs, k), labels, weight, points, states, parts, dz,
+            runs * n, n, k, size, self.n_weights + k, self.known_rate, tiles,
+            **self.sizes, **self.floor, **self.noise, BLOCK_N=_TILE, BLOCK_K=block,
+            RANK=max(16, triton.next_power_of_2(self.rank)), num_warps=4 if block <= 32 else 8,
         )  # fmt: skip
         stretch = min(256, triton.next_power_of_2(length))
         add_parts_kernel[(runs, triton.cdiv(length, stretch))](

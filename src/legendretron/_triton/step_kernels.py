@@ -243,13 +243,15 @@ def _backward(
 
 @triton.jit
 def tile_step_kernel(
-    z_ptr, flat, constants, labels, weights, parts, dz_ptr, n, K, P, START, known_rate, tiles,
+    z_ptr, flat, constants, labels, weights, points, states, parts, dz_ptr, n_all, n, K, P, START, known_rate, tiles,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+    BLOCK_K: tl.constexpr, RANK: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr, LEARNED: tl.constexpr,
+    NOISY: tl.constexpr,
 ):  # fmt: skip
     """Some rows of one run: forward, log-loss, backward.
 
-    A part holds sums over these rows: the gradients of the bias and of the link, of the rate, then losses and hits.
+    A part holds sums over these rows: the gradients of the bias and of the link, of the rate, then losses and hits. Products
+    with ``A`` are of tiles; between them, each thread computes the units of a row, which it gets by way of memory.
     """
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * MIXED + 1
@@ -262,32 +264,34 @@ def tile_step_kernel(
     rows = run * n + local
     every = tl.arange(0, BLOCK_K)
     inside = every < K
+    here = real[:, None] & inside[None, :]
+    ranks = tl.arange(0, RANK)
+    in_rank = real[:, None] & (ranks < R)[None, :]
+    in_a = (ranks < R)[:, None] & inside[None, :]
+    dtype = dz_ptr.dtype.element_ty
     part = parts + program * (K + B * (R * K + SMALL) + 3)
-    x = tl.load(z_ptr + rows[:, None] * K + every[None, :], real[:, None] & inside[None, :], 0.0)
-    points = (x,)
-    befores = ()
-    zetas = ()
-    ds = ()
-    for b in tl.static_range(B):
-        a = flat + run * P + START + b * (R * K + SMALL)
+    x = tl.load(z_ptr + rows[:, None] * K + every[None, :], here, 0.0)
+    for b in range(B):
+        tl.store(points + (b * n_all + rows)[:, None] * K + every[None, :], x, here)
         own = constants + (run * B + b) * CONSTANTS
+        a = tl.load(flat + run * P + START + b * (R * K + SMALL) + ranks[:, None] * K + every[None, :], in_a, 0.0)
+        # A x, zeta and gamma sigma d, one after the other
+        state = states + (b * n_all + rows) * (3 * R)
+        t = tl.dot(x, tl.trans(a), input_precision="ieee", out_dtype=dtype)
+        tl.store(state[:, None] + ranks[None, :], t, in_rank)
+        tl.debug_barrier()  # what was stored is read by other threads
         before = ()
         for u in tl.static_range(R):
-            line = tl.load(a + u * K + every, inside, 0.0)
-            before = before + (tl.sum(x * line[None, :], axis=1),)
+            before = before + (tl.load(state + u, real, 0.0),)
         zeta, scaled = _forward(before, own, H, M, MIXED, NORMED)
         alpha = tl.load(own + CONSTANTS - 4)
         gamma = tl.load(own + CONSTANTS - 3)
-        x = alpha * x
-        d = ()
         for u in tl.static_range(R):
-            line = tl.load(a + u * K + every, inside, 0.0)
-            d = d + (gamma * scaled[u],)
-            x += d[u][:, None] * line[None, :]
-        points = points + (x,)
-        befores = befores + before
-        zetas = zetas + zeta
-        ds = ds + d
+            tl.store(state + R + u, zeta[u], real)
+            tl.store(state + 2 * R + u, gamma * scaled[u], real)
+        tl.debug_barrier()
+        d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
+        x = tl.dot(d, a, alpha * x, input_precision="ieee", out_dtype=dtype)
     label = tl.load(labels + rows, real, 0)
     weight = tl.load(weights + rows, real, 0.0)
     shown = tl.where(inside[None, :], x, float("-inf"))
@@ -309,29 +313,38 @@ def tile_step_kernel(
     tl.store(part + K + B * (R * K + SMALL) + 1, tl.sum(weight * nll))
     tl.store(part + K + B * (R * K + SMALL) + 2, tl.sum(tl.where(best == label, weight, 0.0)))
     dy = kept[:, None] * (dy / total[:, None] - tl.where(of_label & inside[None, :], 1.0, 0.0))
-    for b in tl.static_range(B - 1, -1, -1):
-        a = flat + run * P + START + b * (R * K + SMALL)
+    for done in range(B):
+        b = B - 1 - done
         own = constants + (run * B + b) * CONSTANTS
         out = part + K + b * (R * K + SMALL)
-        v = ()
+        a = tl.load(flat + run * P + START + b * (R * K + SMALL) + ranks[:, None] * K + every[None, :], in_a, 0.0)
+        state = states + (b * n_all + rows) * (3 * R)
+        d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
         zeta = ()
         before = ()
         for u in tl.static_range(R):
-            line = tl.load(a + u * K + every, inside, 0.0)
-            v = v + (tl.sum(dy * line[None, :], axis=1),)
-            zeta = zeta + (zetas[b * R + u],)
-            before = before + (befores[b * R + u],)
-        of_x = _backward(zeta, before, v, real, own, out + R * K, H, M, MIXED, NORMED, FLOOR)
-        of_alpha = tl.sum(tl.sum(points[b] * dy, axis=1)) * tl.load(own + CONSTANTS - 2)
-        tl.store(out + R * K + R + ROWS * H, of_alpha)
-        dx = tl.load(own + CONSTANTS - 4) * dy
+            before = before + (tl.load(state + u, real, 0.0),)
+            zeta = zeta + (tl.load(state + R + u, real, 0.0),)
+        tl.debug_barrier()
+        t = tl.dot(dy, tl.trans(a), input_precision="ieee", out_dtype=dtype)
+        tl.store(state[:, None] + ranks[None, :], t, in_rank)
+        tl.debug_barrier()
+        v = ()
         for u in tl.static_range(R):
-            line = tl.load(a + u * K + every, inside, 0.0)
-            dx += of_x[u][:, None] * line[None, :]
-            of_line = tl.sum(of_x[u][:, None] * points[b] + ds[b * R + u][:, None] * dy, axis=0)
-            tl.store(out + u * K + every, of_line, inside)
-        dy = dx
-    tl.store(dz_ptr + rows[:, None] * K + every[None, :], dy, real[:, None] & inside[None, :])
+            v = v + (tl.load(state + u, real, 0.0),)
+        of_x = _backward(zeta, before, v, real, own, out + R * K, H, M, MIXED, NORMED, FLOOR)
+        for u in tl.static_range(R):
+            tl.store(state + R + u, of_x[u], real)
+        tl.debug_barrier()
+        cot = tl.load(state[:, None] + R + ranks[None, :], in_rank, 0.0)
+        x = tl.load(points + (b * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
+        of_alpha = tl.sum(tl.sum(x * dy, axis=1)) * tl.load(own + CONSTANTS - 2)
+        tl.store(out + R * K + R + ROWS * H, of_alpha)
+        of_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
+        of_a = tl.dot(tl.trans(d), dy, of_a, input_precision="ieee", out_dtype=dtype)
+        tl.store(out + ranks[:, None] * K + every[None, :], of_a, in_a)
+        dy = tl.dot(cot, a, tl.load(own + CONSTANTS - 4) * dy, input_precision="ieee", out_dtype=dtype)
+    tl.store(dz_ptr + rows[:, None] * K + every[None, :], dy, here)
     tl.store(part + every, tl.sum(dy, axis=0), inside)
 
 
