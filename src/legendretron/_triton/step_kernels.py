@@ -164,7 +164,7 @@ def _backward(
     zeta, before, v, real, own, out, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, NORMED: tl.constexpr,
     FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """Cotangents ``sigma cot_t`` of some rows' units, given ``A dy``; writes sums over rows of the gradients of all but ``A``.
+    """Cotangents ``sigma cot_t`` of some rows' units, given ``A dy``; writes sums over rows of gradients, all but that of ``A``.
 
     The gradient of alpha needs all classes and is left out.
     """
