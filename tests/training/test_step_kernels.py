@@ -42,6 +42,7 @@ LINKS = {
     "canonical, many classes": canonical(70, 4),
     "softmax, many classes": lambda dtype, _: SoftmaxLink(1100).to(dtype),
     "composite, many classes": composite(140, 2, 2, 2, "ficnn"),
+    "composite, very many classes": composite(1200, 1, 1, 1, "ficnn"),
     "cpflow, many classes": composite(150, 1, 2, 3, "cpflow"),
 }
 

@@ -124,7 +124,7 @@ def add_nested_kernel(
     z_ptr, flat, labels, records, gradient, n, K, P, START,
     N: tl.constexpr, SMALL_UP: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Sums over the rows of a run: the gradients of some classes' offsets, or, in the last program, of all the rest."""
+    """Sums over the rows of a run: the gradients of some offsets of a nest, or, in the last program, of all the rest."""
     run = tl.program_id(0).to(tl.int64)
     theta = flat + run * P + START
     out = gradient + run * P + START
@@ -132,26 +132,26 @@ def add_nested_kernel(
     if chunk < tl.num_programs(1) - 1:
         cols = chunk * BLOCK_K + tl.arange(0, BLOCK_K)
         inside = cols <= K
-        for m in tl.static_range(N):
-            mu = tl.exp(tl.load(theta + m))
-            c = tl.load(_offsets_at(theta, m, cols, K, N), inside, 0.0)
-            total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
-            for start in range(0, n, BLOCK_N):
-                local = start + tl.arange(0, BLOCK_N)
-                real = local < n
-                rows = run * n + local
-                x = tl.load(z_ptr + rows[:, None] * K + cols[None, :], real[:, None] & (cols < K)[None, :], 0.0)
-                record = records + rows * (5 * N + 2)
-                of_lse = tl.load(record + 2 * N + 1 + m, real, 0.0)
-                share = tl.load(record + 3 * N + 1 + m, real, 0.0)
-                lse = tl.load(record + 4 * N + 1 + m, real, 0.0)
-                top = tl.load(record + 5 * N + 1, real, 0.0)
-                label = tl.load(labels + rows, real, -1)
-                v = mu * (x - top[:, None]) + (c[None, :] - lse[:, None])
-                s = tl.where(real[:, None] & inside[None, :], tl.exp(v), 0.0)
-                total += tl.sum(of_lse[:, None] * s + tl.where(label[:, None] == cols[None, :], share[:, None], 0.0), 0)
-            tl.store(_offsets_at(out, m, cols, K, N), total, inside)
-    else:
+        m = tl.program_id(2)
+        mu = tl.exp(tl.load(theta + m))
+        c = tl.load(_offsets_at(theta, m, cols, K, N), inside, 0.0)
+        total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
+        for start in range(0, n, BLOCK_N):
+            local = start + tl.arange(0, BLOCK_N)
+            real = local < n
+            rows = run * n + local
+            x = tl.load(z_ptr + rows[:, None] * K + cols[None, :], real[:, None] & (cols < K)[None, :], 0.0)
+            record = records + rows * (5 * N + 2)
+            of_lse = tl.load(record + 2 * N + 1 + m, real, 0.0)
+            share = tl.load(record + 3 * N + 1 + m, real, 0.0)
+            lse = tl.load(record + 4 * N + 1 + m, real, 0.0)
+            top = tl.load(record + 5 * N + 1, real, 0.0)
+            label = tl.load(labels + rows, real, -1)
+            v = mu * (x - top[:, None]) + (c[None, :] - lse[:, None])
+            s = tl.where(real[:, None] & inside[None, :], tl.exp(v), 0.0)
+            total += tl.sum(of_lse[:, None] * s + tl.where(label[:, None] == cols[None, :], share[:, None], 0.0), 0)
+        tl.store(_offsets_at(out, m, cols, K, N), total, inside)
+    elif tl.program_id(2) == 0:
         entries = tl.arange(0, SMALL_UP)  # log mu, log beta, b
         sums = tl.zeros((SMALL_UP,), dtype=gradient.dtype.element_ty)
         for first in range(0, n, BLOCK_N):

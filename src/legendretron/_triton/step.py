@@ -26,7 +26,7 @@ __all__ = ["LinkStep"]
 
 #: Classes up to which rows go through a chain of blocks in registers.
 _FEW = 64
-_TILE = 32  # rows that do so together
+_TILE = 16  # rows that do so together
 _BLOCK_N = 32  # rows that are added up at once, or whose units are computed together
 
 
@@ -93,7 +93,7 @@ class LinkStep:
             z, self.flat, labels, weight, records, sums, dz, n, k, size, start, self.known_rate,
             N=nests, BLOCK_K=block, **self.noise, num_warps=max(1, min(4, block // 256)),
         )  # fmt: skip
-        add_nested_kernel[(runs, triton.cdiv(k + 1, 32) + 1)](
+        add_nested_kernel[(runs, triton.cdiv(k + 1, 32) + 1, nests)](
             z, self.flat, labels, records, gradient, n, k, size, start,
             N=nests, SMALL_UP=triton.next_power_of_2(2 * nests + 1), BLOCK_N=_BLOCK_N, BLOCK_K=32, num_warps=2,
         )  # fmt: skip
@@ -130,7 +130,7 @@ class LinkStep:
             z, self.flat, self._constants(runs, k), labels, weight, points, states, parts, dz,
             runs * n, n, k, size, self.n_weights + k, self.known_rate, tiles,
             **self.sizes, **self.floor, **self.noise, BLOCK_N=_TILE, BLOCK_K=block,
-            RANK=max(16, triton.next_power_of_2(self.rank)), num_warps=4 if block <= 32 else 8,
+            RANK=max(16, triton.next_power_of_2(self.rank)), num_warps=4 if block <= 32 else 8, num_stages=1,
         )  # fmt: skip
         stretch = min(256, triton.next_power_of_2(length))
         add_parts_kernel[(runs, triton.cdiv(length, stretch))](
@@ -142,69 +142,64 @@ class LinkStep:
     def _wide_step(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:
         runs, n, k = z.shape
         size, rank, blocks = self.flat.shape[1], self.rank, self.link.n_blocks
-        tiles = triton.cdiv(n, _BLOCK_N)
+        tiles, chunks = triton.cdiv(n, _BLOCK_N), _chunks(k)
         constants = self._constants(runs, k)
         offsets = [self.n_weights + k + b * (rank * k + self.small) for b in range(blocks)]
-        units: dict[str, Any] = {**self.sizes, "BLOCK_N": _BLOCK_N, "num_warps": 1}
+        units: dict[str, Any] = {**self.sizes, "BLOCK_N": _BLOCK_N, "CHUNKS": chunks, "num_warps": 1}
 
-        def weights_of(flat: Tensor, b: int) -> Tensor:
-            return flat[:, offsets[b] : offsets[b] + rank * k].view(runs, rank, k)
+        def spread(x: Tensor, b: int, d: Tensor | None = None, next_b: int | None = None, other: Tensor | None = None):  # type: ignore[no-untyped-def]
+            """``alpha x + A^T d``, products with the next ``A``, and parts of the sum of ``x`` times another."""
+            row_tiles = triton.cdiv(n, 16)
+            out = x if d is None else torch.empty_like(x)
+            products, dots = x.new_empty(chunks, runs * n, rank), x.new_empty(runs, row_tiles * chunks)
+            spread_kernel[(runs * row_tiles * chunks,)](
+                x, x if d is None else d, self.flat, constants, x if other is None else other, out, dots, products,
+                runs * n, n, k, size, offsets[b], offsets[b if next_b is None else next_b],
+                triton.cdiv(triton.cdiv(k, 128), chunks) * 128, row_tiles, b,
+                B=blocks, R=rank, RANK=max(16, triton.next_power_of_2(rank)), CONSTANTS=self.n_constants,
+                BLOCK_N=16, BLOCK_K=128, CHUNKS=chunks,
+                SPREAD=d is not None, DOT=other is not None, NEXT=next_b is not None, num_warps=4, num_stages=1,
+            )  # fmt: skip
+            return out, products, dots
 
         points, inner = [z], []
+        if blocks:
+            products = spread(z, 0, next_b=0)[1]
         for b in range(blocks):
-            t = torch.bmm(points[b], weights_of(self.flat, b).mT)
+            t = z.new_empty(runs, n, rank)
             zeta, d = torch.empty_like(t), torch.empty_like(t)
-            units_forward_kernel[(runs * tiles,)](t, constants, zeta, d, n, tiles, b, **units)
-            points.append(self._spread(points[b], d, constants, b, offsets[b])[0])
+            units_forward_kernel[(runs * tiles,)](products, constants, t, zeta, d, runs * n, n, tiles, b, **units)
+            y, products, _ = spread(points[b], b, d, b + 1 if b + 1 < blocks else None)
+            points.append(y)
             inner.append((t, zeta, d))
         y = points.pop()
         dy, sums = torch.empty_like(y), z.new_empty(runs * n, 3)
         block = min(1024, triton.next_power_of_2(k))
         loss_kernel[(runs * n,)](
-            y,
-            self.flat,
-            labels,
-            weight,
-            sums,
-            dy,
-            n,
-            k,
-            size,
-            self.known_rate,
-            **self.noise,
-            BLOCK_K=block,
-            num_warps=4,
-        )
+            y, self.flat, labels, weight, sums, dy, n, k, size, self.known_rate, **self.noise,
+            BLOCK_K=block, ONE=k <= block, num_warps=4,
+        )  # fmt: skip
+        if blocks:
+            products = spread(dy, blocks - 1, next_b=blocks - 1)[1]
         for b in reversed(range(blocks)):
             t, zeta, d = inner[b]
-            v, cot = torch.bmm(dy, weights_of(self.flat, b).mT), torch.empty_like(t)
-            parts = z.new_empty(runs * tiles, self.small)
+            cot, parts = torch.empty_like(t), z.new_empty(runs * tiles, self.small)
             units_backward_kernel[(runs * tiles,)](
-                v, t, zeta, constants, cot, parts, n, tiles, b, **units, **self.floor
+                products, t, zeta, constants, cot, parts, runs * n, n, tiles, b, **units, **self.floor
             )
-            of_weights = weights_of(gradient, b)
+            of_weights = gradient[:, offsets[b] : offsets[b] + rank * k].view(runs, rank, k)
             torch.bmm(cot.mT, points[b], out=of_weights)
             of_weights.baddbmm_(d.mT, dy)
-            dy, dots = self._spread(dy, cot, constants, b, offsets[b], points[b])
+            dy, products, dots = spread(dy, b, cot, b - 1 if b else None, points[b])
             add_units_kernel[(runs,)](
-                parts, dots, constants, gradient, dots.numel() // runs, tiles, size, offsets[b] + rank * k, b,
+                parts, dots, constants, gradient, dots.shape[1], tiles, size, offsets[b] + rank * k, b,
                 B=blocks, SMALL=self.small, SMALL_UP=triton.next_power_of_2(self.small),
                 ALPHA=rank + self.mixing_rows * self.link.hidden, CONSTANTS=self.n_constants, BLOCK=64, num_warps=1,
             )  # fmt: skip
         self._add_bias(dy, sums, gradient, totals)
         return dy
 
-    def _spread(
-        self, x: Tensor, d: Tensor, constants: Tensor, b: int, offset: int, other: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """``alpha x + A^T d``, and parts of the sum of ``x`` times another, of each run one after the other."""
-        runs, n, k = x.shape
-        tiles, chunks = triton.cdiv(n, 16), triton.cdiv(k, 128)
-        out, dots = torch.empty_like(x), x.new_empty(runs * tiles * chunks)
-        spread_kernel[(runs * tiles * chunks,)](
-            x, d, self.flat, constants, x if other is None else other, out, dots,
-            n, k, self.flat.shape[1], offset, chunks, tiles, b,
-            B=self.link.n_blocks, R=self.rank, CONSTANTS=self.n_constants, BLOCK_N=16, BLOCK_K=128,
-            DOT=other is not None, num_warps=4,
-        )  # fmt: skip
-        return out, dots
+
+def _chunks(k: int) -> int:
+    """Into how many parts the classes are divided, each for a program of its own."""
+    return min(8, triton.cdiv(k, 128))

@@ -164,7 +164,7 @@ def _backward(
     zeta, before, v, real, own, out, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, NORMED: tl.constexpr,
     FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """Cotangents ``sigma cot_t`` of some rows' units, given ``A dy``; writes sums over rows of gradients, all but that of ``A``.
+    """Cotangents ``sigma cot_t`` of some rows' units, given ``A dy``; writes sums over rows of all gradients but ``A``'s.
 
     The gradient of alpha needs all classes and is left out.
     """
@@ -371,11 +371,24 @@ def add_parts_kernel(
 
 
 @triton.jit
+def _sum_of_chunks(ptr, at, real, n_all, R: tl.constexpr, CHUNKS: tl.constexpr):
+    """Products of rows with all lines of ``A``, added up from those with some of the classes each."""
+    values = ()
+    for u in tl.static_range(R):
+        value = tl.load(ptr + at + u, real, 0.0)
+        for chunk in tl.static_range(1, CHUNKS):
+            value += tl.load(ptr + chunk * n_all * R + at + u, real, 0.0)
+        values = values + (value,)
+    return values
+
+
+@triton.jit
 def units_forward_kernel(
-    t_ptr, constants, zeta_ptr, d_ptr, n, tiles, b,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr, NORMED: tl.constexpr,
+    products, constants, t_ptr, zeta_ptr, d_ptr, n_all, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr,
+    CHUNKS: tl.constexpr, NORMED: tl.constexpr,
 ):  # fmt: skip
-    """From ``A x`` to ``zeta`` and ``gamma sigma d``, for some rows of one run."""
+    """From products with ``A`` to ``A x``, ``zeta`` and ``gamma sigma d``, for some rows of one run."""
     R: tl.constexpr = M * H + 1
     CONSTANTS: tl.constexpr = 2 * R + 3 * ((M - 1) * MIXED + 1) * H + 4
     program = tl.program_id(0).to(tl.int64)
@@ -384,23 +397,22 @@ def units_forward_kernel(
     real = local < n
     at = (run * n + local) * R
     own = constants + (run * B + b) * CONSTANTS
-    before = ()
-    for u in tl.static_range(R):
-        before = before + (tl.load(t_ptr + at + u, real, 0.0),)
+    before = _sum_of_chunks(products, at, real, n_all, R, CHUNKS)
     zeta, scaled = _forward(before, own, H, M, MIXED, NORMED)
     gamma = tl.load(own + CONSTANTS - 3)
     for u in tl.static_range(R):
+        tl.store(t_ptr + at + u, before[u], real)
         tl.store(zeta_ptr + at + u, zeta[u], real)
         tl.store(d_ptr + at + u, gamma * scaled[u], real)
 
 
 @triton.jit
 def units_backward_kernel(
-    v_ptr, t_ptr, zeta_ptr, constants, cot_ptr, parts, n, tiles, b,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr, NORMED: tl.constexpr,
-    FLOOR: tl.constexpr,
+    products, t_ptr, zeta_ptr, constants, cot_ptr, parts, n_all, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, BLOCK_N: tl.constexpr,
+    CHUNKS: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """From ``A dy`` to the cotangents of ``A x``, and sums over some rows of one run, as in a part of a tile."""
+    """From products of ``dy`` with ``A`` to the cotangents of ``A x``, and sums over some rows of one run."""
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * MIXED + 1
     SMALL: tl.constexpr = R + ROWS * H + 2 + (3 * ROWS - 2 if NORMED else 0)
@@ -411,11 +423,10 @@ def units_backward_kernel(
     real = local < n
     at = (run * n + local) * R
     own = constants + (run * B + b) * CONSTANTS
-    v = ()
+    v = _sum_of_chunks(products, at, real, n_all, R, CHUNKS)
     zeta = ()
     before = ()
     for u in tl.static_range(R):
-        v = v + (tl.load(v_ptr + at + u, real, 0.0),)
         zeta = zeta + (tl.load(zeta_ptr + at + u, real, 0.0),)
         before = before + (tl.load(t_ptr + at + u, real, 0.0),)
     of_x = _backward(zeta, before, v, real, own, parts + program * SMALL, H, M, MIXED, NORMED, FLOOR)
@@ -425,28 +436,49 @@ def units_backward_kernel(
 
 @triton.jit
 def spread_kernel(
-    x_ptr, d_ptr, flat, constants, other_ptr, out_ptr, dots, n, K, P, OFFSET, n_chunks, tiles, b,
-    B: tl.constexpr, R: tl.constexpr, CONSTANTS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    DOT: tl.constexpr,
+    x_ptr, d_ptr, flat, constants, other_ptr, out_ptr, dots, products, n_all, n, K, P, OFFSET, NEXT_OFFSET, span, tiles, b,
+    B: tl.constexpr, R: tl.constexpr, RANK: tl.constexpr, CONSTANTS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, CHUNKS: tl.constexpr, SPREAD: tl.constexpr, DOT: tl.constexpr, NEXT: tl.constexpr,
 ):  # fmt: skip
-    """``alpha x + A^T d`` of some rows and classes of one run; with ``DOT`` also the sum of ``x`` times the other."""
+    """What is done to some rows and classes of one run between the units of two blocks.
+
+    ``SPREAD``: ``y = alpha x + A^T d``; without it ``y = x``. ``DOT``: the sum of ``x`` times the other.
+    ``NEXT``: products of ``y`` with the lines of the next ``A``.
+    """
     program = tl.program_id(0).to(tl.int64)
-    chunk = program % n_chunks
-    tile = program // n_chunks % tiles
-    run = program // (n_chunks * tiles)
-    local = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    chunk = program % CHUNKS
+    run = program // (CHUNKS * tiles)
+    local = program // CHUNKS % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
     rows = run * n + local
-    cols = chunk * BLOCK_K + tl.arange(0, BLOCK_K)
-    here = (local < n)[:, None] & (cols < K)[None, :]
-    where = rows[:, None] * K + cols[None, :]
-    x = tl.load(x_ptr + where, here, 0.0)
+    ranks = tl.arange(0, RANK)
+    in_rank = (local < n)[:, None] & (ranks < R)[None, :]
+    dtype = out_ptr.dtype.element_ty
+    alpha = tl.full((), 1.0, dtype)
+    if SPREAD:
+        alpha = tl.load(constants + (run * B + b) * CONSTANTS + CONSTANTS - 4)
+        d = tl.load(d_ptr + rows[:, None] * R + ranks[None, :], in_rank, 0.0)
+    sums = tl.zeros((BLOCK_N, RANK), dtype)
+    dot = tl.zeros((BLOCK_N,), dtype)
+    for start in range(0, span, BLOCK_K):
+        cols = chunk * span + start + tl.arange(0, BLOCK_K)
+        here = (local < n)[:, None] & (cols < K)[None, :]
+        where = rows[:, None] * K + cols[None, :]
+        lines = ranks[:, None] * K + cols[None, :]
+        in_a = (ranks < R)[:, None] & (cols < K)[None, :]
+        y = tl.load(x_ptr + where, here, 0.0)
+        if DOT:
+            dot += tl.sum(y * tl.load(other_ptr + where, here, 0.0), axis=1)
+        if SPREAD:
+            a = tl.load(flat + run * P + OFFSET + lines, in_a, 0.0)
+            y = tl.dot(d, a, alpha * y, input_precision="ieee", out_dtype=dtype)
+            tl.store(out_ptr + where, y, here)
+        if NEXT:
+            a = tl.load(flat + run * P + NEXT_OFFSET + lines, in_a, 0.0)
+            sums = tl.dot(y, tl.trans(a), sums, input_precision="ieee", out_dtype=dtype)
     if DOT:
-        tl.store(dots + program, tl.sum(tl.sum(x * tl.load(other_ptr + where, here, 0.0), axis=1)))
-    total = tl.load(constants + (run * B + b) * CONSTANTS + CONSTANTS - 4) * x
-    for u in range(R):
-        line = tl.load(flat + run * P + OFFSET + u * K + cols, cols < K, 0.0)
-        total += tl.load(d_ptr + rows * R + u, local < n, 0.0)[:, None] * line[None, :]
-    tl.store(out_ptr + where, total, here)
+        tl.store(dots + program, tl.sum(dot))
+    if NEXT:
+        tl.store(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], sums, in_rank)
 
 
 @triton.jit
@@ -473,7 +505,7 @@ def add_units_kernel(
 @triton.jit
 def loss_kernel(
     y_ptr, flat, labels, weights, sums, dy_ptr, n, K, P, known_rate,
-    BLOCK_K: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+    BLOCK_K: tl.constexpr, ONE: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
 ):  # fmt: skip
     """Log-loss of one row's log-odds and its gradient in them."""
     row = tl.program_id(0).to(tl.int64)
@@ -486,17 +518,27 @@ def loss_kernel(
     highest = zero + float("-inf")
     first = label * 0 + K
     own = zero
-    for start in range(0, K, BLOCK_K):
-        cols = start + tl.arange(0, BLOCK_K)
-        y = tl.load(y_ptr + cols, cols < K, float("-inf"))
-        most = tl.max(y)
-        higher = tl.maximum(top, most)
-        total = total * tl.exp(top - higher) + tl.sum(tl.where(cols < K, tl.exp(y - higher), 0.0))
-        top = higher
-        place = tl.min(tl.where(y == most, cols, K))
-        first = tl.where(most > highest, place, first)
-        highest = tl.maximum(highest, most)
-        own += tl.sum(tl.where(cols == label, y, 0.0))
+    every = tl.arange(0, BLOCK_K)
+    if ONE:  # a tile holds all classes
+        y = tl.load(y_ptr + every, every < K, float("-inf"))
+        highest = tl.max(y)
+        top = tl.maximum(zero, highest)
+        e = tl.where(every < K, tl.exp(y - top), 0.0)
+        total = tl.exp(-top) + tl.sum(e)
+        first = tl.min(tl.where(y == highest, every, K)).to(label.dtype)
+        own = tl.sum(tl.where(every == label, y, 0.0))
+    else:
+        for start in range(0, K, BLOCK_K):
+            cols = start + every
+            y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+            most = tl.max(y)
+            higher = tl.maximum(top, most)
+            total = total * tl.exp(top - higher) + tl.sum(tl.where(cols < K, tl.exp(y - higher), 0.0))
+            top = higher
+            place = tl.min(tl.where(y == most, cols, K))
+            first = tl.where(most > highest, place, first)
+            highest = tl.maximum(highest, most)
+            own += tl.sum(tl.where(cols == label, y, 0.0))
     nll = top - own + tl.log(total)
     # among equals the first class counts, and the last of two
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
@@ -508,11 +550,14 @@ def loss_kernel(
     tl.store(sums + row * 3, of_rate)
     tl.store(sums + row * 3 + 1, weight * nll)
     tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
-    for start in range(0, K, BLOCK_K):
-        cols = start + tl.arange(0, BLOCK_K)
-        y = tl.load(y_ptr + cols, cols < K, float("-inf"))
-        residual = tl.exp(y - top) / total - tl.where(cols == label, 1.0, 0.0)
-        tl.store(dy_ptr + row * K + cols, kept * residual, cols < K)
+    if ONE:
+        tl.store(dy_ptr + row * K + every, kept * (e / total - tl.where(every == label, 1.0, 0.0)), every < K)
+    else:
+        for start in range(0, K, BLOCK_K):
+            cols = start + every
+            y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+            residual = tl.exp(y - top) / total - tl.where(cols == label, 1.0, 0.0)
+            tl.store(dy_ptr + row * K + cols, kept * residual, cols < K)
 
 
 @triton.jit
