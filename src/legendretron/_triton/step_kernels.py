@@ -10,8 +10,8 @@ all layers of a block written as one, ``P`` the mixing weights and ``s`` the sof
     w = p\,e + P^\top d, \quad d = s'(\zeta) \odot w, \quad e = \phi'(\zeta_o).
 
 With normalisation (``network="cpflow"``) units have scales :math:`\sigma_u = e^{s_u} + \epsilon` and shifts, which are folded
-into what surrounds them: :math:`t_u = \sigma_u (A_u x + b_u + m_u)` and :math:`P'_{uj} = \sigma_u P_{uj}`. So ``A`` is used as
-it is stored.
+into what surrounds them: :math:`t_u = \sigma_u (A_u x + b_u + m_u)` and :math:`P'_{uj} = \sigma_u P_{uj}`. So ``A`` is used
+as it is stored.
 
 There are two ways to a step. Few classes: one program takes some rows of a run through the link, their loss and back, and all
 that it needs stays in registers. Many classes: products with ``A`` are left to matrix multiplication, and kernels do what is
