@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from legendretron._numba.vectors import _Value, _written
 
-__all__ = ["LANES", "exp_row", "log_row", "residual_row", "scale_row", "set_multiple", "top_row"]
+__all__ = ["LANES", "exp_row", "exp_scaled_row", "log_row", "nest_cotangents", "residual_row", "scale_row", "set_multiple", "top_row"]
 
 #: Rows are filled up to a multiple of this, the entries of a vector in single precision.
 LANES = 16
@@ -91,6 +91,23 @@ def exp_row(code, x, px, top, e, pe, n, out, po):
 
 
 @_written
+def exp_scaled_row(code, x, px, c, pc, scale, top, e, pe, n, out, po):
+    """``e = exp(scale x + c - top)`` for numbers ``scale`` and ``top`` that no entry exceeds, and ``out`` its sum."""
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, code.kind(code.lanes)).value, total)
+    factor, highest = code.spread(scale, code.lanes), code.spread(top, code.lanes)
+
+    def body(j):
+        own, offset = (memory.load(code.builder.add(p, j), code.lanes) for memory, p in ((x, px), (c, pc)))
+        value = code.exp(factor * own + offset - highest)
+        e.store(code.builder.add(pe, j), value)
+        code.add_to(total, value)
+
+    code.pieces(n, code.lanes, body)
+    out.store(po, _reduced(code, "fadd", code.number(0.0, code.kind(1)), total))
+
+
+@_written
 def residual_row(code, log_p, pl, g, pg, total, out, po, n):
     """``out = g - total exp(log_p)`` for a number ``total``."""
     factor = code.spread(total, code.lanes)
@@ -126,3 +143,21 @@ def log_row(code, x, px, out, po, n):
         out.store(code.builder.add(po, j), k * high + (s * series + k * low))
 
     code.pieces(n, code.lanes, body)
+
+
+@_written
+def nest_cotangents(code, e, pe, ratio, d, more, slope, mu, dx, of_offsets, pc, out, po, n):
+    """Cotangents ``l = e (slope ratio + more)`` of a nest's logits; add ``l``, ``mu l``, and the inner product with ``d``."""
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, code.kind(code.lanes)).value, total)
+    more, slope, mu = (code.spread(number, code.lanes) for number in (more, slope, mu))
+
+    def body(j):
+        cot = e.load(code.builder.add(pe, j), code.lanes) * (slope * ratio.load(j, code.lanes) + more)
+        place = code.builder.add(pc, j)
+        of_offsets.store(place, of_offsets.load(place, code.lanes) + cot)
+        dx.store(j, dx.load(j, code.lanes) + mu * cot)
+        code.add_to(total, cot * d.load(j, code.lanes))
+
+    code.pieces(n, code.lanes, body)
+    out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
