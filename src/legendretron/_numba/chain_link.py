@@ -33,7 +33,7 @@ import numpy as np
 from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled
 from legendretron._numba.inner_network import inner_gradient, inner_pullback
-from legendretron._numba.row_vectors import exp_row, residual_row, set_multiple, top_row
+from legendretron._numba.row_vectors import exp_row, lower_row, residual_row, set_multiple, top_row
 from legendretron._numba.vectors import (
     activate,
     add_outer,
@@ -165,16 +165,15 @@ def _log_softmax(y, n, n_out, size, e, number, log_p, first):
         number[0], number[1] = kind(0), kind(0)
         top_row(y, place, size, number, 0)
         exp_row(y, place, number[0], e, 0, size, number, 1)
-        total = number[0] + kind(math.log(number[1]))
-        for k in range(n_out + 1):
-            put(log_p, out + k, at(y, place + k) - total)
+        lower_row(y, place, number[0], kind(math.log(number[1])), log_p, out, n_out + 1)
 
 
 @cached
 def chain_forward(like, where, n, width, sizes, z, log_p, products):
     """Write log-probabilities ``(n, C)`` of predictors ``(n, K)``, and ``A z`` of all rows unless ``products`` is 0.
 
-    Arguments are addresses; ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at a time. Sizes are the number of blocks, ``K``, ``C`` filled up to
+    Arguments are addresses; ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at a time.
+    Sizes are the number of blocks, ``K``, ``C`` filled up to
     whole vectors, ``H``, ``M``, the units of a layer that see the one before, whether the network ends in a softplus, and
     whether it is CP-Flow's, with three parameters more.
     """

@@ -36,7 +36,7 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
     n_out, hidden, depth = sizes
     zero = theta.dtype.type(0)
     rank = hidden * depth + 1
-    layer, units, size = hidden * width, rank * width, n_out * width
+    units, size = rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     for b in range(n_blocks):
         p_a = start + b * (rank * (n_out + 1) + n_raw)
@@ -62,7 +62,7 @@ def _chain_backward(
     n_out, hidden, depth = sizes
     zero = theta.dtype.type(0)
     rank = hidden * depth + 1
-    layer, units, size = hidden * width, rank * width, n_out * width
+    units, size = rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     for b in range(n_blocks - 1, -1, -1):
         p_a = start + b * (rank * (n_out + 1) + n_raw)

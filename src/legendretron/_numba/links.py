@@ -16,7 +16,10 @@ _WIDTH, _NARROW, _MANY_CLASSES = 64, 16, 4096
 #: Products with all ``A`` are kept for the backward pass where there are so many times more classes.
 _FEW = 16
 _LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
-_SMALL = {torch.float32: 1e-28, torch.float64: 1e-290}  # where a sum of positive numbers may have lost some to underflow
+_SMALL = {
+    torch.float32: 1e-28,
+    torch.float64: 1e-290,
+}  # where a sum of positive numbers may have lost some to underflow
 
 
 def _filled_to(multiple: int, n: int) -> int:
@@ -127,7 +130,7 @@ class NestsOnCPU:
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         gradient = torch.empty(sum(map(torch.numel, tensors)), dtype=dtype)
         self._backward(
-            _LIKE[dtype], _addresses(tensors), 0, n, self._sizes, *self._bounds(dtype), z.data_ptr(), log_p.data_ptr(),
-            g.data_ptr(), dz.data_ptr(), gradient.data_ptr(),
+            _LIKE[dtype], _addresses(tensors), 0, n, self._sizes, *self._bounds(dtype), z.data_ptr(), g.data_ptr(),
+            dz.data_ptr(), gradient.data_ptr(),
         )  # fmt: skip
         return dz, gradient

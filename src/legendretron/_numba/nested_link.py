@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from legendretron._numba.addresses import array_at
-from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.compiling import cached, compiled, exact
 from legendretron._numba.row_vectors import exp_row, exp_scaled_row, log_row, nest_cotangents, scale_row, top_row
 from legendretron._numba.vectors import add_outer, add_product, at, fill, put
 
@@ -50,6 +50,20 @@ def _pack(where, like, sizes, numbers, offsets):
     put(numbers, 2 * n_nests, kind(math.exp(at(log_beta, 0))))
 
 
+@exact
+def _normalise(log_pi, n_nests):
+    """Log-softmax of the gates."""
+    highest = log_pi[0]
+    for m in range(1, n_nests):
+        highest = max(highest, log_pi[m])
+    total = 0.0
+    for m in range(n_nests):
+        log_pi[m] -= highest
+        total += math.exp(log_pi[m])
+    for m in range(n_nests):
+        log_pi[m] -= log_pi.dtype.type(math.log(total))
+
+
 @compiled
 def _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, total, lse, log_pi, weights, p):
     """All that the formulas need at a row: differences ``d`` to the largest, exponentials, their sums, gates, and ``p``.
@@ -71,7 +85,6 @@ def _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, tota
         below = at(d, k) - top
         put(d, k, kind(-math.inf) if below < mask else below)
     beta = numbers[2 * n_nests]
-    highest = kind(-math.inf)
     for m in range(n_nests):
         # no logit is above the largest offset; only if they are far below is it worth another pass to find the largest
         most[m] = numbers[2 * n_nests + 1 + m]
@@ -82,35 +95,25 @@ def _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, tota
             exp_row(e, m * size, most[m], e, m * size, size, total, m)
         lse[m] = most[m] + kind(math.log(total[m]))
         log_pi[m] = beta / numbers[m] * lse[m] + numbers[n_nests + m]
-        highest = max(highest, log_pi[m])
-    gates = 0.0
-    for m in range(n_nests):
-        gates += math.exp(log_pi[m] - highest)
-    normaliser = highest + kind(math.log(gates))
+    _normalise(log_pi, n_nests)
     fill(p, 0, size, kind(0))
     for m in range(n_nests):
-        log_pi[m] -= normaliser
         weights[m] = kind(math.exp(log_pi[m])) / total[m]
     add_product(weights, 0, 1, 1, 1, n_nests, e, 0, p, 0, size)
 
 
-@compiled
-def _log_joint(m, k, size, numbers, offsets, d, lse, log_pi):
-    """``log(pi_m s_mk)``."""
-    return log_pi[m] + (numbers[m] * at(d, k) + offsets[m * size + k] - lse[m])
-
-
-@compiled
-def _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi):
-    """Logarithm of a probability that is too small for a number, or of 0."""
+@exact
+def _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint):
+    """Logarithm of a probability that is too small for a number, or of 0; ``joint`` becomes ``log(pi_m s_mk)``."""
     top = -math.inf
     for m in range(n_nests):
-        top = max(top, _log_joint(m, k, size, numbers, offsets, d, lse, log_pi))
+        joint[m] = log_pi[m] + (numbers[m] * at(d, k) + offsets[m * size + k] - lse[m])
+        top = max(top, joint[m])
     if top == -math.inf:
         return top
     total = 0.0
     for m in range(n_nests):
-        total += math.exp(_log_joint(m, k, size, numbers, offsets, d, lse, log_pi) - top)
+        total += math.exp(joint[m] - top)
     return top + math.log(total)
 
 
@@ -126,10 +129,12 @@ def nests_forward(like, where, first, last, sizes, mask, small, x, log_p):
     kind, dtype = like.dtype.type, like.dtype
     numbers, offsets = np.empty(3 * n_nests + 1, dtype), np.empty(n_nests * size, dtype)
     _pack(where, like, sizes, numbers, offsets)
-    x, log_p = array_at(x, last * (n_classes if all_classes else n_classes - 1), like), array_at(log_p, last * n_classes, like)
+    x = array_at(x, last * (n_classes if all_classes else n_classes - 1), like)
+    log_p = array_at(log_p, last * n_classes, like)
     d, p, logs, e = np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype), np.empty(n_nests * size, dtype)
     most, total = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
-    lse, log_pi, weights = np.empty(n_nests, dtype), np.empty(n_nests, dtype), np.empty(n_nests, dtype)
+    lse, log_pi = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
+    weights, joint = np.empty(n_nests, dtype), np.empty(n_nests)
     for row in range(first, last):
         _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, total, lse, log_pi, weights, p)
         log_row(p, 0, logs, 0, size)
@@ -137,12 +142,14 @@ def nests_forward(like, where, first, last, sizes, mask, small, x, log_p):
             value = at(logs, k)
             if not at(p, k) >= small:
                 nothing = at(p, k) != at(p, k)
-                value = kind(math.nan if nothing else _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi))
+                value = kind(
+                    math.nan if nothing else _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint)
+                )
             put(log_p, row * n_classes + k, value)
 
 
 @cached
-def nests_backward(like, where, first, last, sizes, mask, small, x, log_p, g, dx, gradient):
+def nests_backward(like, where, first, last, sizes, mask, small, x, g, dx, gradient):
     """Pull cotangents ``g`` back to ``x``, and write the gradients of all parameters, one after the other.
 
     Arguments are those of :func:`nests_forward`; ``dx`` is 0 if it is not wanted.
@@ -153,9 +160,9 @@ def nests_backward(like, where, first, last, sizes, mask, small, x, log_p, g, dx
     numbers, offsets = np.empty(3 * n_nests + 1, dtype), np.empty(n_nests * size, dtype)
     _pack(where, like, sizes, numbers, offsets)
     x, g = array_at(x, last * given, like), array_at(g, last * n_classes, like)
-    log_p, dx = array_at(log_p, last * n_classes, like), array_at(dx, last * given, like)
+    dx = array_at(dx, last * given, like)
     d, p, ratio, of_x = np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype)
-    e, weights = np.empty(n_nests * size, dtype), np.empty(n_nests, dtype)
+    e, weights, joint = np.empty(n_nests * size, dtype), np.empty(n_nests, dtype), np.empty(n_nests)
     most, total = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
     lse, log_pi = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
     sums, of_mu, of_bias = np.empty(n_nests, dtype), np.zeros(n_nests, dtype), np.zeros(n_nests, dtype)
@@ -175,23 +182,25 @@ def nests_backward(like, where, first, last, sizes, mask, small, x, log_p, g, dx
                 put(ratio, k, kind(0))
             else:
                 put(ratio, k, at(g, row * n_classes + k) / at(p, k))
-            if at(d, k) == -math.inf:
-                put(d, k, kind(0))  # of a masked class, whose logit has no part in anything
         add_outer(e, 0, n_nests, ratio, 0, 1, sums, 0, size)
         for m in range(n_nests):
             sums[m] *= weights[m]
         if tiny > 0:
             for k in range(n_classes):
-                own = at(log_p, row * n_classes + k)
-                if at(p, k) < small and own > -math.inf:
+                if not at(p, k) < small:
+                    continue
+                own = _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint)
+                if own > -math.inf:
                     of_row = at(g, row * n_classes + k)
                     for m in range(n_nests):
-                        joint = _log_joint(m, k, size, numbers, offsets, d, lse, log_pi)
-                        share = of_row * kind(math.exp(joint - own))
+                        share = of_row * kind(math.exp(min(joint[m] - own, 0.0)))
                         sums[m] += share
                         of_offsets[m * size + k] += share
                         of_mu[m] += share * at(d, k)
                         put(of_x, k, at(of_x, k) + numbers[m] * share)
+        for k in range(n_classes):
+            if at(d, k) == -math.inf:
+                put(d, k, kind(0))  # of a masked class, whose logit has no part in anything
         all_g = kind(0)
         for m in range(n_nests):
             all_g += sums[m]

@@ -1,7 +1,7 @@
 """Building blocks of compiled functions along a row of classes, written as vector instructions.
 
 As those of :mod:`legendretron._numba.vectors`, for arrays in which the classes of a row are next to each other. ``n`` is a
-multiple of :data:`LANES`: rows are filled up.
+multiple of 16, the entries of a vector in single precision: rows are filled up.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from llvmlite import ir
 
 from legendretron._numba.vectors import _Value, _written
 
-__all__ = ["LANES", "exp_row", "exp_scaled_row", "log_row", "nest_cotangents", "residual_row", "scale_row", "set_multiple", "top_row"]
-
-#: Rows are filled up to a multiple of this, the entries of a vector in single precision.
-LANES = 16
+__all__ = [
+    "exp_row",
+    "exp_scaled_row",
+    "log_row",
+    "lower_row",
+    "nest_cotangents",
+    "residual_row",
+    "scale_row",
+    "set_multiple",
+    "top_row",
+]
 
 
 def _reduced(code, name, start, total):
@@ -42,6 +49,20 @@ def set_multiple(code, a, x, px, out, po, n):
 
     def body(lanes, j):
         out.store(code.builder.add(po, j), code.spread(a, lanes) * x.load(code.builder.add(px, j), lanes))
+
+    code.entries(n, body)
+
+
+@_written
+def lower_row(code, y, py, top, more, out, po, n):
+    """``out = (y - top) - more`` for numbers, in this order: ``top`` may be so large that ``top + more`` has lost ``more``.
+
+    ``n`` may be any number.
+    """
+
+    def body(lanes, j):
+        below = y.load(code.builder.add(py, j), lanes) - code.spread(top, lanes)
+        out.store(code.builder.add(po, j), below - code.spread(more, lanes))
 
     code.entries(n, body)
 
@@ -135,11 +156,15 @@ def log_row(code, x, px, out, po, n):
         half = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}[bits]
         above = code.builder.sub(value, constant(half))
         exponent = code.builder.ashr(above, constant(bits))
-        m = _Value(code, code.builder.bitcast(code.builder.sub(value, code.builder.shl(exponent, constant(bits))), kind))
+        m = _Value(
+            code, code.builder.bitcast(code.builder.sub(value, code.builder.shl(exponent, constant(bits))), kind)
+        )
         k = _Value(code, code.builder.sitofp(exponent, kind))
         s = (m - 1.0) / (m + 1.0)  # log m = 2 artanh(s)
         series = code.polynomial([2.0 / (2 * i + 1) for i in range(terms, -1, -1)], s * s)
-        high, low = (0.693359375, -2.12194440e-4) if code.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        high, low = (
+            (0.693359375, -2.12194440e-4) if code.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        )
         out.store(code.builder.add(po, j), k * high + (s * series + k * low))
 
     code.pieces(n, code.lanes, body)

@@ -5,8 +5,8 @@ operation with a backward pass written by hand, which gives the gradients of pre
 keeps its input, its result, and few numbers more.
 
 Plain operations remain, for what these functions cannot do: derivatives of higher order, forward-mode differentiation,
-function transforms, run axes, half precision, distributed tensors, recording and exporting. ``torch.compile`` sees the link as
-the operator ``legendretron::link``.
+function transforms, run axes, half precision, distributed tensors, recording and exporting. ``torch.compile`` sees the
+operator ``legendretron::link``.
 """
 
 from __future__ import annotations
