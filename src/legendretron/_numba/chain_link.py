@@ -172,10 +172,9 @@ def _log_softmax(y, n, n_out, size, e, number, log_p, first):
 def chain_forward(like, where, n, width, sizes, z, log_p, products):
     """Write log-probabilities ``(n, C)`` of predictors ``(n, K)``, and ``A z`` of all rows unless ``products`` is 0.
 
-    Arguments are addresses; ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at a time.
-    Sizes are the number of blocks, ``K``, ``C`` filled up to
-    whole vectors, ``H``, ``M``, the units of a layer that see the one before, whether the network ends in a softplus, and
-    whether it is CP-Flow's, with three parameters more.
+    Arguments are addresses; ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at once.
+    Sizes are the number of blocks, ``K``, ``C`` filled up to whole vectors, ``H``, ``M``, the units of a layer that see the
+    one before, whether the network ends in a softplus, and whether it is CP-Flow's, with three parameters more.
     """
     n_blocks, n_out, size, hidden, depth, mixed, _, _ = sizes
     kind, dtype = like.dtype.type, like.dtype

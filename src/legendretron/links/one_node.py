@@ -235,13 +235,16 @@ _link.register_autograd(_pull_back, setup_context=_setup)
 
 @torch.compiler.assume_constant_result
 def _has_functions(on_cuda: bool) -> bool:
-    return has_triton() if on_cuda else has_numba()
+    """Asked while a graph is made; transforms are then really active, and the graph is one for them alone."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return not transformed and (has_triton() if on_cuda else has_numba())
 
 
 def _by_operator(shape: Shape, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
     if torch.compiler.is_exporting() or type(z) not in _PLAIN_TYPES or z.dim() != 2 or z.dtype not in _PRECISIONS:
         return None
-    if not (shape.on_cuda if z.is_cuda else z.is_cpu) or not _has_functions(z.is_cuda):
+    device = z.device.type
+    if not (device == "cpu" or (device == "cuda" and shape.on_cuda)) or not _has_functions(device == "cuda"):
         return None
     if any(type(t) not in _PLAIN_TYPES or t.dtype != z.dtype or t.device != z.device for t in tensors):
         return None
