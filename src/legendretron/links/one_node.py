@@ -26,6 +26,7 @@ __all__ = ["Chain", "Nests", "Shape", "by_one_node"]
 
 #: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time on CUDA.
 _MOST_CLASSES_ON_CUDA = 8192
+_MOST_IN_NESTS_ON_CUDA = 16_384  # that a program can hold
 _HIGHEST_RANK_ON_CUDA = 17  # kernels are unrolled over the units; more of them take long to compile
 _PLAIN_TYPES = (Tensor, nn.Parameter)
 _PRECISIONS = (torch.float32, torch.float64)
@@ -45,7 +46,7 @@ class Chain(NamedTuple):
     @property
     def on_cuda(self) -> bool:
         """Whether there are kernels."""
-        return self.n_out < _MOST_CLASSES_ON_CUDA and self.hidden * self.depth < _HIGHEST_RANK_ON_CUDA
+        return self.n_out < _MOST_CLASSES_ON_CUDA and self.hidden * self.depth + 1 <= _HIGHEST_RANK_ON_CUDA
 
 
 class Nests(NamedTuple):
@@ -58,7 +59,7 @@ class Nests(NamedTuple):
     @property
     def on_cuda(self) -> bool:
         """Whether there are kernels."""
-        return self.n_classes <= _MOST_CLASSES_ON_CUDA
+        return self.n_nests * self.n_classes <= _MOST_IN_NESTS_ON_CUDA
 
 
 Shape = Chain | Nests
@@ -78,9 +79,9 @@ class _Functions(Protocol):
 def _functions(shape: Shape, on_cuda: bool) -> _Functions:
     if on_cuda:
         from legendretron._triton.link import ChainOnCUDA
+        from legendretron._triton.nested_link import NestsOnCUDA
 
-        assert isinstance(shape, Chain)
-        return ChainOnCUDA(*shape)
+        return ChainOnCUDA(*shape) if isinstance(shape, Chain) else NestsOnCUDA(*shape)
     from legendretron._numba.links import ChainOnCPU, NestsOnCPU
 
     return ChainOnCPU(*shape) if isinstance(shape, Chain) else NestsOnCPU(*shape)
