@@ -337,29 +337,28 @@ def _inner_state(
 
 @triton.jit
 def _store_row(
-    factors, record, numbers, H: tl.constexpr, MIXING: tl.constexpr, ROWS: tl.constexpr, I: tl.constexpr,
+    factors, record, numbers, H: tl.constexpr, MIXING: tl.constexpr, ROWS: tl.constexpr, ROW: tl.constexpr,
     FED: tl.constexpr, SOURCE: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a row of the mixing weights, which feeds one unit, and of what normalises that one."""
     mixing, scale, zetas, soft, d, cot_t, cot_w, products, gamma = factors
     of_scale = gamma * d[FED] * products[FED]
-    if NORM:
-        if I < ROWS - 1:  # nothing depends on the last unit itself, only on its slope
-            t = zetas[FED]
-            for j in tl.static_range(H):
-                t -= mixing[I * H + j] * soft[SOURCE + j]
-            of_scale += cot_t[FED] * t / scale[FED]
+    if NORM and ROW < ROWS - 1:  # nothing depends on the last unit itself, only on its slope
+        t = zetas[FED]
+        for j in tl.static_range(H):
+            t -= mixing[ROW * H + j] * soft[SOURCE + j]
+        of_scale += cot_t[FED] * t / scale[FED]
     for j in tl.static_range(H):
         of_p = d[FED] * cot_w[SOURCE + j] + cot_t[FED] * soft[SOURCE + j]
-        tl.store(record + I * H + j, of_p * tl.load(numbers + MIXING + 2 + I * H + j))
+        tl.store(record + ROW * H + j, of_p * tl.load(numbers + MIXING + 2 + ROW * H + j))
         if NORM:
-            of_scale += of_p * mixing[I * H + j] / scale[FED]
+            of_scale += of_p * mixing[ROW * H + j] / scale[FED]
     if NORM:
         more = record + MIXING + 2
-        tl.store(more + ROWS - 1 + I, of_scale * tl.load(numbers + 2 * MIXING + 4 + ROWS + I))
-        if I < ROWS - 1:
-            tl.store(more + I, cot_t[FED] * scale[FED])
-            tl.store(more + 2 * ROWS - 1 + I, cot_t[FED] * scale[FED] / H)
+        tl.store(more + ROWS - 1 + ROW, of_scale * tl.load(numbers + 2 * MIXING + 4 + ROWS + ROW))
+        if ROW < ROWS - 1:
+            tl.store(more + ROW, cot_t[FED] * scale[FED])
+            tl.store(more + 2 * ROWS - 1 + ROW, cot_t[FED] * scale[FED] / H)
 
 
 @triton.jit
@@ -371,7 +370,8 @@ def backward_kernel(
     """Backward pass of one row: the predictors' gradient, and of each block what its parameters' gradients are made of.
 
     A record holds a row's gradients of all parameters but ``A``, in their order, those of biases first, which are the
-    cotangents of ``t`` as well; then ``gamma d``. ``inputs`` is room for the points between blocks, if a tile cannot hold a row.
+    cotangents of ``t`` as well; then ``gamma d``. ``inputs`` is room for the points between blocks, where a tile cannot hold
+    a row.
     """
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * MIXED + 1
@@ -487,7 +487,16 @@ def backward_kernel(
         factors = (mixing, scale, zetas, soft, d, cot_t, cot_w, products, gamma)
         for i in tl.static_range(ROWS - 1):
             _store_row(
-                factors, record + R, numbers, H, MIXING, ROWS, i, (i // MIXED + 1) * H + i % MIXED, (i // MIXED) * H, NORM
+                factors,
+                record + R,
+                numbers,
+                H,
+                MIXING,
+                ROWS,
+                i,
+                (i // MIXED + 1) * H + i % MIXED,
+                (i // MIXED) * H,
+                NORM,
             )
         _store_row(factors, record + R, numbers, H, MIXING, ROWS, ROWS - 1, M * H, (M - 1) * H, NORM)
         tl.store(record + R + MIXING, of_alpha * tl.load(slopes + MIXING))
@@ -508,7 +517,9 @@ def backward_kernel(
 
 
 @triton.jit
-def _alphas_between(kept_ptr, n, low, high, B: tl.constexpr, STATES: tl.constexpr, MIXING: tl.constexpr, ROWS: tl.constexpr):
+def _alphas_between(
+    kept_ptr, n, low, high, B: tl.constexpr, STATES: tl.constexpr, MIXING: tl.constexpr, ROWS: tl.constexpr
+):
     """Product of ``alpha`` of the blocks between two, without them."""
     numbers = kept_ptr + (low.to(tl.int64) * 0 + n) * STATES
     product = tl.full((), 1.0, kept_ptr.dtype.element_ty)

@@ -13,7 +13,9 @@ from legendretron._triton.nested_link_kernels import nests_backward_kernel, nest
 
 __all__ = ["NestsOnCUDA"]
 
-_LOWEST = {dtype: -(torch.finfo(dtype).max ** 0.5) for dtype in (torch.float32, torch.float64)}  # as plain operations have it
+_LOWEST = {
+    dtype: -(torch.finfo(dtype).max ** 0.5) for dtype in (torch.float32, torch.float64)
+}  # as plain operations have it
 _PROGRAMS = 128  # that share the rows of a backward pass, and write sums of their own
 
 

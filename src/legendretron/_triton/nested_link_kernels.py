@@ -1,8 +1,8 @@
 r"""The canonical link as Triton kernels for CUDA: one for the forward pass, one for the backward pass.
 
-A program holds all nests of a row, ``(M, C)``, so that rows are read once. Differences below ``LOWEST`` count as masked. The formulas are those of
-:mod:`legendretron._numba.nested_link`. In the backward pass a program takes several rows, one after the other, and writes the
-sums of their parameters' gradients: what is left is a sum over the programs, in a fixed order.
+A program holds all nests of a row, ``(M, C)``, so that rows are read once. Differences below ``LOWEST`` count as masked. The
+formulas are those of :mod:`legendretron._numba.nested_link`. In the backward pass a program takes several rows, one after the
+other, and writes the sums of their parameters' gradients: what is left is a sum over the programs, in a fixed order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def _nests_of_row(
     joint = log_pi[:, None] + log_s
     top = tl.max(joint, 0)
     top = tl.where(masked, 0.0, top)
-    log_p = top + tl.log(tl.sum(tl.exp(joint - top[None, :]), 0))
+    total = tl.sum(tl.exp(joint - top[None, :]), 0)
+    log_p = tl.where(masked, float("-inf"), top + tl.log(tl.where(masked, 1.0, total)))
     return masked, d, log_s, lse, log_pi, joint, log_p
 
 

@@ -109,6 +109,9 @@ class CanonicalLink(Link):
         log_p = self._fused(z, all_classes=False)
         return self.nests._log_proba(z) if log_p is None else log_p
 
+    def _first_tensor(self) -> Tensor:
+        return self.nests.log_mu
+
     def _fused(self, x: Tensor, all_classes: bool) -> Tensor | None:
         nests = self.nests
         if self.run_shape or type(nests) is not NestedLogSumExp:

@@ -168,6 +168,9 @@ class CompositeLink(Link):
             len(blocks), first.dim, first.hidden, first.depth, first.mixed_units, first.final_softplus, normalised
         )
 
+    def _first_tensor(self) -> Tensor:
+        return self._chain()[0].weight
+
     def _tensors(self) -> list[Tensor]:
         return [tensor for block in self._chain() for tensor in block._own_tensors()]
 
