@@ -10,6 +10,14 @@ if not torch.cuda.is_available():
 
 needs_triton = [
     f"src/legendretron/_triton/{name}.py"
-    for name in ("link", "link_kernels", "nested_link", "nested_link_kernels", "training", "training_kernels")
+    for name in (
+        "launching",
+        "link",
+        "link_kernels",
+        "nested_link",
+        "nested_link_kernels",
+        "training",
+        "training_kernels",
+    )
 ]
 collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton

@@ -149,3 +149,20 @@ def test_links_use_the_kernels_where_they_apply(kind):
     exact = copy.deepcopy(link).double().cpu()
     expected = torch.func.jvp(exact, (z.double().cpu(),), (torch.ones(z.shape, dtype=torch.float64),))[1]
     torch.testing.assert_close(jvp.double().cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compiles")
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_kernels_are_launched_again_for_other_values_shapes_and_addresses(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    wide = torch.randn(64, 3, device=DEVICE)
+    for rows in (z.detach(), 2.0 * z.detach(), wide, wide[1:], wide[:1], wide[:32], wide[1:33], wide[:48]):
+        leaf = rows.clone().requires_grad_() if rows.data_ptr() % 16 == 0 else rows.requires_grad_()
+        for _ in range(2):
+            result, expected = link(leaf), plain(link, leaf)
+            torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+            assert_same_gradients(link, leaf, result, expected, 1e-5)
+        with torch.no_grad():
+            for parameter in link.parameters():
+                parameter.mul_(0.9)
+        wide = wide.detach()

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
+from legendretron._triton.launching import Launcher, on_device_of
 from legendretron._triton.link_kernels import add_up_kernel, backward_kernel, forward_kernel
 
 __all__ = ["ChainOnCUDA"]
 
 _TILE = 8192  # elements of A that a kernel holds at once
-
-
-def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Kernels go to the current device, wherever the tensors are; so that must be theirs."""
-    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device_of(tensor)
 
 
 class ChainOnCUDA:
@@ -40,11 +32,12 @@ class ChainOnCUDA:
         self._one = n_out <= block_k
         meta = {"B": n_blocks, "H": hidden, "M": depth, "MIXED": mixed, "NORM": bool(normalised)}
         warps = max(1, min(4, block_k * units // 1024))
-        self._by_row = {
+        by_row = {
             **meta, "UNITS": units, "BLOCK_K": block_k, "SOFT": bool(soft), "ONE": self._one, "num_warps": warps,
         }  # fmt: skip
+        self._forward, self._backward = Launcher(forward_kernel, by_row), Launcher(backward_kernel, by_row)
         block = 16
-        self._add_up = {
+        add_up = {
             **meta,
             "RANK": max(triton.next_power_of_2(rank), 16),  # the smallest size of a matrix product
             "SMALL_UP": triton.next_power_of_2(self._small),
@@ -53,6 +46,7 @@ class ChainOnCUDA:
             "num_warps": 2,
             "num_stages": 3,
         }
+        self._add_up = Launcher(add_up_kernel, add_up)
         self._grid = (n_blocks, triton.cdiv(n_out, block) + 1)
 
     def kept_size(self, n: int) -> int:
@@ -64,7 +58,7 @@ class ChainOnCUDA:
         n = len(z)
         log_p, kept = z.new_empty(n, self._n_out + 1), z.new_empty(self.kept_size(n))
         with on_device_of(z):
-            forward_kernel[(n,)](z, tuple(tensors), kept, log_p, n, self._n_out, **self._by_row)
+            self._forward((n, 1), (z, tuple(tensors), kept, log_p), n, self._n_out)
         return log_p, kept
 
     def backward(
@@ -78,7 +72,7 @@ class ChainOnCUDA:
         gradient = z.new_empty(blocks * (self._rank * k + self._small) if wanted[1] else 0)
         inputs = dz if self._one or blocks == 1 else z.new_empty(blocks - 1, n, k)
         with on_device_of(z):
-            backward_kernel[(n,)](z, weights, kept, log_p, g, inputs, dy, records, dz, n, k, **self._by_row)
+            self._backward((n, 1), (z, weights, kept, log_p, g, inputs, dy, records, dz), n, k)
             if wanted[1]:
-                add_up_kernel[self._grid](z, weights, kept, dy, records, gradient, n, k, **self._add_up)
+                self._add_up(self._grid, (z, weights, kept, dy, records, gradient), n, k)
         return dz, gradient

@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from legendretron._triton.link import on_device_of
+from legendretron._triton.launching import Launcher, on_device_of
 from legendretron._triton.nested_link_kernels import nests_backward_kernel, nests_forward_kernel
 
 __all__ = ["NestsOnCUDA"]
@@ -16,6 +16,7 @@ __all__ = ["NestsOnCUDA"]
 _LOWEST = {
     dtype: -(torch.finfo(dtype).max ** 0.5) for dtype in (torch.float32, torch.float64)
 }  # as plain operations have it
+_KERNELS = (nests_forward_kernel, nests_backward_kernel)
 _PROGRAMS = 128  # that share the rows of a backward pass, and write sums of their own
 
 
@@ -26,7 +27,11 @@ class NestsOnCUDA:
         self._n_nests, self._n_classes = n_nests, n_classes
         nests, block_c = triton.next_power_of_2(n_nests), triton.next_power_of_2(n_classes)
         warps = max(1, min(16, nests * block_c // 512))
-        self._meta = {"M": n_nests, "NESTS": nests, "ALL": bool(all_classes), "BLOCK_C": block_c, "num_warps": warps}
+        meta = {"M": n_nests, "NESTS": nests, "ALL": bool(all_classes), "BLOCK_C": block_c, "num_warps": warps}
+        self._launchers = {
+            dtype: tuple(Launcher(kernel, {**meta, "LOWEST": lowest}) for kernel in _KERNELS)
+            for dtype, lowest in _LOWEST.items()
+        }
 
     def kept_size(self, n: int) -> int:
         """Nothing is kept beside rows and log-probabilities."""
@@ -37,7 +42,7 @@ class NestsOnCUDA:
         n, c = len(z), self._n_classes
         log_p = z.new_empty(n, c)
         with on_device_of(z):
-            nests_forward_kernel[(n,)](z, *tensors, log_p, c, LOWEST=_LOWEST[z.dtype], **self._meta)
+            self._launchers[z.dtype][0]((n, 1), (z, *tensors, log_p), c)
         return log_p, z.new_empty(0)
 
     def backward(
@@ -48,5 +53,5 @@ class NestsOnCUDA:
         programs = min(n, _PROGRAMS)
         dz, sums = torch.empty_like(z), z.new_empty(programs, self._n_nests * (c + 2) + 1)
         with on_device_of(z):
-            nests_backward_kernel[(programs,)](z, *tensors, g, dz, sums, n, c, LOWEST=_LOWEST[z.dtype], **self._meta)
+            self._launchers[z.dtype][1]((programs, 1), (z, *tensors, g, dz, sums), n, c)
         return dz, sums.sum(0) if wanted[1] else z.new_empty(0)
