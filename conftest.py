@@ -9,6 +9,15 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before any kernel is defined: run them on the CPU
 
 needs_triton = [
-    f"src/legendretron/_triton/{name}.py" for name in ("link", "link_kernels", "training", "training_kernels")
+    f"src/legendretron/_triton/{name}.py"
+    for name in (
+        "launching",
+        "link",
+        "link_kernels",
+        "nested_link",
+        "nested_link_kernels",
+        "training",
+        "training_kernels",
+    )
 ]
 collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton

@@ -1,23 +1,33 @@
 """Time of a network's training step with a LegendreHead, beside a linear layer with log-softmax in the same run.
 
     python benchmarks/head_speed.py --device cuda --out docs/results/head_speed.json
+    OMP_NUM_THREADS=1 python benchmarks/head_speed.py --device cpu --out docs/results/head_speed_cpu.json
 
-A step is everything: forward, log-loss, backward, Adam (torch's fused one). Batches of 256, three networks:
+A step is everything: forward, log-loss, backward, Adam (torch's fused one). Medians of rounds in which contestants take
+turns, with quartiles. On CUDA, batches of 256:
 
 - VGG-5 on 28 x 28 images, ten classes;
 - the last layer alone, 1000 classes on 2048 features, as behind a ResNet-50, the features' gradient included;
-- a whole ResNet-50 on 224 x 224 images.
+- with ``--networks resnet50`` a whole ResNet-50 on 224 x 224 images.
 
 Each as a plain loop, where the processor's time to launch kernels counts as well; captured as a CUDA graph, which is the
 time of the GPU alone; and compiled, where torch.compile makes kernels of its own.
+
+On the CPU, one thread, batches of 64: the last layer alone, of the shape of letter (26 classes, 16 features) and of aloi
+(1000 classes, 128 features), with the plain implementation of ``naive.py`` beside it, which is in float64.
+
+Numbers that a layer saves for its backward pass are counted as well, without its parameters.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -27,9 +37,10 @@ from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
 from legendretron.nn import LegendreHead
 from legendretron.paper.vgg.network import VGG5, VGGTron
-from timing import best_times
+from naive import naive_step
 
-BATCH = 256
+BATCHES = {"cuda": 256, "cpu": 64}
+PLAIN, NAIVE = "linear, log-softmax", "naive"
 LINKS = {
     "composite, ficnn": {"link": "composite"},
     "composite, cpflow": {"link": "composite", "network": "cpflow"},
@@ -78,13 +89,61 @@ class Plain(nn.Sequential):
         super().__init__(nn.Linear(in_features, n_classes), nn.LogSoftmax(dim=-1))
 
 
+class Times(NamedTuple):
+    """Milliseconds a call over all rounds."""
+
+    median: float
+    lower: float
+    upper: float
+
+
+def median_times(
+    contestants: dict[str, Callable[[], None]], rounds: int, seconds: float, device: str
+) -> dict[str, Times]:
+    """Median milliseconds a call of each with quartiles, in alternating rounds of about so many seconds."""
+
+    def timed(step: Callable[[], None], calls: int) -> float:
+        if device != "cpu":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(calls):
+            step()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return 1e3 * (time.perf_counter() - began) / calls
+
+    calls = {name: max(1, int(1e3 * seconds / timed(step, 5))) for name, step in contestants.items()}
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, step in contestants.items():
+            found[name].append(timed(step, calls[name]))
+    quartiles = {name: statistics.quantiles(times, n=4, method="inclusive") for name, times in found.items()}
+    return {name: Times(median, lower, upper) for name, (lower, median, upper) in quartiles.items()}
+
+
+def saved_numbers(model: nn.Module, x: torch.Tensor) -> int:
+    """How many numbers a forward pass keeps for the backward pass, parameters not counted."""
+    own = {parameter.data_ptr() for parameter in model.parameters()}
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.data_ptr() not in own:
+            sizes[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(x)
+    return sum(sizes.values())
+
+
 def training_step(
     model: nn.Module, shape: tuple[int, ...], n_classes: int, device: str, mode: str
 ) -> Callable[[], None]:
-    """A step as a function to call; the input requires a gradient if it stands for features of a network in front."""
+    """A step as a function to call; on CUDA the input requires a gradient if it stands for features of a network."""
     model = model.to(device).train()
-    x = torch.randn(BATCH, *shape, device=device, requires_grad=len(shape) == 1)
-    y = torch.randint(n_classes, (BATCH,), device=device)
+    batch = BATCHES[device]
+    x = torch.randn(batch, *shape, device=device, requires_grad=len(shape) == 1 and device == "cuda")
+    y = torch.randint(n_classes, (batch,), device=device)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=mode == "graph")
     forward = torch.compile(model, fullgraph=True) if mode == "compiled" else model
 
@@ -114,51 +173,92 @@ def training_step(
     return replay
 
 
+def last_layer(features: int, n_classes: int) -> tuple[Any, ...]:
+    """What :func:`compare` takes, for the last layer alone."""
+    return (
+        lambda: Plain(features, n_classes),
+        lambda settings: LegendreHead(features, n_classes, **settings),
+        (features,),
+        n_classes,
+    )
+
+
+NETWORKS: dict[str, tuple[Any, ...]] = {
+    "vgg5": (VGG5, lambda settings: VGGTron(**settings), (1, 28, 28), 10),
+    "head": last_layer(2048, 1000),
+    "resnet50": (
+        lambda: nn.Sequential(resnet50(), Plain(2048, 1000)),
+        lambda settings: nn.Sequential(resnet50(), LegendreHead(2048, 1000, **settings)),
+        (3, 224, 224),
+        1000,
+    ),
+    "letter": last_layer(16, 26),
+    "aloi": last_layer(128, 1000),
+}
+
+
+def compare(network: str, mode: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Steps of one network with each of the last layers."""
+    plain, headed, shape, n_classes = NETWORKS[network]
+    device = options.device
+    torch.compiler.reset()
+    models = {PLAIN: plain()}
+    for name, settings in LINKS.items():
+        if (network != "resnet50" and mode != "compiled") or name == "composite, ficnn":
+            models[name] = headed(settings)
+    contestants = {name: training_step(model, shape, n_classes, device, mode) for name, model in models.items()}
+    saved = {}
+    if mode == "eager" and len(shape) == 1:
+        x = torch.randn(BATCHES[device], *shape, device=device)
+        saved = {name: saved_numbers(model, x) for name, model in models.items()}
+    if device == "cpu" and mode == "eager":
+        contestants[NAIVE] = naive_step(*shape, n_classes, BATCHES[device])
+    rows = []
+    found = median_times(contestants, options.rounds, options.seconds, device)
+    for name, times in found.items():
+        row: dict[str, Any] = {"network": network, "mode": mode, "last layer": name}
+        row |= {key: round(value, 4) for key, value in zip(("ms", "lower", "upper"), times, strict=True)}
+        row["to plain"] = round(times.median / found[PLAIN].median, 3)
+        if NAIVE in found:
+            row["of naive"] = round(found[NAIVE].median / times.median, 3)
+        if name in saved:
+            row["saved to plain"] = round(saved[name] / saved[PLAIN], 3)
+        rows.append(row)
+        print(
+            f"{network:9} {mode:9} {name:20} {times.median:9.4f} ms a step ({times.lower:.4f} to {times.upper:.4f})",
+            *(f"{key} {row[key]:.2f}" for key in ("to plain", "of naive", "saved to plain") if key in row),
+            sep="  ",
+            flush=True,
+        )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each contestant in each round")
-    parser.add_argument("--modes", default="eager,graph,compiled")
-    parser.add_argument("--networks", default="vgg5,head,resnet50")
+    parser.add_argument("--device", default="cpu", choices=tuple(BATCHES))
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=0.15, help="of each contestant in each round")
+    parser.add_argument("--modes", help="by default eager on the CPU, eager,graph,compiled on CUDA")
+    parser.add_argument("--networks", help="by default letter,aloi on the CPU, vgg5,head on CUDA")
     options = parser.parse_args()
+    cuda = options.device == "cuda"
+    options.modes = options.modes or ("eager,graph,compiled" if cuda else "eager")
+    options.networks = options.networks or ("vgg5,head" if cuda else "letter,aloi")
     torch.manual_seed(0)
-    networks: dict[str, tuple[Callable[[], nn.Module], Callable[[dict], nn.Module], tuple[int, ...], int]] = {
-        "vgg5": (VGG5, lambda settings: VGGTron(**settings), (1, 28, 28), 10),
-        "head": (lambda: Plain(2048, 1000), lambda settings: LegendreHead(2048, 1000, **settings), (2048,), 1000),
-        "resnet50": (
-            lambda: nn.Sequential(resnet50(), Plain(2048, 1000)),
-            lambda settings: nn.Sequential(resnet50(), LegendreHead(2048, 1000, **settings)),
-            (3, 224, 224),
-            1000,
-        ),
-    }
-    modes = [mode for mode in options.modes.split(",") if options.device != "cpu" or mode != "graph"]
     rows = []
     for network in options.networks.split(","):
-        plain, headed, shape, n_classes = networks[network]
-        for mode in modes:
+        for mode in options.modes.split(","):
             if network == "resnet50" and mode == "compiled":
                 continue  # minutes to compile, and the head is a thousandth of it
-            torch.compiler.reset()
-            contestants = {"linear, log-softmax": training_step(plain(), shape, n_classes, options.device, mode)}
-            for name, settings in LINKS.items():
-                if (network != "resnet50" and mode != "compiled") or name == "composite, ficnn":
-                    contestants[name] = training_step(headed(settings), shape, n_classes, options.device, mode)
-            best = best_times(contestants, options.rounds, options.seconds, options.device)
-            base = best["linear, log-softmax"]
-            for name, ms in best.items():
-                extra = 100.0 * (ms / base - 1.0)
-                rows.append({"network": network, "mode": mode, "last layer": name, "ms": round(ms, 4)})
-                rows[-1]["extra_percent"] = round(extra, 2)
-                print(f"{network:9} {mode:9} {name:20} {ms:9.4f} ms a step  {extra:+7.1f} %", flush=True)
-            del contestants
+            rows += compare(network, mode, options)
     if options.out:
         record = {
             "command": f"python benchmarks/head_speed.py --device {options.device} --modes {options.modes} --networks "
             f"{options.networks} --rounds {options.rounds} --seconds {options.seconds}",
-            "batch": BATCH,
+            "batch": BATCHES[options.device],
+            "threads": torch.get_num_threads(),
+            "seed": 0,
             "precision": "float32, torch's defaults: TF32 in convolutions, not in matrix products",
             "rows": rows,
             **provenance(options.device),

@@ -1,15 +1,18 @@
 """The Triton kernels against plain operations: on the CPU by Triton's interpreter, on a GPU as they are."""
 
 import copy
+import math
 
 import pytest
 import torch
 
-from legendretron.links import CompositeLink
-from legendretron.links.composite import _kernels
+from legendretron.links import CanonicalLink, CompositeLink
+from legendretron.links.one_node import Nests, _OneNode
 
 pytest.importorskip("triton")
-from legendretron._triton.link import fused_log_proba
+from legendretron._triton import nested_link
+from legendretron._triton.link import ChainOnCUDA
+from legendretron._triton.nested_link import NestsOnCUDA
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -23,12 +26,35 @@ def make(n_classes, n_blocks, hidden, depth, network, dtype):
     return link.to(DEVICE), z.to(DEVICE).requires_grad_()
 
 
-def fused(link, z):
-    return link._log_proba_by(fused_log_proba, z)
+def make_canonical(n_classes, n_nests, dtype, n_rows=5):
+    generator = torch.Generator().manual_seed(0)
+    link = CanonicalLink(n_classes, n_nests, init="random", generator=generator, dtype=dtype)
+    z = 3.0 * torch.randn(n_rows, n_classes - 1, generator=generator, dtype=dtype)
+    return link.to(DEVICE), z.to(DEVICE).requires_grad_()
 
 
-def plain(link, z):
-    return link._log_proba_of(z, [tensor for block in link._chain() for tensor in block._kernel_tensors()])
+def fused(link, z, all_classes=False):
+    if isinstance(link, CompositeLink):
+        return _OneNode.apply(ChainOnCUDA(*link._shape()), link._log_proba_of, z.contiguous(), *link._tensors())
+    nests = link.nests
+    plain = nests._log_proba_of_logits if all_classes else nests._log_proba
+    functions = NestsOnCUDA(*Nests(nests.n_nests, link.n_classes, all_classes))
+    return _OneNode.apply(functions, plain, z.contiguous(), *nests._own_tensors())
+
+
+def plain(link, z, all_classes=False):
+    if isinstance(link, CompositeLink):
+        return link._log_proba_of(z, link._tensors())
+    return link.nests._log_proba_of_logits(z) if all_classes else link.nests._log_proba(z)
+
+
+def assert_same_gradients(link, z, result, expected, tolerance):
+    g = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=z.dtype).to(DEVICE)
+    inputs = [z, *link.parameters()]
+    ours = torch.autograd.grad(result, inputs, g)
+    theirs = torch.autograd.grad(expected, inputs, g, allow_unused=True, materialize_grads=True)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(1.0 + b.abs().sum()))
 
 
 @pytest.mark.parametrize("network", ["ficnn", "cpflow"])
@@ -43,23 +69,41 @@ def test_values_and_gradients_are_those_of_plain_operations(
     network, dtype, tolerance, n_classes, n_blocks, hidden, depth
 ):
     link, z = make(n_classes, n_blocks, hidden, depth, network, dtype)
-    g = torch.randn(len(z), n_classes, generator=torch.Generator().manual_seed(1), dtype=dtype).to(DEVICE)
     expected, result = plain(link, z), fused(link, z)
     torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(result, link(z), rtol=tolerance, atol=tolerance)
-    inputs = [z, *link.parameters()]
-    ours = torch.autograd.grad(result, inputs, g)
-    theirs = torch.autograd.grad(expected, inputs, g, allow_unused=True, materialize_grads=True)
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(1.0 + b.abs().sum()))
+    assert_same_gradients(link, z, result, expected, tolerance)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(("n_classes", "n_nests", "n_rows"), [(10, 4, 5), (2, 1, 1), (7, 3, 6)])
+def test_canonical_values_and_gradients(dtype, tolerance, n_classes, n_nests, n_rows, monkeypatch):
+    monkeypatch.setattr(nested_link, "_PROGRAMS", 4)  # so that some have several rows
+    link, z = make_canonical(n_classes, n_nests, dtype, n_rows)
+    expected, result = plain(link, z), fused(link, z)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+    assert_same_gradients(link, z, result, expected, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_canonical_with_masked_classes(dtype, tolerance):
+    link, _ = make_canonical(6, 3, dtype)
+    logits = torch.randn(5, 6, generator=torch.Generator().manual_seed(2), dtype=dtype)
+    logits[0, 0] = logits[2, -1] = -math.inf
+    logits[1, 3] = -(torch.finfo(dtype).max ** 0.6)
+    logits = logits.to(DEVICE).requires_grad_()
+    expected, result = plain(link, logits, True), fused(link, logits, True)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+    assert_same_gradients(link, logits, result, expected, tolerance)
+
+
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
 @pytest.mark.parametrize("size", [1e-3, 1e2, 1e4])
-def test_extreme_predictors_and_parameters(size):
-    link, z = make(4, 2, 2, 4, "ficnn", torch.float32)
+def test_extreme_predictors_and_parameters(kind, size):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     with torch.no_grad():
         z.mul_(size)
-        for block in link.blocks:
+        for block in getattr(link, "blocks", ()):
             block.raw_mixing.fill_(-30.0)  # a softplus of 1e-13
     result, expected = fused(link, z), plain(link, z)
     assert torch.isfinite(result).all()
@@ -82,8 +126,10 @@ def test_second_derivatives(transposed):
         torch.testing.assert_close(a, b)
 
 
-def test_rows_of_nan_stay_rows_of_nan():
-    link, z = make(4, 2, 2, 4, "ficnn", torch.float32)
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")  # of the interpreter
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_rows_of_nan_stay_rows_of_nan(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     with torch.no_grad():
         z[1, 0] = torch.nan
     result = fused(link, z)
@@ -92,13 +138,12 @@ def test_rows_of_nan_stay_rows_of_nan():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="chooses by device")
-def test_links_use_the_kernels_where_they_apply():
-    link, z = make(4, 2, 2, 4, "ficnn", torch.float32)
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_links_use_the_kernels_where_they_apply(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     z = z.detach()
-    assert _kernels(z, (), link._chain()) is fused_log_proba
-    assert _kernels(z, (3,), link._chain()) is None
-    assert _kernels(z.double(), (), link._chain()) is None
-    assert _kernels(z[:0], (), link._chain()) is None
+    assert "OneNode" in type(link(z).grad_fn).__name__
+    assert link(z[:0]).shape == (0, 4)
     assert torch.func.vmap(lambda row: link(row))(z).shape == (5, 4)
     jvp = torch.func.jvp(link, (z,), (torch.ones_like(z),))[1]
     exact = copy.deepcopy(link).double().cpu()
@@ -106,6 +151,18 @@ def test_links_use_the_kernels_where_they_apply():
     torch.testing.assert_close(jvp.double().cpu(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_links_on_the_cpu_do_without_kernels():
-    link, z = make(4, 2, 2, 4, "ficnn", torch.float32)
-    assert _kernels(z.detach().cpu(), (), link._chain()) is None
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compiles")
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_kernels_are_launched_again_for_other_values_shapes_and_addresses(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    wide = torch.randn(64, 3, device=DEVICE)
+    for rows in (z.detach(), 2.0 * z.detach(), wide, wide[1:], wide[:1], wide[:32], wide[1:33], wide[:48]):
+        leaf = rows.clone().requires_grad_() if rows.data_ptr() % 16 == 0 else rows.requires_grad_()
+        for _ in range(2):
+            result, expected = link(leaf), plain(link, leaf)
+            torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+            assert_same_gradients(link, leaf, result, expected, 1e-5)
+        with torch.no_grad():
+            for parameter in link.parameters():
+                parameter.mul_(0.9)
+        wide = wide.detach()

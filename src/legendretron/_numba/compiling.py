@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from numba import njit
 
-__all__ = ["cached", "compiled"]
+__all__ = ["cached", "compiled", "exact"]
 
 # sums may be reordered; NaN and infinity keep their meaning, as they tell that a run has diverged
 _OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
 # not called from Python: what makes that possible takes long to compile
 compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+# where the order of sums matters
+exact = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", nogil=True)
 
 
 def cached(function):

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 
 from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.inner_network import inner_gradient, inner_pullback
 from legendretron._numba.vectors import (
     activate,
-    add_multiple,
     add_outer,
     add_product,
     at,
     combine,
-    cotangents,
     exp_differences,
     fill,
     highest,
@@ -37,7 +36,7 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
     n_out, hidden, depth = sizes
     zero = theta.dtype.type(0)
     rank = hidden * depth + 1
-    layer, units, size = hidden * width, rank * width, n_out * width
+    units, size = rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     for b in range(n_blocks):
         p_a = start + b * (rank * (n_out + 1) + n_raw)
@@ -45,20 +44,7 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
         for u in range(rank):
             fill(z, u * width, width, theta[p_a + rank * n_out + u])
         add_product(theta, p_a, n_out, 1, rank, n_out, points, p_x, z, 0, width)
-        for k in range(depth):
-            p, feeds = k * layer, hidden if k < depth - 1 else 1
-            activate(z, p, positive, slope, pu + p, layer)
-            add_product(
-                raw, p_raw + k * hidden * hidden, hidden, 1, feeds, hidden, positive, pu + p, z, p + layer, width
-            )
-        activate(z, depth * layer, positive, slope, pu + depth * layer, width)
-        # of the last unit, up is always 1
-        multiply(slope, pu + depth * layer, up, pu + depth * layer, d, pu + depth * layer, width)
-        for k in range(depth - 1, -1, -1):
-            p, feeds = pu + k * layer, hidden if k < depth - 1 else 1
-            fill(up, p, layer, zero)
-            add_product(raw, p_raw + k * hidden * hidden, 1, hidden, hidden, feeds, d, p + layer, up, p, width)
-            multiply(slope, p, up, p, d, p, layer)
+        inner_gradient((hidden, depth, hidden, True), raw, p_raw, z, positive, slope, d, up, pu, width)
         fill(points, p_x + size, size, zero)
         add_product(theta, p_a, 1, n_out, n_out, rank, d, pu, points, p_x + size, width)
         combine(raw[p_raw + n_raw - 2], points, p_x, raw[p_raw + n_raw - 1], points, p_x + size, size)
@@ -76,7 +62,7 @@ def _chain_backward(
     n_out, hidden, depth = sizes
     zero = theta.dtype.type(0)
     rank = hidden * depth + 1
-    layer, units, size = hidden * width, rank * width, n_out * width
+    units, size = rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     for b in range(n_blocks - 1, -1, -1):
         p_a = start + b * (rank * (n_out + 1) + n_raw)
@@ -87,20 +73,8 @@ def _chain_backward(
         add_product(theta, p_a, n_out, 1, rank, n_out, dy, 0, cot_d, 0, width)
         add_outer(points, p_x, 1, dy, 0, 1, grad, p_alpha, size)
         add_outer(d, pu, 1, cot_d, 0, 1, grad, p_alpha + 1, units)
-        # up through d_k = s'(z_k) w_k and w_k = P_k^T d_{k+1}
-        for k in range(depth):
-            offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
-            cotangents(cot_d, p, slope, up, pu + p, cot_w, cot_z, layer)
-            add_outer(d, pu + p + layer, feeds, cot_w, 0, hidden, grad, p_mixing + offset, width)
-            add_product(raw, p_raw + offset, hidden, 1, feeds, hidden, cot_w, 0, cot_d, p + layer, width)
-        cotangents(cot_d, depth * layer, slope, up, pu + depth * layer, cot_w, cot_z, width)
-        # down through z_{k+1} = t_{k+1} + P_k softplus(z_k)
-        for k in range(depth - 1, -1, -1):
-            offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
-            add_outer(cot_z, p + layer, feeds, positive, pu + p, hidden, grad, p_mixing + offset, width)
-            fill(cot_w, 0, layer, zero)
-            add_product(raw, p_raw + offset, 1, hidden, hidden, feeds, cot_z, p + layer, cot_w, 0, width)
-            add_multiple(cot_w, 0, slope, pu + p, cot_z, p, layer)
+        network = (hidden, depth, hidden, True)
+        inner_pullback(network, raw, p_raw, positive, slope, d, up, pu, cot_d, cot_w, cot_z, grad, p_mixing, width)
         add_outer(cot_z, 0, rank, points, p_x, n_out, grad, p_a, width)
         add_outer(d, pu, rank, dy, 0, n_out, grad, p_a, width)
         add_outer(cot_z, 0, rank, ones, 0, 1, grad, p_bias, width)

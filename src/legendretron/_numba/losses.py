@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import carray
 
+from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled
 from legendretron._numba.vectors import (
     add_multiple,
@@ -26,7 +26,6 @@ from legendretron._numba.vectors import (
     exp_differences,
     fill,
     highest,
-    pointer,
     put,
     scaled_differences,
 )
@@ -39,12 +38,6 @@ _MOST_UNITS = 512
 
 
 _LABELS = np.empty(0, np.int64)
-
-
-@compiled
-def _array(address, size, like):
-    """An array of one dimension, empty for the address 0."""
-    return carray(pointer(address, like), (size if address != 0 else 0,))
 
 
 @compiled
@@ -69,9 +62,9 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
     :class:`legendretron.potentials.NestedLogSumExp` for the formulas.
     """
     size = n * n_classes
-    x, labels, weights = _array(x, size, like), _array(labels, n, _LABELS), _array(weights, n_classes, like)
-    out, gradient = _array(out, n if how == 0 else 1, like), _array(gradient, size, like)
-    numbers = _array(numbers, 2 + n_nests * (2 + n_classes) + 2 * n_classes, like)
+    x, labels, weights = array_at(x, size, like), array_at(labels, n, _LABELS), array_at(weights, n_classes, like)
+    out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, size, like)
+    numbers = array_at(numbers, 2 + n_nests * (2 + n_classes) + 2 * n_classes, like)
     bad, total_weight = _total_weight(labels, weights, n_classes, ignore)
     if bad >= 0:
         return bad
@@ -169,10 +162,10 @@ def table_losses(
     ``pieces`` holds ``size`` numbers of each piece: its middle, one over half its width, whether it lies above even odds, and
     the coefficients; ``numbers`` the constant above even odds, kept, ``fixed`` and ``least``.
     """
-    x, labels, weights = _array(x, 2 * n, like), _array(labels, n, _LABELS), _array(weights, 2, like)
-    out, gradient = _array(out, n if how == 0 else 1, like), _array(gradient, 2 * n, like)
-    numbers = _array(numbers, 6, like)
-    edges, pieces = _array(edges, n_pieces + 1, like), _array(pieces, n_pieces * size, like)
+    x, labels, weights = array_at(x, 2 * n, like), array_at(labels, n, _LABELS), array_at(weights, 2, like)
+    out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, 2 * n, like)
+    numbers = array_at(numbers, 6, like)
+    edges, pieces = array_at(edges, n_pieces + 1, like), array_at(pieces, n_pieces * size, like)
     bad, total_weight = _total_weight(labels, weights, 2, ignore)
     if bad >= 0:
         return bad

@@ -1,124 +1,78 @@
-"""The composite link by Triton kernels, as an autograd function."""
+"""The composite link by Triton kernels, from tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import triton
 from torch import Tensor
 
+from legendretron._triton.launching import Launcher, on_device_of
 from legendretron._triton.link_kernels import add_up_kernel, backward_kernel, forward_kernel
 
-__all__ = ["fused_log_proba"]
+__all__ = ["ChainOnCUDA"]
 
 _TILE = 8192  # elements of A that a kernel holds at once
 
 
-def _tiles(k: int, n_units: int) -> tuple[int, int, int]:
-    """Units and classes a kernel holds at once, and the warps to hold them."""
-    units = triton.next_power_of_2(n_units)
-    block_k = min(triton.next_power_of_2(k), max(_TILE // units, 16))
-    return units, block_k, max(1, min(4, block_k * units // 1024))
+class ChainOnCUDA:
+    """The composite link, see :mod:`legendretron._triton.link_kernels`; parameters are those of ``ChainOnCPU``."""
 
+    def __init__(
+        self, n_blocks: int, n_out: int, hidden: int, depth: int, mixed: int, soft: bool, normalised: bool
+    ) -> None:
+        self._n_blocks, self._n_out, self._each = n_blocks, n_out, 8 if normalised else 5
+        self._rank = rank = hidden * depth + 1
+        rows = (depth - 1) * mixed + 1
+        self._small = rank + rows * hidden + 2 + (3 * rows - 2 if normalised else 0)
+        self._states, self._numbers = 2 * n_blocks * rank, n_blocks * (2 * (rows * hidden + 2) + 2 * rows)
+        units = triton.next_power_of_2(hidden * depth)
+        block_k = min(triton.next_power_of_2(n_out), max(_TILE // units, 16))
+        self._one = n_out <= block_k
+        meta = {"B": n_blocks, "H": hidden, "M": depth, "MIXED": mixed, "NORM": bool(normalised)}
+        warps = max(1, min(4, block_k * units // 1024))
+        by_row = {
+            **meta, "UNITS": units, "BLOCK_K": block_k, "SOFT": bool(soft), "ONE": self._one, "num_warps": warps,
+        }  # fmt: skip
+        self._forward, self._backward = Launcher(forward_kernel, by_row), Launcher(backward_kernel, by_row)
+        block = 16
+        add_up = {
+            **meta,
+            "RANK": max(triton.next_power_of_2(rank), 16),  # the smallest size of a matrix product
+            "SMALL_UP": triton.next_power_of_2(self._small),
+            "BLOCK_K": block,
+            "BLOCK_N": 32,
+            "num_warps": 2,
+            "num_stages": 3,
+        }
+        self._add_up = Launcher(add_up_kernel, add_up)
+        self._grid = (n_blocks, triton.cdiv(n_out, block) + 1)
 
-class _FusedLogProba(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, generic: Any, shape: tuple[int, int, int, bool, bool], z: Tensor, *tensors: Tensor) -> Tensor:
-        hidden, depth, mixed_units, raw, soft = shape
-        n, k = z.shape
-        blocks = len(tensors) // 5
-        inputs = z.new_empty(max(blocks - 1, 1), n, k)
-        states = z.new_empty(n, blocks, 2 * (depth * hidden + 1))  # half of it for passing entries between threads
-        positives = z.new_empty(blocks, 2 * (((depth - 1) * mixed_units + 1) * hidden + 2))
-        log_p = z.new_empty(n, k + 1)
-        units, block_k, warps = _tiles(k, depth * hidden)
-        meta = {"B": blocks, "H": hidden, "M": depth, "MIXED": mixed_units}
-        rows = {"UNITS": units, "BLOCK_K": block_k, "SOFT": soft, "ONE": k <= block_k, "num_warps": warps}
-        with torch.cuda.device_of(z):  # kernels go to the current device, wherever the tensors are
-            forward_kernel[(n,)](z, tensors, inputs, states, positives, log_p, n, k, **meta, **rows, RAW=raw)
-        ctx.save_for_backward(z, inputs, states, positives, log_p, *tensors)
-        ctx.generic, ctx.meta, ctx.rows = generic, meta, rows
-        return log_p
+    def kept_size(self, n: int) -> int:
+        """Numbers that the forward pass keeps beside its result."""
+        return n * self._states + self._numbers
 
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, inputs, states, positives, log_p, *tensors = ctx.saved_tensors
-        if torch.is_grad_enabled():  # higher derivatives are left to autograd
-            needed = ctx.needs_input_grad[2:]
-            wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
-            found = iter(torch.autograd.grad(ctx.generic(z, tensors), wanted, g, create_graph=True, allow_unused=True))
-            return None, None, *(next(found) if need else None for need in needed)
-        n, k = z.shape
-        meta = ctx.meta
-        rank = meta["M"] * meta["H"] + 1
-        small = rank + ((meta["M"] - 1) * meta["MIXED"] + 1) * meta["H"] + 2
-        cotangents = z.new_empty(meta["B"], n, k)
-        records = z.new_empty(n, meta["B"], small + rank)
-        dz, gradient = torch.empty_like(z), z.new_empty(sum(tensor.numel() for tensor in tensors))
-        rank_up = max(triton.next_power_of_2(rank), 16)  # the smallest size of a matrix product
-        block_k = 16
-        grid = (meta["B"], triton.cdiv(k, block_k) + 1)
-        with torch.cuda.device_of(z):
-            backward_kernel[(n,)](
-                z,
-                tuple(tensors),
-                inputs,
-                states,
-                positives,
-                log_p,
-                g.contiguous(),
-                cotangents,
-                records,
-                dz,
-                n,
-                k,
-                **meta,
-                **ctx.rows,
-            )
-            add_up_kernel[grid](
-                z, inputs, cotangents, records, gradient, n, k, **meta,
-                RANK=rank_up, SMALL_UP=triton.next_power_of_2(small), BLOCK_K=block_k,
-                BLOCK_N=32, num_warps=2, num_stages=3,
-            )  # fmt: skip
-        parts = gradient.split([tensor.numel() for tensor in tensors])
-        return None, None, dz, *(part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True))
+    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+        """Log-probabilities ``(n, C)`` of predictors ``(n, K)``, and what the backward pass needs beside them."""
+        n = len(z)
+        log_p, kept = z.new_empty(n, self._n_out + 1), z.new_empty(self.kept_size(n))
+        with on_device_of(z):
+            self._forward((n, 1), (z, tuple(tensors), kept, log_p), n, self._n_out)
+        return log_p, kept
 
-
-def fused_log_proba(
-    z: Tensor,
-    tensors: Sequence[Tensor],
-    generic: Callable[[Tensor, Sequence[Tensor]], Tensor],
-    *,
-    hidden: int,
-    depth: int,
-    mixed_units: int,
-    raw: bool,
-    final_softplus: bool,
-) -> Tensor:
-    """Log-probabilities of rows of predictors.
-
-    Parameters
-    ----------
-    z : Tensor of shape (n, K)
-        Predictors, in the precision of the parameters.
-    tensors : sequence of Tensor
-        Of each block: ``A`` (r, K), ``b`` (r,), all mixing weights (rows, H), ``alpha``, ``gamma``.
-    generic : callable
-        The same map by plain operations, for derivatives of higher order.
-    hidden, depth, mixed_units : int
-        ``H``, ``M``, and the units of a layer that see the one before.
-    raw : bool
-        Whether mixing weights (over ``H``), ``alpha`` and ``gamma`` are softplus of what is given.
-    final_softplus : bool
-        Whether the network ends in a softplus.
-
-    Returns
-    -------
-    Tensor of shape (n, K + 1)
-    """
-    # outside the function, so that autograd knows the tensors kept for the backward pass
-    z, *tensors = (tensor.contiguous() for tensor in (z, *tensors))
-    result: Tensor = _FusedLogProba.apply(generic, (hidden, depth, mixed_units, raw, final_softplus), z, *tensors)  # type: ignore[no-untyped-call]
-    return result
+    def backward(
+        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of the predictors, and of all parameters one after the other."""
+        n, k, blocks = len(z), self._n_out, self._n_blocks
+        weights = tuple(tensors[:: self._each])
+        dz, dy = torch.empty_like(z), torch.empty_like(z)
+        records = z.new_empty(n * blocks * (self._small + self._rank))
+        gradient = z.new_empty(blocks * (self._rank * k + self._small) if wanted[1] else 0)
+        inputs = dz if self._one or blocks == 1 else z.new_empty(blocks - 1, n, k)
+        with on_device_of(z):
+            self._backward((n, 1), (z, weights, kept, log_p, g, inputs, dy, records, dz), n, k)
+            if wanted[1]:
+                self._add_up(self._grid, (z, weights, kept, dy, records, gradient), n, k)
+        return dz, gradient

@@ -386,9 +386,12 @@ class Link(nn.Module, ABC):
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
         check_last_axis(name, value, size, self.run_shape)
-        tensors = chain(self.parameters(), self.buffers())
-        value = check_precision(name, value, next((t for t in tensors if t.is_floating_point()), None))
+        value = check_precision(name, value, self._first_tensor())
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
+
+    def _first_tensor(self) -> Tensor | None:
+        """A tensor whose precision is the link's; overridden where there is a shorter way to it."""
+        return next((t for t in chain(self.parameters(), self.buffers()) if t.is_floating_point()), None)
 
     def _losses_at(self, z: Tensor) -> Tensor:
         """As ``_canonical_losses``, on any leading axes: ``(..., C - 1) -> (..., C)``."""

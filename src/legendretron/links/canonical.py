@@ -11,6 +11,7 @@ from torch import Tensor
 from legendretron._internal.process_groups import split_logsumexp, summed_up
 from legendretron._internal.validation import at_least_single, check_integer
 from legendretron.links.base import Link, TensorSpec
+from legendretron.links.one_node import Nests, by_one_node
 from legendretron.links.registry import register_link
 from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.potentials import NestedLogSumExp
@@ -105,12 +106,24 @@ class CanonicalLink(Link):
         return True
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        return self.nests._log_proba(z)
+        log_p = self._fused(z, all_classes=False)
+        return self.nests._log_proba(z) if log_p is None else log_p
+
+    def _first_tensor(self) -> Tensor:
+        return self.nests.log_mu
+
+    def _fused(self, x: Tensor, all_classes: bool) -> Tensor | None:
+        nests = self.nests
+        if self.run_shape or type(nests) is not NestedLogSumExp:
+            return None
+        plain = nests._log_proba_of_logits if all_classes else nests._log_proba
+        return by_one_node(Nests(nests.n_nests, self.n_classes, all_classes), x, nests._own_tensors(), plain)
 
     def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
         if type(self) is not CanonicalLink:  # a subclass may define another map
             return super()._log_proba_of_logits(logits)
-        return self.nests._log_proba_of_logits(logits)
+        log_p = self._fused(logits, all_classes=True)
+        return self.nests._log_proba_of_logits(logits) if log_p is None else log_p
 
     @property
     def _takes_masks(self) -> bool:

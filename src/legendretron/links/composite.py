@@ -2,24 +2,20 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
-from legendretron._triton.support import has_triton
 from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
+from legendretron.links.one_node import Chain, by_one_node
 from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["CompositeLink"]
-
-#: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time.
-_MOST_CLASSES = 8192
-_HIGHEST_RANK = 17  # kernels are unrolled over the units; more of them take long to compile
 
 _NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
@@ -151,27 +147,39 @@ class CompositeLink(Link):
         return z
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        fuse = _kernels(z, self.run_shape, self._chain())
-        return log_softmax_plus(self._log_odds(z)) if fuse is None else self._log_proba_by(fuse, z)
+        shape = None if self.run_shape else self._shape()
+        if shape is not None:
+            log_p = by_one_node(shape, z, self._tensors(), self._log_proba_of)
+            if log_p is not None:
+                return log_p
+        return log_softmax_plus(self._log_odds(z))
 
-    def _log_proba_by(self, fuse: Callable[..., Tensor], z: Tensor) -> Tensor:
+    def _shape(self) -> Chain | None:
+        """Sizes of the chain; None if blocks differ, or are none of ours."""
         blocks = self._chain()
         first = blocks[0]
-        return fuse(
-            z,
-            [tensor for block in blocks for tensor in block._kernel_tensors()],
-            self._log_proba_of,
-            hidden=first.hidden,
-            depth=first.depth,
-            mixed_units=first.mixed_units,
-            raw=first.kernels_see_raw,
-            final_softplus=first.final_softplus,
+        if type(first) not in _NETWORKS.values():
+            return None
+        for block in blocks[1:]:
+            if type(block) is not type(first) or (block.hidden, block.depth) != (first.hidden, first.depth):
+                return None
+        normalised = len(first.tensor_names) > len(RidgePotential.tensor_names)
+        return Chain(
+            len(blocks), first.dim, first.hidden, first.depth, first.mixed_units, first.final_softplus, normalised
         )
 
+    def _first_tensor(self) -> Tensor:
+        return self._chain()[0].weight
+
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for block in self._chain() for tensor in block._own_tensors()]
+
     def _log_proba_of(self, z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        """The same map by plain operations, from the tensors that the kernels take."""
-        for i, block in enumerate(self._chain()):
-            z = block._gradient_of(block._ridge_of(tensors[5 * i : 5 * i + 5]), z)
+        """The same map by plain operations, from all parameters."""
+        blocks = self._chain()
+        each = len(tensors) // len(blocks)
+        for i, block in enumerate(blocks):
+            z = block._gradient_of(block._ridge_of(tensors[each * i : each * (i + 1)]), z)
         return log_softmax_plus(z)
 
     def _nll_step(self, like: Tensor) -> NLLStep:
@@ -246,21 +254,3 @@ class CompositeLink(Link):
         """Mark the normalisation as initialised: from now on only training changes it."""
         for block in self._chain():
             block.keep_start()
-
-
-def _kernels(z: Tensor, run_shape: tuple[int, ...], blocks: list[RidgePotential]) -> Callable[..., Tensor] | None:
-    """The fused kernels, where they apply; compilers and function transforms see plain operations."""
-    if not z.is_cuda or run_shape or type(z) is not Tensor or torch.compiler.is_compiling() or not has_triton():
-        return None
-    rows, k = z.shape
-    weights = [block.weight for block in blocks]
-    if rows == 0 or k >= _MOST_CLASSES or blocks[0].rank > _HIGHEST_RANK:
-        return None
-    if any(w.dtype != z.dtype or w.device != z.device or type(w) is not nn.Parameter for w in weights):
-        return None
-    # private, but there is no public way to ask whether vmap, jvp or the like is active
-    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
-        return None
-    from legendretron._triton.link import fused_log_proba
-
-    return fused_log_proba

@@ -2,7 +2,7 @@ r"""The network behind the paper's tables: CP-Flow's input-convex network with a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -130,23 +130,24 @@ class CPFlowNetwork(RidgePotential):
         layers = units[..., self.hidden : -1].unflatten(-1, (self.depth - 1, self.hidden))
         return layers[..., : self.mixed_units].flatten(-2)
 
-    def ridge(self) -> Ridge:
-        """Return the ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
-        return self._fold()[0]
+    tensor_names = (*RidgePotential.tensor_names, "shift", "log_scale", "mixing_bias")
 
-    def _fold(self) -> tuple[Ridge, _Folding]:
-        exp_scale = torch.exp(at_least_single(self.log_scale))
+    def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
+        """The ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
+        return self._fold(tensors)[0]
+
+    def _fold(self, tensors: Sequence[Tensor]) -> tuple[Ridge, _Folding]:
+        weight, bias, raw_mixing, raw_alpha, raw_gamma, shift, log_scale, mixing_bias = map(at_least_single, tensors)
+        exp_scale = torch.exp(log_scale)
         scale = exp_scale + SCALE_FLOOR
-        bias = at_least_single(self.bias)
         # a unit that is not normalised has scale 1 and shift 0
         unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
         unit_scale = pad(unit_scale, (self.hidden, 0), value=1.0)
-        shift = at_least_single(self.shift) + at_least_single(self.mixing_bias) / self.hidden
-        moved = bias + pad(self._spread(shift, 0.0), (self.hidden, 1))
-        mixing = self._positive_mixing()
-        alpha, gamma = self._scales()
+        moved = bias + pad(self._spread(shift + mixing_bias / self.hidden, 0.0), (self.hidden, 1))
+        mixing = self._positive_mixing(raw_mixing)
+        alpha, gamma = self._scales(raw_alpha, raw_gamma)
         folded = Ridge(
-            weight=at_least_single(self.weight) * unit_scale.unsqueeze(-1),
+            weight=weight * unit_scale.unsqueeze(-1),
             bias=moved * unit_scale,
             mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
             alpha=alpha,
@@ -155,7 +156,7 @@ class CPFlowNetwork(RidgePotential):
         return folded, _Folding(exp_scale, scale, unit_scale, moved, mixing)
 
     def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
-        ridge, fold = self._fold()
+        ridge, fold = self._fold(self._own_tensors())
 
         def pullback(gradients: RidgeGradients) -> list[Tensor]:
             cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
@@ -177,12 +178,6 @@ class CPFlowNetwork(RidgePotential):
             ]
 
         return ridge, pullback
-
-    kernels_see_raw = False
-
-    def _kernel_tensors(self) -> list[Tensor]:
-        ridge = self.ridge()
-        return [ridge.weight, ridge.bias, torch.cat(ridge.mixing, dim=-2), ridge.alpha, ridge.gamma]
 
     @property
     def needs_batch(self) -> bool:
@@ -210,7 +205,7 @@ class CPFlowNetwork(RidgePotential):
         total = sum_over_ranks if across_ranks else _unchanged
         if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
-        plain = RidgePotential.ridge(self)
+        plain = RidgePotential._ridge_of(self, self._own_tensors()[:5])
         t = whole(x @ plain.weight.mT) + whole(plain.bias).unsqueeze(-2)
         finite = torch.isfinite(t).all(-1)
         t = torch.where(finite.unsqueeze(-1), t, torch.zeros_like(t))

@@ -3,6 +3,7 @@ r"""The nested log-sum-exp: a learnable potential whose gradient fills the simpl
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -125,25 +126,32 @@ class NestedLogSumExp(Potential):
     def _nests(self, z: Tensor) -> _Nests:
         return self._nests_of_logits(append_reference(z))
 
-    def _nests_of_logits(self, x: Tensor, masked: Tensor | None = None) -> _Nests:
+    def _nests_of_logits(
+        self, x: Tensor, masked: Tensor | None = None, tensors: Sequence[Tensor] | None = None
+    ) -> _Nests:
         """From the logits of all ``C`` classes: a constant added to them is added to ``F``, and changes nothing else.
 
-        Those that are masked, of the same shape, are left out of all sums.
+        Those that are masked, of the same shape, are left out of all sums. Parameters are those in ``tensors``, if given.
         """
-        mu = torch.exp(at_least_single(self.log_mu)).unsqueeze(-2)
-        beta = torch.exp(at_least_single(self.log_beta)).unsqueeze(-1)
+        log_mu, log_beta, offsets, reference, bias = self._own_tensors() if tensors is None else tensors
+        mu = torch.exp(at_least_single(log_mu)).unsqueeze(-2)
+        beta = torch.exp(at_least_single(log_beta)).unsqueeze(-1)
         # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
         # As any constant would do here, the largest one needs no derivative.
         top = x.detach().amax(-1, keepdim=True)
-        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + self._all_offsets()
+        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + _joined(offsets, reference)
         if masked is not None:
             logits = logits.masked_fill(masked.unsqueeze(-2), -math.inf)
-        gate = beta / mu * torch.logsumexp(logits, dim=-1) + self.gate_bias.unsqueeze(-2)
+        gate = beta / mu * torch.logsumexp(logits, dim=-1) + bias.unsqueeze(-2)
         return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
+
+    def _own_tensors(self) -> list[Tensor]:
+        """All parameters, in the order in which fused links take them."""
+        return [self.log_mu, self.log_beta, self.offsets, self.reference_offset, self.gate_bias]
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
-        return at_least_single(torch.cat([self.offsets, self.reference_offset.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
+        return _joined(self.offsets, self.reference_offset)
 
     def _numbers(self) -> Tensor:
         """``beta``, then ``mu``, ``b`` and ``c`` of all nests, in one dimension; without run axes only."""
@@ -154,8 +162,8 @@ class NestedLogSumExp(Potential):
         """``log p`` of all ``C`` classes, reference last: ``(..., K) -> (..., K + 1)``."""
         return self._log_proba(self._rows("z", z)).reshape(*z.shape[:-1], self.dim + 1)
 
-    def _log_proba(self, z: Tensor) -> Tensor:
-        return torch.logsumexp(self._nests(z).log_joint, dim=-2)
+    def _log_proba(self, z: Tensor, tensors: Sequence[Tensor] | None = None) -> Tensor:
+        return torch.logsumexp(self._nests_of_logits(append_reference(z), None, tensors).log_joint, dim=-2)
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """``x_k - F(x)`` and ``p_k`` for logits ``x`` of all ``C`` classes, together and without a graph."""
@@ -182,7 +190,7 @@ class NestedLogSumExp(Potential):
         inside = (beta / mu).unsqueeze(-1) * self._all_offsets().squeeze(0) + self.gate_bias.unsqueeze(-1)
         return torch.logsumexp(inside, dim=-2) / beta
 
-    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+    def _log_proba_of_logits(self, logits: Tensor, tensors: Sequence[Tensor] | None = None) -> Tensor:
         r"""As ``_log_proba``, from ``C`` logits, of which some may be minus infinity: their classes have probability 0.
 
         A number added to all of them moves every :math:`v_m` alike, which changes neither :math:`s` nor :math:`\pi`; so no
@@ -192,7 +200,7 @@ class NestedLogSumExp(Potential):
         # What is masked goes through no product and no sum: zero times infinity would be its gradient. A number so low that
         # a product with it might overflow is as good as minus infinity.
         masked = below < -(torch.finfo(below.dtype).max ** 0.5)
-        joint = self._nests_of_logits(below.masked_fill(masked, 0.0), masked).log_joint
+        joint = self._nests_of_logits(below.masked_fill(masked, 0.0), masked, tensors).log_joint
         log_p = torch.logsumexp(joint.masked_fill(masked.unsqueeze(-2), 0.0), dim=-2)
         return log_p.masked_fill(masked, -math.inf)
 
@@ -284,6 +292,11 @@ class NestedLogSumExp(Potential):
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         return f"{super().extra_repr()}, n_nests={self.n_nests}, init={self.init!r}"
+
+
+def _joined(offsets: Tensor, reference: Tensor) -> Tensor:
+    """``c`` of all classes, (*runs, 1, M, C)."""
+    return at_least_single(torch.cat([offsets, reference.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
 
 
 def _centred(s: Tensor, pi: Tensor) -> Tensor:

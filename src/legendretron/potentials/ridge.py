@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -137,28 +138,38 @@ class RidgePotential(Potential):
 
     # --- the ridge form ---
 
-    def _positive_mixing(self) -> Tensor:
+    def _positive_mixing(self, raw_mixing: Tensor) -> Tensor:
         """All of P, one layer below the other; divided by the fan-in so that outputs do not grow with the width."""
-        return softplus(at_least_single(self.raw_mixing)) / self.hidden
+        return softplus(raw_mixing) / self.hidden
 
     def _split_mixing(self, mixing: Tensor) -> tuple[Tensor, ...]:
         return mixing.split([self.mixed_units] * (self.depth - 1) + [1], dim=-2)
 
     def ridge(self) -> Ridge:
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
-        alpha, gamma = self._scales()
-        return Ridge(
-            weight=at_least_single(self.weight),
-            bias=at_least_single(self.bias),
-            mixing=self._split_mixing(self._positive_mixing()),
-            alpha=alpha,
-            gamma=gamma,
-        )
+        return self._ridge_of(self._own_tensors())
 
-    def _scales(self) -> tuple[Tensor, Tensor]:
+    #: Parameters in the order in which fused links take them.
+    tensor_names: ClassVar[tuple[str, ...]] = ("weight", "bias", "raw_mixing", "raw_alpha", "raw_gamma")
+
+    def _own_tensors(self) -> list[Tensor]:
+        """All parameters, in the order of their names."""
+        own = self._parameters
+        try:  # much quicker than asking the module for each of them, which fused links do in every step
+            return [own[name] for name in self.tensor_names]  # type: ignore[misc]
+        except KeyError:  # other libraries put tensors in their place
+            return [getattr(self, name) for name in self.tensor_names]
+
+    def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
+        """The ridge form of such tensors."""
+        weight, bias, raw_mixing, raw_alpha, raw_gamma = (at_least_single(tensor) for tensor in tensors)
+        mixing = self._split_mixing(self._positive_mixing(raw_mixing))
+        return Ridge(weight, bias, mixing, *self._scales(raw_alpha, raw_gamma))
+
+    @staticmethod
+    def _scales(raw_alpha: Tensor, raw_gamma: Tensor) -> tuple[Tensor, Tensor]:
         """``alpha`` and ``gamma``, shape (*runs, 1, 1)."""
-        alpha, gamma = (softplus(at_least_single(raw)) for raw in (self.raw_alpha, self.raw_gamma))
-        return alpha.unsqueeze(-1), gamma.unsqueeze(-1)
+        return softplus(raw_alpha).unsqueeze(-1), softplus(raw_gamma).unsqueeze(-1)
 
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
@@ -284,22 +295,6 @@ class RidgePotential(Potential):
             ]
 
         return self.ridge(), pullback
-
-    # --- for the fused kernels: what they take, and the ridge form from that ---
-
-    #: whether the kernels see the raw parameters under a softplus, and differentiate through it
-    kernels_see_raw = True
-
-    def _kernel_tensors(self) -> list[Tensor]:
-        """``A, b``, all mixing weights, ``alpha`` and ``gamma``."""
-        return [self.weight, self.bias, self.raw_mixing, self.raw_alpha, self.raw_gamma]
-
-    def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
-        """The ridge form of such tensors."""
-        weight, bias, mixing, alpha, gamma = tensors
-        if self.kernels_see_raw:
-            mixing, alpha, gamma = softplus(mixing) / self.hidden, softplus(alpha), softplus(gamma)
-        return Ridge(weight, bias, self._split_mixing(mixing), alpha.reshape(1, 1), gamma.reshape(1, 1))
 
     @property
     def needs_batch(self) -> bool:

@@ -1,0 +1,188 @@
+"""Building blocks of compiled functions along a row of classes, written as vector instructions.
+
+As those of :mod:`legendretron._numba.vectors`, for arrays in which the classes of a row are next to each other. ``n`` is a
+multiple of 16, the entries of a vector in single precision: rows are filled up.
+"""
+
+from __future__ import annotations
+
+import math
+
+from llvmlite import ir
+
+from legendretron._numba.vectors import _Value, _written
+
+__all__ = [
+    "exp_row",
+    "exp_scaled_row",
+    "log_row",
+    "lower_row",
+    "nest_cotangents",
+    "residual_row",
+    "scale_row",
+    "set_multiple",
+    "top_row",
+]
+
+
+def _reduced(code, name, start, total):
+    """Reduce a vector in a register place to a number, starting from one."""
+    kind = code.kind(code.lanes)
+    suffix = f"v{code.lanes}f{8 * code.bytes}"
+    vector = code.builder.load(total)
+    if name == "fadd":
+        reduce = code.library(f"llvm.vector.reduce.fadd.{suffix}", kind.element, [kind.element, kind])
+        return _Value(code, code.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
+    reduce = code.library(f"llvm.vector.reduce.{name}.{suffix}", kind.element, [kind])
+    found = _Value(code, code.builder.call(reduce, [vector]))
+    return found.where(">", start, found, start)
+
+
+def _highest(code, total, value):
+    before = _Value(code, code.builder.load(total))
+    code.builder.store(value.where(">", before, value, before).value, total)
+
+
+@_written
+def set_multiple(code, a, x, px, out, po, n):
+    """``out = a x`` for a number ``a``; ``n`` may be any number."""
+
+    def body(lanes, j):
+        out.store(code.builder.add(po, j), code.spread(a, lanes) * x.load(code.builder.add(px, j), lanes))
+
+    code.entries(n, body)
+
+
+@_written
+def lower_row(code, y, py, top, more, out, po, n):
+    """``out = (y - top) - more`` for numbers, in this order: ``top`` may be so large that ``top + more`` has lost ``more``.
+
+    ``n`` may be any number.
+    """
+
+    def body(lanes, j):
+        below = y.load(code.builder.add(py, j), lanes) - code.spread(top, lanes)
+        out.store(code.builder.add(po, j), below - code.spread(more, lanes))
+
+    code.entries(n, body)
+
+
+@_written
+def top_row(code, x, px, n, out, po):
+    """``out = max(out, max(x))``, a number; NaN does not count."""
+    (most,) = code.sums(1, code.lanes)
+    start = out.load(po, 1)
+    code.builder.store(code.spread(start, code.lanes).value, most)
+    code.pieces(n, code.lanes, lambda j: _highest(code, most, x.load(code.builder.add(px, j), code.lanes)))
+    out.store(po, _reduced(code, "fmax", start, most))
+
+
+@_written
+def scale_row(code, x, px, c, pc, scale, out, po, n, most, pm):
+    """``out = scale x + c`` for a number ``scale``, and ``most`` its maximum, a number."""
+    (top,) = code.sums(1, code.lanes)
+    lowest = code.number(-math.inf, code.kind(1))
+    code.builder.store(code.spread(lowest, code.lanes).value, top)
+    factor = code.spread(scale, code.lanes)
+
+    def body(j):
+        own, offset = (memory.load(code.builder.add(p, j), code.lanes) for memory, p in ((x, px), (c, pc)))
+        value = factor * own + offset
+        out.store(code.builder.add(po, j), value)
+        _highest(code, top, value)
+
+    code.pieces(n, code.lanes, body)
+    most.store(pm, _reduced(code, "fmax", lowest, top))
+
+
+@_written
+def exp_row(code, x, px, top, e, pe, n, out, po):
+    """``e = exp(x - top)`` for ``x <= top``, a number, and ``out`` plus its sum."""
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, code.kind(code.lanes)).value, total)
+    highest = code.spread(top, code.lanes)
+
+    def body(j):
+        value = code.exp(x.load(code.builder.add(px, j), code.lanes) - highest)
+        e.store(code.builder.add(pe, j), value)
+        code.add_to(total, value)
+
+    code.pieces(n, code.lanes, body)
+    out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
+
+
+@_written
+def exp_scaled_row(code, x, px, c, pc, scale, top, e, pe, n, out, po):
+    """``e = exp(scale x + c - top)`` for numbers ``scale`` and ``top`` that no entry exceeds, and ``out`` its sum."""
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, code.kind(code.lanes)).value, total)
+    factor, highest = code.spread(scale, code.lanes), code.spread(top, code.lanes)
+
+    def body(j):
+        own, offset = (memory.load(code.builder.add(p, j), code.lanes) for memory, p in ((x, px), (c, pc)))
+        value = code.exp(factor * own + offset - highest)
+        e.store(code.builder.add(pe, j), value)
+        code.add_to(total, value)
+
+    code.pieces(n, code.lanes, body)
+    out.store(po, _reduced(code, "fadd", code.number(0.0, code.kind(1)), total))
+
+
+@_written
+def residual_row(code, log_p, pl, g, pg, total, out, po, n):
+    """``out = g - total exp(log_p)`` for a number ``total``."""
+    factor = code.spread(total, code.lanes)
+
+    def body(j):
+        p = code.exp(log_p.load(code.builder.add(pl, j), code.lanes))
+        out.store(code.builder.add(po, j), g.load(code.builder.add(pg, j), code.lanes) - factor * p)
+
+    code.pieces(n, code.lanes, body)
+
+
+@_written
+def log_row(code, x, px, out, po, n):
+    """``log(x)`` for normal numbers, with an error of a few units in the last place."""
+    whole = ir.IntType(8 * code.bytes)
+    wholes, kind = ir.VectorType(whole, code.lanes), code.kind(code.lanes)
+    bits, terms = (23, 5) if code.single else (52, 11)
+
+    def constant(value):
+        return ir.Constant(wholes, [value] * code.lanes)
+
+    def body(j):
+        value = code.builder.bitcast(x.load(code.builder.add(px, j), code.lanes).value, wholes)
+        # x = 2^k m with m from 1/sqrt(2) to sqrt(2): by integers, as the exponent stands before the digits
+        half = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}[bits]
+        above = code.builder.sub(value, constant(half))
+        exponent = code.builder.ashr(above, constant(bits))
+        m = _Value(
+            code, code.builder.bitcast(code.builder.sub(value, code.builder.shl(exponent, constant(bits))), kind)
+        )
+        k = _Value(code, code.builder.sitofp(exponent, kind))
+        s = (m - 1.0) / (m + 1.0)  # log m = 2 artanh(s)
+        series = code.polynomial([2.0 / (2 * i + 1) for i in range(terms, -1, -1)], s * s)
+        high, low = (
+            (0.693359375, -2.12194440e-4) if code.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        )
+        out.store(code.builder.add(po, j), k * high + (s * series + k * low))
+
+    code.pieces(n, code.lanes, body)
+
+
+@_written
+def nest_cotangents(code, e, pe, ratio, d, more, slope, mu, dx, of_offsets, pc, out, po, n):
+    """Cotangents ``l = e (slope ratio + more)`` of a nest's logits; add ``l``, ``mu l``, and the inner product with ``d``."""
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, code.kind(code.lanes)).value, total)
+    more, slope, mu = (code.spread(number, code.lanes) for number in (more, slope, mu))
+
+    def body(j):
+        cot = e.load(code.builder.add(pe, j), code.lanes) * (slope * ratio.load(j, code.lanes) + more)
+        place = code.builder.add(pc, j)
+        of_offsets.store(place, of_offsets.load(place, code.lanes) + cot)
+        dx.store(j, dx.load(j, code.lanes) + mu * cot)
+        code.add_to(total, cot * d.load(j, code.lanes))
+
+    code.pieces(n, code.lanes, body)
+    out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
