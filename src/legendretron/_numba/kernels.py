@@ -1,7 +1,7 @@
 """Steps of training in one compiled function: gather, predict, differentiate, penalise, update by Adam.
 
 The link is softmax+ after a chain of ridge blocks, whose formulas are in :mod:`legendretron.potentials.ridge_form`; without
-blocks it is softmax+ itself. Arrays of a batch are *units times rows* in one dimension, see
+blocks it is softmax+ itself, or a mixture of nests, see :class:`legendretron.potentials.NestedLogSumExp`. Arrays of a batch are *units times rows* in one dimension, see
 :mod:`legendretron._numba.vectors`: entry ``p + u * width + j`` belongs to row ``j`` of unit ``u``. Innermost loops run over
 rows, which are next to each other in memory. Runs share nothing, so each goes through all steps before the next.
 """
@@ -22,9 +22,13 @@ from legendretron._numba.vectors import (
     exp_differences,
     fill,
     highest,
+    highest_of_scaled,
+    log_plus,
+    mix_nests,
     moments_step,
     multiply,
     multiply_by,
+    nest_exponentials,
     put,
 )
 
@@ -195,6 +199,175 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
 
 
 @compiled
+def _nested_loss(
+    theta,
+    start,
+    n_out,
+    n_nests,
+    y,
+    rate,
+    labels,
+    weights,
+    first,
+    n,
+    numbers,
+    rows,
+    e,
+    top,
+    total,
+    best,
+    dy,
+    grad,
+    width,
+    part,
+):
+    """As :func:`_log_loss`, of a mixture of nests, and its gradients in the nests' parameters added to ``grad``.
+
+    With ``q_m`` the share of nest ``m`` in the probability of a row's label, the gradient of the loss in the exponents
+    ``a_mk = mu_m z_k + c_mk`` is ``r_m s_mk - q_m [k = y]`` with ``r_m = q_m + (pi_m - q_m) beta / mu_m``, and in the gate it
+    is ``pi_m - q_m``. ``part`` rows go through together, as many as have all of their exponentials in the cache. ``numbers``
+    holds mu of each nest, its largest and smallest offset, and its offsets of all classes.
+    """
+    kind = y.dtype.type
+    zero = kind(0)
+    n_classes = n_out + 1
+    beta = math.exp(theta[start + n_nests])
+    p_c, p_bias = start + n_nests + 1, start + 2 * n_nests + 1 + n_nests * n_out
+    p_offset = 3 * n_nests
+    gates = n_nests * part
+    # of each nest and row: sums of exponentials, weighted sums, log-sums, gates, shares, slopes in y and in the offsets
+    p_weighted, p_log, p_gate, p_share, p_slope, p_own = gates, 2 * gates, 3 * gates, 4 * gates, 5 * gates, 6 * gates
+    share, slope, own = rows[p_share:p_slope], rows[p_slope:p_own], rows[p_own : p_own + gates]
+    most = rows[p_own + gates : p_own + gates + part]
+    # where exponents are lowered by more than this, the largest might vanish
+    widest, least = (20.0, 1e-20) if y.itemsize == 4 else (300.0, 1e-150)
+    loss = hits = of_rate = 0.0
+    for begin in range(0, width, part):
+        if begin >= n:
+            for k in range(n_out):
+                fill(dy, k * width + begin, width - begin, zero)
+            break
+        fill(top, 0, part, zero)  # of the reference class
+        for k in range(n_out):
+            highest(y, k * width + begin, zero, top, best, part)
+        for m in range(n_nests):
+            c = p_offset + m * n_classes
+            if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
+                fill(most, 0, part, numbers[n_nests + m])
+            else:
+                highest_of_scaled(y, begin, width, top, numbers, c, n_classes, numbers[m], most, part)
+            nest_exponentials(
+                y, begin, width, top, numbers, c, n_classes, numbers[m], most, e, m * n_classes * part, rows, rows[gates:],
+                m * part, part,
+            )  # fmt: skip
+            log_plus(rows, m * part, most, 0, rows, p_log + m * part, part)
+            factor, bias = kind(beta / numbers[m]), theta[p_bias + m]
+            for j in range(part):
+                put(rows, p_gate + m * part + j, factor * at(rows, p_log + m * part + j) + bias)
+        for j in range(part):
+            put(most, j, at(rows, p_gate + j))
+        for m in range(1, n_nests):
+            highest(rows, p_gate + m * part, zero, most, best, part)
+        fill(total, 0, part, zero)
+        for m in range(n_nests):
+            exp_differences(rows, p_gate + m * part, most, rows, p_gate + m * part, total, part)
+        for m in range(n_nests):
+            for j in range(part):
+                put(rows, p_gate + m * part + j, at(rows, p_gate + m * part + j) / at(total, j))
+        for j in range(part):
+            if begin + j >= n:  # what fills up the width does not count
+                for m in range(n_nests):
+                    put(share, m * part + j, zero)
+                    put(slope, m * part + j, zero)
+                    put(own, m * part + j, zero)
+                continue
+            label, weight = at(labels, first + begin + j), at(weights, first + begin + j)
+            p = 0.0
+            for m in range(n_nests):
+                place = m * part + j
+                put(share, place, at(rows, p_gate + place) / at(rows, place))
+                p += at(share, place) * at(e, (m * n_classes + label) * part + j)
+            nll, highest_log = -math.log(p), 0.0
+            direct = p > least
+            if not direct and p == p:  # what has vanished is computed again from logarithms
+                highest_log = -math.inf
+                below = at(y, label * width + begin + j) - at(top, j)
+                for m in range(n_nests):
+                    place = m * part + j
+                    log_s = numbers[m] * below + numbers[p_offset + m * n_classes + label] - at(rows, p_log + place)
+                    log_joint = math.log(at(rows, p_gate + place)) + log_s
+                    put(slope, place, kind(log_joint))
+                    highest_log = max(highest_log, log_joint)
+                p = 0.0
+                for m in range(n_nests):
+                    p += math.exp(at(slope, m * part + j) - highest_log)
+                nll = -highest_log - math.log(p)
+            kept = 1.0
+            probability = math.exp(-nll)
+            if rate > 0.0:
+                observed = (1.0 - rate) * probability + rate / n_classes
+                nll = -math.log(observed)
+                of_rate += weight * (probability - 1.0 / n_classes) / observed
+                kept = (1.0 - rate) * probability / observed
+            loss += weight * nll
+            kept *= weight
+            moved = of_beta = 0.0
+            for m in range(n_nests):
+                place = m * part + j
+                pi, mu, ratio = at(rows, p_gate + place), numbers[m], beta / numbers[m]
+                if direct:
+                    q = at(share, place) * at(e, (m * n_classes + label) * part + j) / p
+                else:
+                    q = math.exp(at(slope, place) - highest_log) / p
+                of_gate = kept * (pi - q)
+                r = kept * q + of_gate * ratio
+                q *= kept
+                moved += mu * q
+                below = r * at(rows, p_weighted + place) / at(rows, place)
+                below -= q * (at(y, label * width + begin + j) - at(top, j))
+                of_log = of_gate * ratio * at(rows, p_log + place)
+                of_beta += of_log
+                grad[start + m] += kind(mu * below - of_log)
+                grad[p_bias + m] += kind(of_gate)
+                # the reference class has its offsets after all others
+                p_own_offset = p_c + m * n_out + label if label < n_out else p_c + n_nests * n_out + m
+                grad[p_own_offset] -= kind(q)
+                put(own, place, kind(r / at(rows, place)))
+                put(slope, place, kind(mu * r / at(rows, place)))
+            grad[start + n_nests] += kind(of_beta)
+            put(total, j, kind(moved))
+        mix_nests(e, share, slope, n_nests, n_classes, dy, begin, width, best, part)
+        for j in range(min(part, n - begin)):
+            label = at(labels, first + begin + j)
+            place = label * width + begin + j
+            put(dy, place, at(dy, place) - at(total, j))
+            if label == at(best, j):
+                hits += at(weights, first + begin + j)
+        for m in range(n_nests):
+            p_e = m * n_classes * part
+            add_outer(own, m * part, 1, e, p_e, n_out, grad, p_c + m * n_out, part)
+            add_outer(own, m * part, 1, e, p_e + n_out * part, 1, grad, p_c + n_nests * n_out + m, part)
+    return loss, hits, of_rate * rate * (1.0 - rate)
+
+
+@compiled
+def _prepare_nests(theta, start, n_out, n_nests, numbers):
+    """Write mu, the largest, the smallest and all offsets of each nest side by side."""
+    kind = theta.dtype.type
+    p_c = start + n_nests + 1
+    for m in range(n_nests):
+        numbers[m] = kind(math.exp(theta[start + m]))
+        p = 3 * n_nests + m * (n_out + 1)
+        smallest = largest = theta[p_c + n_nests * n_out + m]
+        numbers[p + n_out] = largest
+        for k in range(n_out):
+            own = at(theta, p_c + m * n_out + k)
+            put(numbers, p + k, own)
+            smallest, largest = min(smallest, own), max(largest, own)
+        numbers[n_nests + m], numbers[2 * n_nests + m] = largest, smallest
+
+
+@compiled
 def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
     """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
     zero = theta.dtype.type(0)
@@ -267,7 +440,7 @@ def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, 
 
 
 @cached
-def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, noise, n_blocks, buffers, width):
+def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, nests, noise, n_blocks, buffers, width):
     """Take all steps of all runs; see :class:`legendretron._numba.training.CompiledTraining`."""
     sparse, x, starts, columns, values = features
     rows, labels, weights, rates = batches
@@ -275,16 +448,18 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     strengths, shared, centre = penalty
     beta1, beta2, eps = numbers
     n_out, hidden, depth = sizes
+    n_nests, part = nests
     learned_rate, rate, has_matrix, matrix = noise
     batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z, dy, dx = buffers[:12]
-    top, total, best, ones, raw, raw_slope, grad = buffers[12:]
+    top, total, best, ones, raw, raw_slope, grad, of_nests, of_rows, e = buffers[12:]
     n_steps, n_runs, n_rows = rows.shape
     n_parameters = flat.shape[1]
     kind = flat.dtype.type
     rank = hidden * depth + 1
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     n_block = rank * (n_out + 1) + n_raw
-    start = n_parameters - n_blocks * n_block - int(learned_rate)
+    n_link = n_nests * (n_out + 3) + 1 if n_nests else n_blocks * n_block
+    start = n_parameters - n_link - int(learned_rate)
     n_features = start // n_out - 1
     for r in range(n_runs):
         theta = flat[r]
@@ -293,6 +468,7 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
             for b in range(n_blocks):
                 activate(theta, start + (b + 1) * n_block - n_raw, raw, raw_slope, b * n_raw, n_raw)
                 multiply_by(raw, b * n_raw, n_raw - 2, kind(1) / kind(hidden))
+            _prepare_nests(theta, start, n_out, n_nests, of_nests)
             loss = hits = of_rate = 0.0
             if learned_rate:
                 rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
@@ -304,7 +480,12 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 )
                 _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width)
                 py = n_blocks * n_out * width
-                if has_matrix:
+                if n_nests:
+                    more = _nested_loss(
+                        theta, start, n_out, n_nests, points, rate, labels, weights, place, n, of_nests, of_rows, e, top, total,
+                        best, dy, grad, width, part,
+                    )  # fmt: skip
+                elif has_matrix:
                     more = _log_loss_with_matrix(
                         points, py, n_out, matrix, labels, weights, place, n, top, total, best, dy, width
                     )

@@ -13,6 +13,8 @@ Array = NDArray[Any]
 
 #: Rows that go through the link together: enough to fill vectors, few enough for all of their units to stay in the cache.
 _WIDTH = 64
+#: Bytes of all exponentials of a mixture of nests for the rows that go through it together.
+_MOST_BYTES = 1 << 19
 _VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
 
 
@@ -25,7 +27,7 @@ class Csr(NamedTuple):
 
 
 class CompiledTraining:
-    """Steps of Adam for linear models with a chain of ridge blocks, or with softmax+ if there are none.
+    """Steps of Adam for linear models with a chain of ridge blocks or with nests, or with softmax+ if there are neither.
 
     Parameters
     ----------
@@ -33,7 +35,8 @@ class CompiledTraining:
         The feature matrix.
     flat, first, second : array of shape (R, P)
         Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
-        weights, ``alpha`` and ``gamma``; with ``learned_rate`` also the logit of the rate of noise.
+        weights, ``alpha`` and ``gamma``; or of the nests ``log mu``, ``log beta``, the offsets of all classes but the last,
+        those of the last, and the biases of the gate. With ``learned_rate`` it ends in the logit of the rate of noise.
     count : array of shape (1,)
         Steps so far, float64, changed in place.
     totals : array of shape (2, R)
@@ -50,6 +53,8 @@ class CompiledTraining:
         Transition matrix of noise that is not symmetric, rows true classes.
     n_outputs, n_blocks, hidden, depth : int
         ``K``, ``B``, ``H`` and ``M``.
+    n_nests : int
+        Nests of a canonical link; 0 for a chain.
     n_rows : int
         Rows of a batch.
     betas, eps
@@ -76,6 +81,7 @@ class CompiledTraining:
         learned_rate: bool,
         known_rate: float,
         known_matrix: Array | None = None,
+        n_nests: int = 0,
         n_rows: int,
         betas: tuple[float, float],
         eps: float,
@@ -98,6 +104,9 @@ class CompiledTraining:
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
         rank, n_raw = hidden * depth + 1, ((depth - 1) * hidden + 1) * hidden + 2
         units, points = rank * width, n_outputs * width
+        exponentials = n_nests * (n_outputs + 1)
+        part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
+        self._nests = (n_nests, part)
         lengths = {
             "batch": n_outputs if sparse else n_features * width,
             "points": (n_blocks + 1) * points + width,  # the reference class has zeros after the others
@@ -110,6 +119,9 @@ class CompiledTraining:
             **dict.fromkeys(("top", "total", "best", "ones"), width),
             **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
             "grad": flat.shape[1],
+            "of_nests": 3 * n_nests + exponentials,
+            "of_rows": (7 * n_nests + 1) * part,
+            "exponentials": exponentials * part,
         }
         buffers = {name: np.zeros(max(1, length), flat.dtype) for name, length in lengths.items()}
         buffers["ones"][:] = 1.0
@@ -128,6 +140,7 @@ class CompiledTraining:
             self._penalty,
             self._numbers,
             self._sizes,
+            self._nests,
             self._noise,
             self._n_blocks,
             self._buffers,

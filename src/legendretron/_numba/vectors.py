@@ -31,9 +31,13 @@ __all__ = [
     "exp_differences",
     "fill",
     "highest",
+    "highest_of_scaled",
+    "log_plus",
+    "mix_nests",
     "moments_step",
     "multiply",
     "multiply_by",
+    "nest_exponentials",
     "pointer",
     "put",
     "scaled_differences",
@@ -187,6 +191,27 @@ class _Code:
         bias, bits = (ir.Constant(whole, [v] * kind.count if many else v) for v in (bias, bits))
         power = self.builder.shl(self.builder.add(self.builder.bitcast(rounded.value, whole), bias), bits)
         return x.where("<", low, 0.0, series * _Value(self, self.builder.bitcast(power, kind)))
+
+    def log(self, x):
+        """``log(x)`` for normal ``x > 0``, with errors of a few units in the last place; NaN for NaN and infinity."""
+        bits, bias, terms = (23, 127, 5) if self.single else (52, 1023, 11)
+        kind = x.value.type
+        many = isinstance(kind, ir.VectorType)
+        whole = ir.IntType(8 * self.bytes)
+        whole = ir.VectorType(whole, kind.count) if many else whole
+
+        def constant(value):
+            return ir.Constant(whole, [value] * kind.count if many else value)
+
+        raw = self.builder.bitcast(x.value, whole)
+        power = self.builder.sub(self.builder.lshr(raw, constant(bits)), constant(bias))
+        rest = self.builder.or_(self.builder.and_(raw, constant((1 << bits) - 1)), constant(bias << bits))
+        n, m = _Value(self, self.builder.sitofp(power, kind)), _Value(self, self.builder.bitcast(rest, kind))
+        # between the roots of 1/2 and of 2, where the series of 2 artanh((m - 1) / (m + 1)) is short
+        n, m = m.where(">", math.sqrt(2.0), n + 1.0, n), m.where(">", math.sqrt(2.0), m * 0.5, m)
+        t = (m - 1.0) / (m + 1.0)
+        series = self.polynomial([2.0 / (2 * k + 1) for k in range(terms, -1, -1)], t * t)
+        return n * math.log(2.0) + t * series + x * 0.0
 
     def softplus_and_sigmoid(self, x):
         """From one exponential and one division, with errors of a few units in the last place."""
@@ -458,6 +483,103 @@ def scaled_differences(code, y, py, top, offset, scale, out, po, most, n):
         most.store(j, value.where(">", before, value, before))
 
     code.entries(n, body)
+
+
+@_written
+def log_plus(code, x, px, y, py, out, po, n):
+    """``out = log(x) + y``."""
+
+    def body(lanes, j):
+        a, b = (memory.load(code.builder.add(p, j), lanes) for memory, p in ((x, px), (y, py)))
+        out.store(code.builder.add(po, j), code.log(a) + b)
+
+    code.entries(n, body)
+
+
+# --- nests of classes: of each row an exponential for every nest and class ---
+
+
+@_written
+def highest_of_scaled(code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, width):
+    """``most`` is the highest of ``scale (y - top) + offset`` over the classes; a class has ``stride`` entries of ``y``."""
+
+    def rows(j):
+        first, best = top.load(j, code.lanes), code.sums(1, code.lanes)[0]
+        code.builder.store(code.number(-math.inf, code.kind(code.lanes)).value, best)
+        with cgutils.for_range(code.builder, n_classes) as loop:
+            own = y.load(code.builder.add(j, code.index(py, loop.index, stride)), code.lanes) - first
+            offset = code.spread(offsets.load(code.builder.add(p_offset, loop.index), 1), code.lanes)
+            value, before = own * code.spread(scale, code.lanes) + offset, _Value(code, code.builder.load(best))
+            code.builder.store(value.where(">", before, value, before).value, best)
+        most.store(j, _Value(code, code.builder.load(best)))
+
+    code.pieces(width, code.lanes, rows)
+
+
+@_written
+def nest_exponentials(
+    code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, e, pe, total, weighted, p, width
+):
+    """``e = exp(scale (y - top) + offset - most)``, its sum over the classes, and that of ``e (y - top)``.
+
+    The exponent must not be positive. A class has ``stride`` entries of ``y`` and ``width`` of ``e``.
+    """
+    kind = code.kind(code.lanes)
+
+    def rows(j):
+        first, subtracted = top.load(j, code.lanes), most.load(j, code.lanes)
+        sums = code.sums(2, code.lanes)
+        for one in sums:
+            code.builder.store(code.number(0.0, kind).value, one)
+        with cgutils.for_range(code.builder, n_classes) as loop:
+            own = y.load(code.builder.add(j, code.index(py, loop.index, stride)), code.lanes) - first
+            offset = code.spread(offsets.load(code.builder.add(p_offset, loop.index), 1), code.lanes)
+            value = code.exp(own * code.spread(scale, code.lanes) + (offset - subtracted))
+            e.store(code.builder.add(j, code.index(pe, loop.index, width)), value)
+            code.add_to(sums[0], value)
+            code.add_to(sums[1], value * own)
+        for memory, one in zip((total, weighted), sums, strict=True):
+            memory.store(code.builder.add(p, j), _Value(code, code.builder.load(one)))
+
+    code.pieces(width, code.lanes, rows)
+
+
+@_written
+def mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, width):
+    """``out = sum_m e_m slope_m`` for every class, and the number of the class with the highest ``sum_m e_m share_m``.
+
+    Among equals that is the first, and the last of two. ``e`` has ``width`` entries for every nest and class, ``share`` and
+    ``slope`` for every nest, ``out`` has ``stride`` for every class.
+    """
+    kind = code.kind(code.lanes)
+    two = code.builder.icmp_unsigned("==", n_classes, ir.Constant(_INDEX, 2))
+
+    def rows(j):
+        most, number, mixed, sloped = code.sums(4, code.lanes)
+        code.builder.store(code.number(-1.0, kind).value, most)
+        code.builder.store(code.number(0.0, kind).value, number)
+        nest = code.builder.mul(n_classes, width)
+        with cgutils.for_range(code.builder, n_classes) as classes:
+            for one in (mixed, sloped):
+                code.builder.store(code.number(0.0, kind).value, one)
+            first = code.builder.add(j, code.builder.mul(classes.index, width))
+            with cgutils.for_range(code.builder, n_nests) as nests:
+                value = e.load(code.index(first, nests.index, nest), code.lanes)
+                place = code.index(j, nests.index, width)
+                code.add_to(mixed, value * share.load(place, code.lanes))
+                code.add_to(sloped, value * slope.load(place, code.lanes))
+            out.store(
+                code.builder.add(j, code.index(po, classes.index, stride)), _Value(code, code.builder.load(sloped))
+            )
+            p, before = (_Value(code, code.builder.load(one)) for one in (mixed, most))
+            here = code.spread(_Value(code, code.builder.uitofp(classes.index, kind.element)), code.lanes)
+            above, level = (code.builder.fcmp_ordered(sign, p.value, before.value) for sign in (">", ">="))
+            above = code.builder.select(two, level, above)
+            code.builder.store(code.builder.select(above, p.value, before.value), most)
+            code.builder.store(code.builder.select(above, here.value, code.builder.load(number)), number)
+        best.store(j, _Value(code, code.builder.load(number)))
+
+    code.pieces(width, code.lanes, rows)
 
 
 @_written

@@ -162,6 +162,7 @@ class CompiledStep:
             n_blocks=chain.n_blocks,
             hidden=chain.hidden,
             depth=chain.depth,
+            n_nests=chain.n_nests,
             learned_rate=chain.learned_rate,
             known_rate=chain.known_rate,
             known_matrix=None if chain.known_matrix is None else chain.known_matrix.detach().to(flat).numpy(),
