@@ -1,9 +1,10 @@
 """Steps of training in one compiled function: gather, predict, differentiate, penalise, update by Adam.
 
 The link is softmax+ after a chain of ridge blocks, whose formulas are in :mod:`legendretron.potentials.ridge_form`; without
-blocks it is softmax+ itself, or a mixture of nests, see :class:`legendretron.potentials.NestedLogSumExp`. Arrays of a batch are *units times rows* in one dimension, see
-:mod:`legendretron._numba.vectors`: entry ``p + u * width + j`` belongs to row ``j`` of unit ``u``. Innermost loops run over
-rows, which are next to each other in memory. Runs share nothing, so each goes through all steps before the next.
+blocks it is softmax+ itself, or a mixture of nests, see :class:`legendretron.potentials.NestedLogSumExp`. Arrays of a batch
+are *units times rows* in one dimension, see :mod:`legendretron._numba.vectors`: entry ``p + u * width + j`` belongs to row
+``j`` of unit ``u``. Innermost loops run over rows, which are next to each other in memory. Runs share nothing, so each goes
+through all steps before the next.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import math
 from legendretron._numba.compiling import cached, compiled
 from legendretron._numba.vectors import (
     activate,
+    add_dot,
     add_multiple,
     add_outer,
+    add_outers,
     add_product,
     at,
     combine,
@@ -29,6 +32,8 @@ from legendretron._numba.vectors import (
     multiply,
     multiply_by,
     nest_exponentials,
+    product,
+    product_plus,
     put,
 )
 
@@ -39,7 +44,6 @@ __all__ = ["train_steps"]
 def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width):
     """All blocks, one after the other: ``y = alpha x + gamma A^T d``, written after ``x`` in ``points``."""
     n_out, hidden, depth = sizes
-    zero = theta.dtype.type(0)
     rank = hidden * depth + 1
     layer, units, size = hidden * width, rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
@@ -60,25 +64,23 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
         multiply(slope, pu + depth * layer, up, pu + depth * layer, d, pu + depth * layer, width)
         for k in range(depth - 1, -1, -1):
             p, feeds = pu + k * layer, hidden if k < depth - 1 else 1
-            fill(up, p, layer, zero)
-            add_product(raw, p_raw + k * hidden * hidden, 1, hidden, hidden, feeds, d, p + layer, up, p, width)
+            product(raw, p_raw + k * hidden * hidden, 1, hidden, hidden, feeds, d, p + layer, up, p, width)
             multiply(slope, p, up, p, d, p, layer)
-        fill(points, p_x + size, size, zero)
-        add_product(theta, p_a, 1, n_out, n_out, rank, d, pu, points, p_x + size, width)
-        combine(raw[p_raw + n_raw - 2], points, p_x, raw[p_raw + n_raw - 1], points, p_x + size, size)
+        alpha, gamma = raw[p_raw + n_raw - 2], raw[p_raw + n_raw - 1]
+        product_plus(theta, p_a, 1, n_out, n_out, rank, d, pu, gamma, points, p_x, alpha, points, p_x + size, width)
 
 
 @compiled
 def _chain_backward(
-    theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones, grad, width
+    theta, start, sizes, n_blocks, raw, points, p_dy, positive, slope, d, up, cot_d, cot_w, cot_z, ones, grad, width
 ):
-    """Pull the cotangent ``dy`` of the last block's output back to the first one's input, and add up gradients.
+    """Pull the cotangent of the last block's output back to the first one's input, and add up gradients.
 
-    Those of all but ``alpha`` and ``gamma`` are without their factor ``gamma``, and those of the raw parameters without the
-    slope of their softplus: both are the same for all rows.
+    It is in ``points`` from ``p_dy`` on, where that of the first input is afterwards. Gradients of all but ``alpha`` and
+    ``gamma`` are without their factor ``gamma``, and those of the raw parameters without the slope of their softplus: both
+    are the same for all rows.
     """
     n_out, hidden, depth = sizes
-    zero = theta.dtype.type(0)
     rank = hidden * depth + 1
     layer, units, size = hidden * width, rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
@@ -87,10 +89,9 @@ def _chain_backward(
         p_x, p_raw, pu = b * size, b * n_raw, b * units
         p_bias = p_a + rank * n_out
         p_mixing, p_alpha = p_bias + rank, p_bias + rank + n_raw - 2
-        fill(cot_d, 0, units, zero)
-        add_product(theta, p_a, n_out, 1, rank, n_out, dy, 0, cot_d, 0, width)
-        add_outer(points, p_x, 1, dy, 0, 1, grad, p_alpha, size)
-        add_outer(d, pu, 1, cot_d, 0, 1, grad, p_alpha + 1, units)
+        product(theta, p_a, n_out, 1, rank, n_out, points, p_dy, cot_d, 0, width)
+        add_dot(points, p_x, points, p_dy, grad, p_alpha, size)
+        add_dot(d, pu, cot_d, 0, grad, p_alpha + 1, units)
         # up through d_k = s'(z_k) w_k and w_k = P_k^T d_{k+1}
         for k in range(depth):
             offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
@@ -102,39 +103,45 @@ def _chain_backward(
         for k in range(depth - 1, -1, -1):
             offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
             add_outer(cot_z, p + layer, feeds, positive, pu + p, hidden, grad, p_mixing + offset, width)
-            fill(cot_w, 0, layer, zero)
-            add_product(raw, p_raw + offset, 1, hidden, hidden, feeds, cot_z, p + layer, cot_w, 0, width)
+            product(raw, p_raw + offset, 1, hidden, hidden, feeds, cot_z, p + layer, cot_w, 0, width)
             add_multiple(cot_w, 0, slope, pu + p, cot_z, p, layer)
-        add_outer(cot_z, 0, rank, points, p_x, n_out, grad, p_a, width)
-        add_outer(d, pu, rank, dy, 0, n_out, grad, p_a, width)
+        add_outers(cot_z, 0, d, pu, rank, points, p_x, points, p_dy, n_out, grad, p_a, width)
         add_outer(cot_z, 0, rank, ones, 0, 1, grad, p_bias, width)
-        fill(dx, 0, size, zero)
-        add_product(theta, p_a, 1, n_out, n_out, rank, cot_z, 0, dx, 0, width)
-        combine(raw[p_raw + n_raw - 1], dx, 0, raw[p_raw + n_raw - 2], dy, 0, size)
+        alpha, gamma = raw[p_raw + n_raw - 2], raw[p_raw + n_raw - 1]
+        product_plus(theta, p_a, 1, n_out, n_out, rank, cot_z, 0, gamma, points, p_dy, alpha, points, p_dy, width)
 
 
 @compiled
-def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, dy, width):
+def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, own, width):
     """Weighted sums of log-losses and of hits, and the gradients in the log-odds and in the logit of the rate of noise.
 
-    With symmetric noise, ``q = (1 - rate) p + rate / C``: a row's gradient in the log-odds is that without noise, times the
-    probability that its label has not been replaced.
+    The gradients take the place of the log-odds. With symmetric noise, ``q = (1 - rate) p + rate / C``: a row's gradient in
+    the log-odds is that without noise, times the probability that its label has not been replaced.
     """
     zero = y.dtype.type(0)
-    n_classes = n_out + 1  # the last has zeros for log-odds
-    fill(best, 0, width, zero)
-    fill(total, 0, width, zero)
+    n_classes = n_out + 1
+    fill(y, py + n_out * width, width, zero)  # the last class has zeros for log-odds
+    for j in range(n):
+        put(own, j, at(y, py + at(labels, first + j) * width + j))
+    # among equals the first class counts, and the last of two
+    tied = n_classes == 2
     for j in range(width):
         put(top, j, at(y, py + j))
+    fill(best, 0, width, zero)
     for k in range(1, n_classes):
         highest(y, py + k * width, y.dtype.type(k), top, best, width)
+    if tied:
+        for j in range(width):
+            if at(y, py + j) == zero:
+                put(best, j, y.dtype.type(1))
+    fill(total, 0, width, zero)
     for k in range(n_classes):
-        exp_differences(y, py + k * width, top, dy, k * width, total, width)
+        exp_differences(y, py + k * width, top, y, py + k * width, total, width)
     loss = hits = of_rate = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
         kept = weight
-        nll = at(top, j) - at(y, py + label * width + j) + math.log(at(total, j))
+        nll = at(top, j) - at(own, j) + math.log(at(total, j))
         if rate > 0.0:
             p = math.exp(-nll)
             q = (1.0 - rate) * p + rate / n_classes
@@ -142,36 +149,35 @@ def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, d
             of_rate += weight * (p - 1.0 / n_classes) / q
             kept = y.dtype.type(weight * ((1.0 - rate) * p / q))
         loss += weight * nll
-        # among equals the first class counts, and the last of two
-        tie = n_classes == 2 and at(y, py + j) == zero
-        if (label == 1) if tie else (label == at(best, j)):
+        if label == at(best, j):
             hits += weight
         put(total, j, kept / at(total, j))
         put(top, j, kept)
     fill(total, n, width - n, zero)  # what fills up the width does not count
     for k in range(n_out):
-        multiply(total, 0, dy, k * width, dy, k * width, width)
+        multiply(total, 0, y, py + k * width, y, py + k * width, width)
     for j in range(n):
-        place = at(labels, first + j) * width + j
-        put(dy, place, at(dy, place) - at(top, j))
+        place = py + at(labels, first + j) * width + j
+        put(y, place, at(y, place) - at(top, j))
     return loss, hits, of_rate * rate * (1.0 - rate)
 
 
 @compiled
-def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, dy, width):
+def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, width):
     """As :func:`_log_loss`, with a transition matrix of noise: ``q = T' p``.
 
     The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes.
     """
     zero = y.dtype.type(0)
     n_classes = n_out + 1
+    fill(y, py + n_out * width, width, zero)
     fill(total, 0, width, zero)
     for j in range(width):
         put(top, j, at(y, py + j))
     for k in range(1, n_classes):
         highest(y, py + k * width, y.dtype.type(k), top, best, width)
     for k in range(n_classes):
-        exp_differences(y, py + k * width, top, dy, k * width, total, width)
+        exp_differences(y, py + k * width, top, y, py + k * width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
@@ -181,7 +187,7 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
         for c in range(n_classes):
             share = 0.0
             for k in range(n_classes):
-                share += at(dy, k * width + j) * at(matrix, k * n_classes + c)
+                share += at(y, py + k * width + j) * at(matrix, k * n_classes + c)
             if c == label:
                 q = share
             if share > most or (n_classes == 2 and share == most):
@@ -191,35 +197,17 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
         if label == likeliest:
             hits += weight
         for k in range(n_out):
-            p = at(dy, k * width + j) / at(total, j)
-            put(dy, k * width + j, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+            place = py + k * width + j
+            p = at(y, place) / at(total, j)
+            put(y, place, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
     for k in range(n_out):
-        fill(dy, k * width + n, width - n, zero)  # what fills up the width does not count
+        fill(y, py + k * width + n, width - n, zero)  # what fills up the width does not count
     return loss, hits, 0.0
 
 
 @compiled
 def _nested_loss(
-    theta,
-    start,
-    n_out,
-    n_nests,
-    y,
-    rate,
-    labels,
-    weights,
-    first,
-    n,
-    numbers,
-    rows,
-    e,
-    top,
-    total,
-    best,
-    dy,
-    grad,
-    width,
-    part,
+    theta, start, n_out, n_nests, y, rate, labels, weights, first, n, numbers, rows, e, top, total, best, grad, width, part
 ):
     """As :func:`_log_loss`, of a mixture of nests, and its gradients in the nests' parameters added to ``grad``.
 
@@ -245,9 +233,10 @@ def _nested_loss(
     for begin in range(0, width, part):
         if begin >= n:
             for k in range(n_out):
-                fill(dy, k * width + begin, width - begin, zero)
+                fill(y, k * width + begin, width - begin, zero)
             break
-        fill(top, 0, part, zero)  # of the reference class
+        fill(top, 0, part, zero)
+        fill(y, n_out * width + begin, part, zero)  # of the reference class
         for k in range(n_out):
             highest(y, k * width + begin, zero, top, best, part)
         for m in range(n_nests):
@@ -336,11 +325,11 @@ def _nested_loss(
                 put(slope, place, kind(mu * r / at(rows, place)))
             grad[start + n_nests] += kind(of_beta)
             put(total, j, kind(moved))
-        mix_nests(e, share, slope, n_nests, n_classes, dy, begin, width, best, part)
+        mix_nests(e, share, slope, n_nests, n_classes, y, begin, width, best, part)
         for j in range(min(part, n - begin)):
             label = at(labels, first + begin + j)
             place = label * width + begin + j
-            put(dy, place, at(dy, place) - at(total, j))
+            put(y, place, at(y, place) - at(total, j))
             if label == at(best, j):
                 hits += at(weights, first + begin + j)
         for m in range(n_nests):
@@ -371,17 +360,18 @@ def _prepare_nests(theta, start, n_out, n_nests, numbers):
 def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
     """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
     zero = theta.dtype.type(0)
-    for k in range(n_out):
-        fill(points, k * width, width, theta[n_features * n_out + k])
     if not sparse:
         if n < width:  # the last batch may have left rows there
             fill(batch, 0, n_features * width, zero)
+        fill(batch, n_features * width, width, theta.dtype.type(1))  # b follows W, like the weights of one more feature
         for j in range(n):
             p = at(rows, first + j) * n_features
             for f in range(n_features):
                 put(batch, f * width + j, at(x, p + f))
-        add_product(theta, 0, 1, n_out, n_out, n_features, batch, 0, points, 0, width)
+        product(theta, 0, 1, n_out, n_out, n_features + 1, batch, 0, points, 0, width)
         return
+    for k in range(n_out):
+        fill(points, k * width, width, theta[n_features * n_out + k])
     for j in range(n):
         row = at(rows, first + j)
         fill(batch, 0, n_out, zero)
@@ -395,17 +385,17 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
 
 @compiled
 def _add_linear_gradient(
-    grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, dz, ones, width
+    grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, points, p_dz, ones, width
 ):
-    """Add ``X^T dz`` and the sums of ``dz``."""
-    add_outer(dz, 0, n_out, ones, 0, 1, grad, n_features * n_out, width)
+    """Add ``X^T dz`` and the sums of ``dz``, which is in ``points`` from ``p_dz`` on."""
     if not sparse:
-        add_outer(batch, 0, n_features, dz, 0, n_out, grad, 0, width)
+        add_outer(batch, 0, n_features + 1, points, p_dz, n_out, grad, 0, width)
         return
+    add_outer(points, p_dz, n_out, ones, 0, 1, grad, n_features * n_out, width)
     for j in range(n):
         row = at(rows, first + j)
         for k in range(n_out):
-            put(batch, k, at(dz, k * width + j))
+            put(batch, k, at(points, p_dz + k * width + j))
         for entry in range(at(starts, row), at(starts, row + 1)):
             value, p = at(values, entry), at(columns, entry) * n_out
             for k in range(n_out):
@@ -450,8 +440,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     n_out, hidden, depth = sizes
     n_nests, part = nests
     learned_rate, rate, has_matrix, matrix = noise
-    batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z, dy, dx = buffers[:12]
-    top, total, best, ones, raw, raw_slope, grad, of_nests, of_rows, e = buffers[12:]
+    batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z = buffers[:10]
+    top, total, best, own, ones, raw, raw_slope, grad, of_nests, of_rows, e = buffers[10:]
     n_steps, n_runs, n_rows = rows.shape
     n_parameters = flat.shape[1]
     kind = flat.dtype.type
@@ -482,24 +472,24 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 py = n_blocks * n_out * width
                 if n_nests:
                     more = _nested_loss(
-                        theta, start, n_out, n_nests, points, rate, labels, weights, place, n, of_nests, of_rows, e, top, total,
-                        best, dy, grad, width, part,
+                        theta, start, n_out, n_nests, points, rate, labels, weights, place, n, of_nests, of_rows, e, top,
+                        total, best, grad, width, part,
                     )  # fmt: skip
                 elif has_matrix:
                     more = _log_loss_with_matrix(
-                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, dy, width
+                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, width
                     )
                 else:
-                    more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, dy, width)
+                    more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)
                 loss += more[0]
                 hits += more[1]
                 of_rate += more[2]
                 _chain_backward(
-                    theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones,
+                    theta, start, sizes, n_blocks, raw, points, py, positive, slope, d, up, cot_d, cot_w, cot_z, ones,
                     grad, width,
                 )  # fmt: skip
                 _add_linear_gradient(
-                    grad, n_features, n_out, sparse, starts, columns, values, rows, place, n, batch, dy, ones, width
+                    grad, n_features, n_out, sparse, starts, columns, values, rows, place, n, batch, points, py, ones, width
                 )
             _finish_gradient(
                 theta, start, sizes, n_blocks, raw, raw_slope, n_features, strengths[r], shared[r], centre, grad

@@ -108,15 +108,14 @@ class CompiledTraining:
         part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
         self._nests = (n_nests, part)
         lengths = {
-            "batch": n_outputs if sparse else n_features * width,
+            "batch": n_outputs if sparse else (n_features + 1) * width,
             "points": (n_blocks + 1) * points + width,  # the reference class has zeros after the others
             "z": units,
             **dict.fromkeys(("positive", "slope", "d", "up"), n_blocks * units),
             "cot_d": units,
             "cot_w": hidden * width,
             "cot_z": units,
-            **dict.fromkeys(("dy", "dx"), points + width),
-            **dict.fromkeys(("top", "total", "best", "ones"), width),
+            **dict.fromkeys(("top", "total", "best", "own", "ones"), width),
             **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
             "grad": flat.shape[1],
             "of_nests": 3 * n_nests + exponentials,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import platform
 from itertools import chain
 
 import numpy as np
@@ -22,8 +23,10 @@ from numba.extending import intrinsic
 
 __all__ = [
     "activate",
+    "add_dot",
     "add_multiple",
     "add_outer",
+    "add_outers",
     "add_product",
     "at",
     "combine",
@@ -39,14 +42,49 @@ __all__ = [
     "multiply_by",
     "nest_exponentials",
     "pointer",
+    "product",
+    "product_plus",
     "put",
     "scaled_differences",
 ]
 
 _BYTES = 64  # of a vector
+_BLOCK = 32  # units of a large matrix that are worked on together
+#: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
+#: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or more.
+_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if platform.machine() in ("aarch64", "arm64") else (2, 2)
 _INDEX = ir.IntType(64)
 # nothing may be reordered: adding and subtracting a large number rounds, and NaN and infinity keep their meaning
 _FLAGS = ("contract",)
+
+# Coefficients of polynomials that meet a function at the Chebyshev nodes of the range where it is needed, for double and for
+# single precision: their error is below half a unit in the last place with fewer terms than a Taylor series has.
+#: exp(x) = 1 + x + x^2 (...) for |x| <= log(2) / 2
+_EXP = (
+    (
+        *(0.500000000000000103, 0.166666666666666675, 0.0416666666666238205, 0.0083333333333300382),
+        *(0.00138888889173670806, 0.00019841269863171556, 0.0000248015210578682052, 2.75572682769056962e-6),
+        *(2.76202015910315488e-7, 2.5100472505694996e-8),
+    ),
+    (0.5, 0.166665766661199283, 0.0416665542129841503, 0.0083632328836826182, 0.00139262508314976117),
+)
+#: 2 artanh(s) = s (2 + s^2 (...)) for s <= 1 / 3
+_ARTANH = (
+    (
+        *(0.666666666666666586, 0.400000000000145966, 0.285714285671050609, 0.222222227178017817),
+        *(0.181817894173264479, 0.153855705929122436, 0.133141355508811629, 0.120011551828577787),
+        *(0.0880031765086877347, 0.161649381694713386),
+    ),
+    (0.666666403256286929, 0.400075630652593343, 0.282365466575577283, 0.268520272939996959),
+)
+#: and for s <= 0.1716, where the logarithm needs it
+_ARTANH_OF_LOG = (
+    (
+        *(0.666666666666666973, 0.399999999998981299, 0.285714286265982915, 0.222222110332414979),
+        *(0.181828965160939351, 0.153314762039735205, 0.146194795158978788),
+    ),
+    (0.666666851643872053, 0.399887295372972367, 0.295822628311972002),
+)
 
 
 class _Value:
@@ -148,6 +186,39 @@ class _Code:
         with cgutils.for_range(self.builder, n, start=end) as loop:
             body(1, loop.index)
 
+    def tiles(self, n, body):
+        """Call ``body(size, start)`` for pieces of 4 and 3, and for single ones where there is no other way.
+
+        Nine, the units of a block by default, are three times three: a single one would leave most of the registers idle.
+        """
+        four, builder = ir.Constant(_INDEX, 4), self.builder
+        fours, rest = builder.udiv(n, four), builder.urem(n, four)
+        threes = ir.Constant(_INDEX, 0)
+        for left, needed, number in ((1, 2, 3), (2, 1, 2), (3, 0, 1)):
+            fits = builder.and_(
+                builder.icmp_unsigned("==", rest, ir.Constant(_INDEX, left)),
+                builder.icmp_unsigned(">=", fours, ir.Constant(_INDEX, needed)),
+            )
+            threes = builder.select(fits, ir.Constant(_INDEX, number), threes)
+        of_threes = builder.mul(threes, ir.Constant(_INDEX, 3))
+        with cgutils.for_range(builder, threes) as loop:
+            body(3, builder.mul(loop.index, ir.Constant(_INDEX, 3)))
+        fours = builder.udiv(builder.sub(n, of_threes), four)
+        with cgutils.for_range(builder, fours) as loop:
+            body(4, builder.add(of_threes, builder.mul(loop.index, four)))
+        done = builder.add(of_threes, builder.mul(fours, four))
+        with cgutils.for_range(builder, n, start=done) as loop:
+            body(1, loop.index)
+
+    def blocks(self, n, body):
+        """Call ``body(start, size)`` for pieces of ``n`` units whose numbers stay in the fastest cache."""
+        size = ir.Constant(_INDEX, _BLOCK)
+        number = self.builder.udiv(self.builder.add(n, ir.Constant(_INDEX, _BLOCK - 1)), size)
+        with cgutils.for_range(self.builder, number) as loop:
+            start = self.builder.mul(loop.index, size)
+            left = self.builder.sub(n, start)
+            body(start, self.builder.select(self.builder.icmp_unsigned("<", left, size), left, size))
+
     def entries(self, n, body):
         """Call ``body(lanes, start)`` for ``n`` entries, vectors first."""
         self.pieces_and_rest(n, self.lanes, body)
@@ -167,15 +238,28 @@ class _Code:
     # --- functions ---
 
     def polynomial(self, coefficients, x):
-        """From the highest power down."""
-        value = self.number(coefficients[0], x.value.type)
-        for coefficient in coefficients[1:]:
+        """From the lowest power up; even and odd ones apart, so that half as many operations wait for each other."""
+        square = x * x
+        even, odd = (self._powers(coefficients[first::2], square) for first in (0, 1))
+        return even + odd * x
+
+    def _powers(self, coefficients, x):
+        value = self.number(coefficients[-1], x.value.type)
+        for coefficient in coefficients[-2::-1]:
             value = value * x + coefficient
         return value
 
+    def _integers(self, kind):
+        """The type of integers as large as the numbers of a type, and a function for constants of it."""
+        whole = ir.IntType(8 * self.bytes)
+        if not isinstance(kind, ir.VectorType):
+            return whole, lambda value: ir.Constant(whole, value)
+        many = ir.VectorType(whole, kind.count)
+        return many, lambda value: ir.Constant(many, [value] * kind.count)
+
     def exp(self, x):
         """``exp(x)`` for ``x <= 0``; 0 where the result would not be a normal number, NaN for NaN."""
-        bits, bias, terms, low = (23, 127, 7, -87.3) if self.single else (52, 1023, 13, -708.3)
+        bits, bias, low = (23, 127, -87.3) if self.single else (52, 1023, -708.3)
         # the first part of log 2 has so few bits that its multiples are exact
         log2 = (
             (0.693359375, -2.12194440e-4) if self.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
@@ -183,35 +267,28 @@ class _Code:
         rounder = 1.5 * 2.0**bits
         rounded = x * (1.0 / math.log(2.0)) + rounder  # its last bits are the nearest integer
         n = rounded - rounder
-        series = self.polynomial([1.0 / math.factorial(k) for k in range(terms, -1, -1)], x - n * log2[0] - n * log2[1])
+        r = x - n * log2[0] - n * log2[1]
+        series = self.polynomial([1.0, 1.0, *_EXP[self.single]], r)
         kind = x.value.type
-        many = isinstance(kind, ir.VectorType)
-        whole = ir.IntType(8 * self.bytes)
-        whole = ir.VectorType(whole, kind.count) if many else whole
-        bias, bits = (ir.Constant(whole, [v] * kind.count if many else v) for v in (bias, bits))
-        power = self.builder.shl(self.builder.add(self.builder.bitcast(rounded.value, whole), bias), bits)
-        return x.where("<", low, 0.0, series * _Value(self, self.builder.bitcast(power, kind)))
+        whole, constant = self._integers(kind)
+        raw = self.builder.add(self.builder.bitcast(rounded.value, whole), constant(bias))
+        power = self.builder.bitcast(self.builder.shl(raw, constant(bits)), kind)
+        return x.where("<", low, 0.0, series * _Value(self, power))
 
     def log(self, x):
         """``log(x)`` for normal ``x > 0``, with errors of a few units in the last place; NaN for NaN and infinity."""
-        bits, bias, terms = (23, 127, 5) if self.single else (52, 1023, 11)
+        bits, bias = (23, 127) if self.single else (52, 1023)
         kind = x.value.type
-        many = isinstance(kind, ir.VectorType)
-        whole = ir.IntType(8 * self.bytes)
-        whole = ir.VectorType(whole, kind.count) if many else whole
-
-        def constant(value):
-            return ir.Constant(whole, [value] * kind.count if many else value)
-
+        whole, constant = self._integers(kind)
         raw = self.builder.bitcast(x.value, whole)
         power = self.builder.sub(self.builder.lshr(raw, constant(bits)), constant(bias))
         rest = self.builder.or_(self.builder.and_(raw, constant((1 << bits) - 1)), constant(bias << bits))
         n, m = _Value(self, self.builder.sitofp(power, kind)), _Value(self, self.builder.bitcast(rest, kind))
         # between the roots of 1/2 and of 2, where the series of 2 artanh((m - 1) / (m + 1)) is short
-        n, m = m.where(">", math.sqrt(2.0), n + 1.0, n), m.where(">", math.sqrt(2.0), m * 0.5, m)
+        root = math.sqrt(2.0)
+        n, m = m.where(">", root, n + 1.0, n), m.where(">", root, m * 0.5, m)
         t = (m - 1.0) / (m + 1.0)
-        series = self.polynomial([2.0 / (2 * k + 1) for k in range(terms, -1, -1)], t * t)
-        return n * math.log(2.0) + t * series + x * 0.0
+        return n * math.log(2.0) + t * self.polynomial([2.0, *_ARTANH_OF_LOG[self.single]], t * t) + x * 0.0
 
     def softplus_and_sigmoid(self, x):
         """From one exponential and one division, with errors of a few units in the last place."""
@@ -219,8 +296,7 @@ class _Code:
         more, most = e + 1.0, e + 2.0
         q = self.number(1.0, x.value.type) / (more * most)
         s = e * more * q  # e / (2 + e), and log(1 + e) = 2 artanh(s)
-        terms = 7 if self.single else 16
-        series = self.polynomial([2.0 / (2 * k + 1) for k in range(terms, -1, -1)], s * s)
+        series = self.polynomial([2.0, *_ARTANH[self.single]], s * s)
         return x.where(">", 0.0, x, 0.0) + s * series, most * q * x.where(">=", 0.0, 1.0, e)
 
 
@@ -309,9 +385,8 @@ def put(typing, array, i, value):
 # --- products ---
 
 
-@_written
-def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
-    """``out += A x`` for the matrix with entry (u, k) at ``pa + u * step_out + k * step_in``, transposed or not."""
+def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, start, finish):
+    """The product of a matrix, given as in :func:`add_product`: sums begin with ``start(place)`` and go to ``finish``."""
 
     def tile(n, u, j):
         """Some units, and as many rows as a vector has entries."""
@@ -319,21 +394,52 @@ def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, wid
         p_out, p_a = code.builder.add(j, code.index(po, u, width)), code.index(pa, u, step_out)
         p_x = code.builder.add(px, j)
         for i, total in enumerate(sums):
-            code.builder.store(out.load(code.index(p_out, i, width), code.lanes).value, total)
+            code.builder.store(start(code.index(p_out, i, width)).value, total)
         with cgutils.for_range(code.builder, n_in) as loop:
             own, first = x.load(code.index(p_x, loop.index, width), code.lanes), code.index(p_a, loop.index, step_in)
             for i, total in enumerate(sums):
                 code.add_to(total, code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) * own)
         for i, total in enumerate(sums):
-            out.store(code.index(p_out, i, width), _Value(code, code.builder.load(total)))
+            finish(code.index(p_out, i, width), j, u, i, _Value(code, code.builder.load(total)))
 
-    code.pieces(width, code.lanes, lambda j: code.pieces_and_rest(n_out, 4, lambda n, u: tile(n, u, j)))
+    def block(first, n):
+        code.pieces(width, code.lanes, lambda j: code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), j)))
+
+    code.blocks(n_out, block)
 
 
 @_written
-def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
-    """``out += C X^T``, summed over rows: entry (i, k) is at ``po + i * n_x + k``."""
-    lanes = code.lanes // 2  # for enough registers
+def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
+    """``out += A x`` for the matrix with entry (u, k) at ``pa + u * step_out + k * step_in``, transposed or not."""
+    before = lambda place: out.load(place, code.lanes)  # noqa: E731
+    write = lambda place, j, u, i, value: out.store(place, value)  # noqa: E731
+    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, before, write)
+
+
+@_written
+def product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
+    """``out = A x``, see :func:`add_product`."""
+    zero = code.number(0.0, code.kind(code.lanes))
+    write = lambda place, j, u, i, value: out.store(place, value)  # noqa: E731
+    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+
+
+@_written
+def product_plus(code, a, pa, step_out, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
+    """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`add_product`; ``out`` may be ``y``."""
+    zero = code.number(0.0, code.kind(code.lanes))
+    factor, own = (code.spread(number, code.lanes) for number in (factor, own))
+
+    def write(place, j, u, i, value):
+        beside = y.load(code.builder.add(j, code.index(code.index(py, u, width), i, width)), code.lanes)
+        out.store(place, value * factor + beside * own)
+
+    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+
+
+def _outer(code, pairs, n_c, n_x, out, po, width):
+    """``out += sum C X^T`` over some pairs of matrices and their places, see :func:`add_outer`."""
+    lanes = code.lanes // _OUTER_PARTS  # for enough registers
     kind = code.kind(lanes)
     name = f"llvm.vector.reduce.fadd.v{lanes}f{8 * code.bytes}"
     reduce = code.library(name, kind.element, [kind.element, kind])
@@ -343,18 +449,20 @@ def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
         sums = [code.sums(m, lanes) for _ in range(n)]
         for total in chain.from_iterable(sums):
             code.builder.store(code.number(0.0, kind).value, total)
-        p_c, p_x = code.index(pc, i, width), code.index(px, k, width)
 
-        def add(j):
-            left, right = (
-                [memory.load(code.builder.add(j, code.index(p, one, width)), lanes) for one in range(number)]
-                for memory, p, number in ((c, p_c, n), (x, p_x, m))
-            )
-            for a, row in zip(left, sums, strict=True):
-                for b, total in zip(right, row, strict=True):
-                    code.add_to(total, a * b)
+        for c, pc, x, px in pairs:
+            p_c, p_x = code.index(pc, i, width), code.index(px, k, width)
 
-        code.pieces(width, lanes, add)
+            def add(j, c=c, p_c=p_c, x=x, p_x=p_x):
+                left, right = (
+                    [memory.load(code.builder.add(j, code.index(p, one, width)), lanes) for one in range(number)]
+                    for memory, p, number in ((c, p_c, n), (x, p_x, m))
+                )
+                for a, row in zip(left, sums, strict=True):
+                    for b, total in zip(right, row, strict=True):
+                        code.add_to(total, a * b)
+
+            code.pieces(width, lanes, add)
         first = code.builder.add(k, code.index(po, i, n_x))
         for one, row in enumerate(sums):
             for other, total in enumerate(row):
@@ -363,7 +471,43 @@ def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
                 value = code.builder.call(reduce, [before, code.builder.load(total)], fastmath=("reassoc",))
                 out.store(place, _Value(code, value))
 
-    code.pieces_and_rest(n_c, 4, lambda n, i: code.pieces_and_rest(n_x, 2, lambda m, k: tile(n, i, m, k)))
+    def block(first, size):
+        def row(n, i):
+            code.pieces_and_rest(size, _OUTER_COLUMNS, lambda m, k: tile(n, i, m, code.builder.add(first, k)))
+
+        code.tiles(n_c, row)
+
+    code.blocks(n_x, block)
+
+
+@_written
+def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
+    """``out += C X^T``, summed over rows: entry (i, k) is at ``po + i * n_x + k``."""
+    _outer(code, [(c, pc, x, px)], n_c, n_x, out, po, width)
+
+
+@_written
+def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_x, out, po, width):
+    """``out += C X^T + C' X'^T``, see :func:`add_outer`."""
+    _outer(code, [(c, pc, x, px), (other_c, other_pc, other_x, other_px)], n_c, n_x, out, po, width)
+
+
+@_written
+def add_dot(code, x, px, y, py, out, po, n):
+    """``out += sum x y`` over ``n`` entries, a multiple of 16."""
+    kind = code.kind(code.lanes)
+    name = f"llvm.vector.reduce.fadd.v{code.lanes}f{8 * code.bytes}"
+    reduce = code.library(name, kind.element, [kind.element, kind])
+    (total,) = code.sums(1, code.lanes)
+    code.builder.store(code.number(0.0, kind).value, total)
+
+    def add(j):
+        a, b = (memory.load(code.builder.add(p, j), code.lanes) for memory, p in ((x, px), (y, py)))
+        code.add_to(total, a * b)
+
+    code.pieces(n, code.lanes, add)
+    value = code.builder.call(reduce, [out.load(po, 1).value, code.builder.load(total)], fastmath=("reassoc",))
+    out.store(po, _Value(code, value))
 
 
 # --- entry by entry ---
