@@ -15,17 +15,17 @@ from legendretron._numba.compiling import cached, compiled
 from legendretron._numba.vectors import (
     activate,
     add_dot,
-    add_multiple,
     add_outer,
     add_outers,
     add_product,
     at,
     combine,
-    cotangents,
     exp_differences,
     fill,
     highest,
     highest_of_scaled,
+    inner_backward,
+    inner_forward,
     log_plus,
     mix_nests,
     moments_step,
@@ -45,7 +45,7 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
     """All blocks, one after the other: ``y = alpha x + gamma A^T d``, written after ``x`` in ``points``."""
     n_out, hidden, depth = sizes
     rank = hidden * depth + 1
-    layer, units, size = hidden * width, rank * width, n_out * width
+    units, size = rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
     for b in range(n_blocks):
         p_a = start + b * (rank * (n_out + 1) + n_raw)
@@ -53,21 +53,9 @@ def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slop
         for u in range(rank):
             fill(z, u * width, width, theta[p_a + rank * n_out + u])
         add_product(theta, p_a, n_out, 1, rank, n_out, points, p_x, z, 0, width)
-        for k in range(depth):
-            p, feeds = k * layer, hidden if k < depth - 1 else 1
-            activate(z, p, positive, slope, pu + p, layer)
-            add_product(
-                raw, p_raw + k * hidden * hidden, hidden, 1, feeds, hidden, positive, pu + p, z, p + layer, width
-            )
-        activate(z, depth * layer, positive, slope, pu + depth * layer, width)
-        # of the last unit, up is always 1
-        multiply(slope, pu + depth * layer, up, pu + depth * layer, d, pu + depth * layer, width)
-        for k in range(depth - 1, -1, -1):
-            p, feeds = pu + k * layer, hidden if k < depth - 1 else 1
-            product(raw, p_raw + k * hidden * hidden, 1, hidden, hidden, feeds, d, p + layer, up, p, width)
-            multiply(slope, p, up, p, d, p, layer)
+        inner_forward(raw, p_raw, z, positive, slope, d, up, pu, hidden, hidden, depth, 1, width)
         alpha, gamma = raw[p_raw + n_raw - 2], raw[p_raw + n_raw - 1]
-        product_plus(theta, p_a, 1, n_out, n_out, rank, d, pu, gamma, points, p_x, alpha, points, p_x + size, width)
+        product_plus(theta, p_a, n_out, n_out, rank, d, pu, gamma, points, p_x, alpha, points, p_x + size, width)
 
 
 @compiled
@@ -81,6 +69,7 @@ def _chain_backward(
     are the same for all rows.
     """
     n_out, hidden, depth = sizes
+    zero = theta.dtype.type(0)
     rank = hidden * depth + 1
     layer, units, size = hidden * width, rank * width, n_out * width
     n_raw = ((depth - 1) * hidden + 1) * hidden + 2
@@ -89,26 +78,21 @@ def _chain_backward(
         p_x, p_raw, pu = b * size, b * n_raw, b * units
         p_bias = p_a + rank * n_out
         p_mixing, p_alpha = p_bias + rank, p_bias + rank + n_raw - 2
-        product(theta, p_a, n_out, 1, rank, n_out, points, p_dy, cot_d, 0, width)
+        fill(cot_d, 0, units, zero)
+        add_product(theta, p_a, n_out, 1, rank, n_out, points, p_dy, cot_d, 0, width)
         add_dot(points, p_x, points, p_dy, grad, p_alpha, size)
         add_dot(d, pu, cot_d, 0, grad, p_alpha + 1, units)
-        # up through d_k = s'(z_k) w_k and w_k = P_k^T d_{k+1}
+        inner_backward(raw, p_raw, positive, slope, d, up, pu, cot_d, cot_w, cot_z, hidden, hidden, depth, width)
         for k in range(depth):
-            offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
-            cotangents(cot_d, p, slope, up, pu + p, cot_w, cot_z, layer)
-            add_outer(d, pu + p + layer, feeds, cot_w, 0, hidden, grad, p_mixing + offset, width)
-            add_product(raw, p_raw + offset, hidden, 1, feeds, hidden, cot_w, 0, cot_d, p + layer, width)
-        cotangents(cot_d, depth * layer, slope, up, pu + depth * layer, cot_w, cot_z, width)
-        # down through z_{k+1} = t_{k+1} + P_k softplus(z_k)
-        for k in range(depth - 1, -1, -1):
-            offset, p, feeds = k * hidden * hidden, k * layer, hidden if k < depth - 1 else 1
-            add_outer(cot_z, p + layer, feeds, positive, pu + p, hidden, grad, p_mixing + offset, width)
-            product(raw, p_raw + offset, 1, hidden, hidden, feeds, cot_z, p + layer, cot_w, 0, width)
-            add_multiple(cot_w, 0, slope, pu + p, cot_z, p, layer)
+            p, feeds = k * layer, hidden if k < depth - 1 else 1
+            add_outers(
+                d, pu + p + layer, cot_z, p + layer, feeds, cot_w, p, positive, pu + p, hidden, grad,
+                p_mixing + k * hidden * hidden, width,
+            )  # fmt: skip
         add_outers(cot_z, 0, d, pu, rank, points, p_x, points, p_dy, n_out, grad, p_a, width)
         add_outer(cot_z, 0, rank, ones, 0, 1, grad, p_bias, width)
         alpha, gamma = raw[p_raw + n_raw - 2], raw[p_raw + n_raw - 1]
-        product_plus(theta, p_a, 1, n_out, n_out, rank, cot_z, 0, gamma, points, p_dy, alpha, points, p_dy, width)
+        product_plus(theta, p_a, n_out, n_out, rank, cot_z, 0, gamma, points, p_dy, alpha, points, p_dy, width)
 
 
 @compiled
@@ -368,7 +352,7 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
             p = at(rows, first + j) * n_features
             for f in range(n_features):
                 put(batch, f * width + j, at(x, p + f))
-        product(theta, 0, 1, n_out, n_out, n_features + 1, batch, 0, points, 0, width)
+        product(theta, 0, n_out, n_out, n_features + 1, batch, 0, points, 0, width)
         return
     for k in range(n_out):
         fill(points, k * width, width, theta[n_features * n_out + k])

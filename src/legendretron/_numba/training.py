@@ -113,7 +113,7 @@ class CompiledTraining:
             "z": units,
             **dict.fromkeys(("positive", "slope", "d", "up"), n_blocks * units),
             "cot_d": units,
-            "cot_w": hidden * width,
+            "cot_w": units,
             "cot_z": units,
             **dict.fromkeys(("top", "total", "best", "own", "ones"), width),
             **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
@@ -124,7 +124,6 @@ class CompiledTraining:
         }
         buffers = {name: np.zeros(max(1, length), flat.dtype) for name, length in lengths.items()}
         buffers["ones"][:] = 1.0
-        buffers["up"][:] = 1.0  # stays so for the last unit of each block
         self._buffers = tuple(buffers.values())
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:

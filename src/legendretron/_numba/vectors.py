@@ -30,11 +30,12 @@ __all__ = [
     "add_product",
     "at",
     "combine",
-    "cotangents",
     "exp_differences",
     "fill",
     "highest",
     "highest_of_scaled",
+    "inner_backward",
+    "inner_forward",
     "log_plus",
     "mix_nests",
     "moments_step",
@@ -50,9 +51,10 @@ __all__ = [
 
 _BYTES = 64  # of a vector
 _BLOCK = 32  # units of a large matrix that are worked on together
+_ARM = platform.machine() in ("aarch64", "arm64")
 #: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
 #: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or more.
-_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if platform.machine() in ("aarch64", "arm64") else (2, 2)
+_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if _ARM else (2, 2)
 _INDEX = ir.IntType(64)
 # nothing may be reordered: adding and subtracting a large number rounds, and NaN and infinity keep their meaning
 _FLAGS = ("contract",)
@@ -167,6 +169,15 @@ class _Code:
         one = self.builder.insert_element(ir.Constant(kind, ir.Undefined), number.value, ir.Constant(i32, 0))
         return _Value(self, self.builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)))
 
+    def spread_all(self, memory, place, number, lanes):
+        """Vectors of each of some numbers that are side by side in memory."""
+        if not _ARM or number == 1:  # elsewhere numbers are spread as they are loaded
+            return [self.spread(memory.load(self.index(place, i), 1), lanes) for i in range(number)]
+        kind, i32 = self.kind(number), ir.IntType(32)
+        loaded = self.builder.load(memory._pointer(place, kind), align=self.bytes)
+        masks = [ir.Constant(ir.VectorType(i32, lanes), [i] * lanes) for i in range(number)]
+        return [_Value(self, self.builder.shuffle_vector(loaded, loaded, mask)) for mask in masks]
+
     def index(self, start, count, step=1):
         """``start + count * step``."""
         count, step = (ir.Constant(_INDEX, v) if isinstance(v, int) else v for v in (count, step))
@@ -238,16 +249,13 @@ class _Code:
     # --- functions ---
 
     def polynomial(self, coefficients, x):
-        """From the lowest power up; even and odd ones apart, so that half as many operations wait for each other."""
-        square = x * x
-        even, odd = (self._powers(coefficients[first::2], square) for first in (0, 1))
-        return even + odd * x
-
-    def _powers(self, coefficients, x):
-        value = self.number(coefficients[-1], x.value.type)
-        for coefficient in coefficients[-2::-1]:
-            value = value * x + coefficient
-        return value
+        """From the lowest power up; in pairs, pairs of pairs and so on, so that few operations wait for each other."""
+        values = [self.number(coefficient, x.value.type) for coefficient in coefficients]
+        while len(values) > 1:
+            pairs = [low + high * x for low, high in zip(values[::2], values[1::2], strict=False)]
+            values = pairs + values[len(values) - 1 :] if len(values) % 2 else pairs
+            x = x * x
+        return values[0]
 
     def _integers(self, kind):
         """The type of integers as large as the numbers of a type, and a function for constants of it."""
@@ -386,7 +394,12 @@ def put(typing, array, i, value):
 
 
 def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, start, finish):
-    """The product of a matrix, given as in :func:`add_product`: sums begin with ``start(place)`` and go to ``finish``."""
+    """The product of a matrix, given as in :func:`add_product`: sums begin with ``start(place)`` and go to ``finish``.
+
+    With ``step_out`` None it is 1: units are side by side.
+    """
+    beside = step_out is None
+    step_out = ir.Constant(_INDEX, 1) if beside else step_out
 
     def tile(n, u, j):
         """Some units, and as many rows as a vector has entries."""
@@ -397,8 +410,12 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, star
             code.builder.store(start(code.index(p_out, i, width)).value, total)
         with cgutils.for_range(code.builder, n_in) as loop:
             own, first = x.load(code.index(p_x, loop.index, width), code.lanes), code.index(p_a, loop.index, step_in)
-            for i, total in enumerate(sums):
-                code.add_to(total, code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) * own)
+            if beside:
+                factors = code.spread_all(a, first, n, code.lanes)
+            else:
+                factors = [code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) for i in range(n)]
+            for factor, total in zip(factors, sums, strict=True):
+                code.add_to(total, factor * own)
         for i, total in enumerate(sums):
             finish(code.index(p_out, i, width), j, u, i, _Value(code, code.builder.load(total)))
 
@@ -417,16 +434,16 @@ def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, wid
 
 
 @_written
-def product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
-    """``out = A x``, see :func:`add_product`."""
+def product(code, a, pa, step_in, n_out, n_in, x, px, out, po, width):
+    """``out = A x`` for the matrix with entry (u, k) at ``pa + u + k * step_in``."""
     zero = code.number(0.0, code.kind(code.lanes))
     write = lambda place, j, u, i, value: out.store(place, value)  # noqa: E731
-    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
 
 
 @_written
-def product_plus(code, a, pa, step_out, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
-    """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`add_product`; ``out`` may be ``y``."""
+def product_plus(code, a, pa, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
+    """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`product`; ``out`` may be ``y``."""
     zero = code.number(0.0, code.kind(code.lanes))
     factor, own = (code.spread(number, code.lanes) for number in (factor, own))
 
@@ -434,7 +451,7 @@ def product_plus(code, a, pa, step_out, step_in, n_out, n_in, x, px, factor, y, 
         beside = y.load(code.builder.add(j, code.index(code.index(py, u, width), i, width)), code.lanes)
         out.store(place, value * factor + beside * own)
 
-    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
 
 
 def _outer(code, pairs, n_c, n_x, out, po, width):
@@ -510,6 +527,147 @@ def add_dot(code, x, px, y, py, out, po, n):
     out.store(po, _Value(code, value))
 
 
+# --- the networks inside the blocks, layer by layer for as many rows as a vector has entries ---
+
+
+class _Network:
+    """Places of units and of mixing weights: layers of ``hidden`` units, of which the first ``mixed`` see the layer before."""
+
+    def __init__(self, code, raw, p_raw, hidden, mixed, depth, width):
+        self.code, self.raw, self.p_raw = code, raw, p_raw
+        self.hidden, self.mixed, self.width = hidden, mixed, width
+        self.one, self.builder = ir.Constant(_INDEX, 1), code.builder
+        self.last = self.builder.sub(depth, self.one)
+        self.depth = depth
+
+    def feeds(self, k):
+        """How many units of the next layer see layer ``k``: one, if that is the last unit."""
+        return self.builder.select(self.builder.icmp_unsigned("<", k, self.last), self.mixed, self.one)
+
+    def unit(self, k, i, j):
+        """Place of unit ``i`` of layer ``k``."""
+        unit = self.builder.add(self.builder.mul(k, self.hidden), i)
+        return self.builder.add(j, self.builder.mul(unit, self.width))
+
+    def weight(self, k, o, i):
+        """Weight of unit ``i`` of layer ``k`` in unit ``o`` of the next layer."""
+        row = self.builder.add(self.builder.mul(k, self.mixed), o)
+        place = self.code.index(self.builder.add(self.p_raw, i), row, self.hidden)
+        return self.code.spread(self.raw.load(place, 1), self.code.lanes)
+
+    def next(self, k):
+        return self.builder.add(k, self.one)
+
+    def layers(self, body, down=False):
+        with cgutils.for_range(self.builder, self.depth) as loop:
+            body(self.builder.sub(self.last, loop.index) if down else loop.index)
+
+    def each(self, n, body):
+        with cgutils.for_range(self.builder, n) as loop:
+            body(loop.index)
+
+    def sum(self, start, n, term):
+        """``start`` plus the sum of ``term(i)``."""
+        (total,) = self.code.sums(1, self.code.lanes)
+        self.builder.store(start.value, total)
+        self.each(n, lambda i: self.code.add_to(total, term(i)))
+        return _Value(self.code, self.builder.load(total))
+
+
+@_written
+def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed, depth, final, width):
+    """From the ridge units ``z`` of a block to ``d = grad h``, and what the pullback needs; ``final`` for a last softplus.
+
+    ``z`` is changed; the other arrays hold the block's units from ``p`` on.
+    """
+    net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
+    zero, one = (code.number(value, code.kind(code.lanes)) for value in (0.0, 1.0))
+
+    def rows(j):
+        own = code.builder.add(p, j)
+
+        def upwards(k):
+            def activate_unit(i):
+                found = code.softplus_and_sigmoid(z.load(net.unit(k, i, j), code.lanes))
+                for memory, value in zip((positive, slope), found, strict=True):
+                    memory.store(net.unit(k, i, own), value)
+
+            def feed(o):
+                place = net.unit(net.next(k), o, j)
+                seen = lambda i: net.weight(k, o, i) * positive.load(net.unit(k, i, own), code.lanes)  # noqa: E731
+                z.store(place, net.sum(z.load(place, code.lanes), hidden, seen))
+
+            net.each(hidden, activate_unit)
+            net.each(net.feeds(k), feed)
+
+        def downwards(k):
+            def gather(i):
+                seen = lambda o: net.weight(k, o, i) * d.load(net.unit(net.next(k), o, own), code.lanes)  # noqa: E731
+                value, place = net.sum(zero, net.feeds(k), seen), net.unit(k, i, own)
+                up.store(place, value)
+                d.store(place, value * slope.load(place, code.lanes))
+
+            net.each(hidden, gather)
+
+        net.layers(upwards)
+        nothing = ir.Constant(_INDEX, 0)
+        last = net.unit(depth, nothing, own)
+        sigmoid = code.softplus_and_sigmoid(z.load(net.unit(depth, nothing, j), code.lanes))[1]
+        ends = code.builder.icmp_unsigned("!=", final, nothing)
+        value = _Value(code, code.builder.select(ends, sigmoid.value, one.value))
+        up.store(last, one)
+        for memory in (slope, d):
+            memory.store(last, value)
+        net.layers(downwards, down=True)
+
+    code.pieces(width, code.lanes, rows)
+
+
+@_written
+def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, cot_z, hidden, mixed, depth, width):
+    """From cotangents of ``d`` to those of ``z``, upwards through the recursion of ``d`` and down through that of ``z``.
+
+    ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` is changed;
+    ``cot_w`` holds the cotangents of ``w`` afterwards.
+    """
+    net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
+    zero = code.number(0.0, code.kind(code.lanes))
+
+    def rows(j):
+        own = code.builder.add(p, j)
+
+        def differentiate(k, i):
+            place = net.unit(k, i, j)
+            c = cot_d.load(place, code.lanes)
+            s, w = (memory.load(net.unit(k, i, own), code.lanes) for memory in (slope, up))
+            cot_w.store(place, c * s)
+            cot_z.store(place, c * w * (s - s * s))
+
+        def upwards(k):
+            def feed(o):
+                place = net.unit(net.next(k), o, j)
+                seen = lambda i: net.weight(k, o, i) * cot_w.load(net.unit(k, i, j), code.lanes)  # noqa: E731
+                cot_d.store(place, net.sum(cot_d.load(place, code.lanes), hidden, seen))
+
+            net.each(hidden, lambda i: differentiate(k, i))
+            net.each(net.feeds(k), feed)
+
+        def downwards(k):
+            def gather(i):
+                seen = lambda o: net.weight(k, o, i) * cot_z.load(net.unit(net.next(k), o, j), code.lanes)  # noqa: E731
+                place = net.unit(k, i, j)
+                value = net.sum(zero, net.feeds(k), seen) * slope.load(net.unit(k, i, own), code.lanes)
+                cot_z.store(place, cot_z.load(place, code.lanes) + value)
+
+            net.each(hidden, gather)
+
+        net.layers(upwards)
+        differentiate(depth, ir.Constant(_INDEX, 0))
+        net.layers(downwards, down=True)
+
+    code.pieces(width, code.lanes, rows)
+
+
 # --- entry by entry ---
 
 
@@ -573,21 +731,6 @@ def activate(code, z, pz, positive, slope, p, n):
         found = code.softplus_and_sigmoid(z.load(code.builder.add(pz, j), lanes))
         for memory, value in zip((positive, slope), found, strict=True):
             memory.store(code.builder.add(p, j), value)
-
-    code.entries(n, body)
-
-
-@_written
-def cotangents(code, cot_d, pd, slope, up, p, cot_w, cot_z, n):
-    """Those of ``w`` and of ``z`` in ``d = s(z) w``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``."""
-
-    def body(lanes, j):
-        c, s, w = (
-            cot_d.load(code.builder.add(pd, j), lanes),
-            *(memory.load(code.builder.add(p, j), lanes) for memory in (slope, up)),
-        )
-        cot_w.store(j, c * s)
-        cot_z.store(code.builder.add(pd, j), c * w * (s - s * s))
 
     code.entries(n, body)
 
