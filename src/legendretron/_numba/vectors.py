@@ -51,6 +51,7 @@ __all__ = [
 
 _BYTES = 64  # of a vector
 _BLOCK = 32  # units of a large matrix that are worked on together
+_PAGES = 40  # rows of a large matrix that are worked on together, where each may be on a page of memory of its own
 _ARM = platform.machine() in ("aarch64", "arm64")
 #: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
 #: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or more.
@@ -221,10 +222,10 @@ class _Code:
         with cgutils.for_range(builder, n, start=done) as loop:
             body(1, loop.index)
 
-    def blocks(self, n, body):
-        """Call ``body(start, size)`` for pieces of ``n`` units whose numbers stay in the fastest cache."""
-        size = ir.Constant(_INDEX, _BLOCK)
-        number = self.builder.udiv(self.builder.add(n, ir.Constant(_INDEX, _BLOCK - 1)), size)
+    def blocks(self, n, body, most=_BLOCK):
+        """Call ``body(start, size)`` for pieces of ``n`` units, by default as many as stay in the fastest cache."""
+        size = ir.Constant(_INDEX, most)
+        number = self.builder.udiv(self.builder.add(n, ir.Constant(_INDEX, most - 1)), size)
         with cgutils.for_range(self.builder, number) as loop:
             start = self.builder.mul(loop.index, size)
             left = self.builder.sub(n, start)
@@ -393,22 +394,24 @@ def put(typing, array, i, value):
 # --- products ---
 
 
-def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, start, finish):
-    """The product of a matrix, given as in :func:`add_product`: sums begin with ``start(place)`` and go to ``finish``.
+def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, write):
+    """The product of a matrix, given as in :func:`add_product`: ``write(place, first, sums)`` gets those of some units.
 
-    With ``step_out`` None it is 1: units are side by side.
+    With ``step_out`` None it is 1: units are side by side. Many inputs are taken in parts, and ``first`` tells which is the
+    first: as many as stay in the fastest cache, or have their weights on as many pages of memory as can be found fast.
     """
     beside = step_out is None
     step_out = ir.Constant(_INDEX, 1) if beside else step_out
+    zero = code.number(0.0, code.kind(code.lanes))
 
-    def tile(n, u, j):
+    def tile(n, u, j, first_in, some):
         """Some units, and as many rows as a vector has entries."""
         sums = code.sums(n, code.lanes)
         p_out, p_a = code.builder.add(j, code.index(po, u, width)), code.index(pa, u, step_out)
-        p_x = code.builder.add(px, j)
-        for i, total in enumerate(sums):
-            code.builder.store(start(code.index(p_out, i, width)).value, total)
-        with cgutils.for_range(code.builder, n_in) as loop:
+        p_a, p_x = code.index(p_a, first_in, step_in), code.index(code.builder.add(px, j), first_in, width)
+        for total in sums:
+            code.builder.store(zero.value, total)
+        with cgutils.for_range(code.builder, some) as loop:
             own, first = x.load(code.index(p_x, loop.index, width), code.lanes), code.index(p_a, loop.index, step_in)
             if beside:
                 factors = code.spread_all(a, first, n, code.lanes)
@@ -416,11 +419,18 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, star
                 factors = [code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) for i in range(n)]
             for factor, total in zip(factors, sums, strict=True):
                 code.add_to(total, factor * own)
-        for i, total in enumerate(sums):
-            finish(code.index(p_out, i, width), j, u, i, _Value(code, code.builder.load(total)))
+        begins = code.builder.icmp_unsigned("==", first_in, ir.Constant(_INDEX, 0))
+        found = {i: _Value(code, code.builder.load(total)) for i, total in enumerate(sums)}
+        write(begins, {code.index(p_out, i, width): value for i, value in found.items()})
 
     def block(first, n):
-        code.pieces(width, code.lanes, lambda j: code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), j)))
+        def part(first_in, some):
+            def rows(j):
+                code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), j, first_in, some))
+
+            code.pieces(width, code.lanes, rows)
+
+        code.blocks(n_in, part, _PAGES if beside else 2 * _BLOCK)
 
     code.blocks(n_out, block)
 
@@ -428,30 +438,46 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, star
 @_written
 def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
     """``out += A x`` for the matrix with entry (u, k) at ``pa + u * step_out + k * step_in``, transposed or not."""
-    before = lambda place: out.load(place, code.lanes)  # noqa: E731
-    write = lambda place, j, u, i, value: out.store(place, value)  # noqa: E731
-    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, before, write)
+
+    def write(_, sums):
+        for place, value in sums.items():
+            out.store(place, out.load(place, code.lanes) + value)
+
+    _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, write)
 
 
 @_written
 def product(code, a, pa, step_in, n_out, n_in, x, px, out, po, width):
     """``out = A x`` for the matrix with entry (u, k) at ``pa + u + k * step_in``."""
-    zero = code.number(0.0, code.kind(code.lanes))
-    write = lambda place, j, u, i, value: out.store(place, value)  # noqa: E731
-    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+
+    def write(begins, sums):
+        with code.builder.if_else(begins) as (first, later):
+            with first:
+                for place, value in sums.items():
+                    out.store(place, value)
+            with later:
+                for place, value in sums.items():
+                    out.store(place, out.load(place, code.lanes) + value)
+
+    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
 
 
 @_written
 def product_plus(code, a, pa, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
     """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`product`; ``out`` may be ``y``."""
-    zero = code.number(0.0, code.kind(code.lanes))
     factor, own = (code.spread(number, code.lanes) for number in (factor, own))
+    apart = code.builder.sub(py, po)
 
-    def write(place, j, u, i, value):
-        beside = y.load(code.builder.add(j, code.index(code.index(py, u, width), i, width)), code.lanes)
-        out.store(place, value * factor + beside * own)
+    def write(begins, sums):
+        with code.builder.if_else(begins) as (first, later):
+            with first:
+                for place, value in sums.items():
+                    out.store(place, y.load(code.builder.add(place, apart), code.lanes) * own + value * factor)
+            with later:
+                for place, value in sums.items():
+                    out.store(place, out.load(place, code.lanes) + value * factor)
 
-    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, lambda place: zero, write)
+    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
 
 
 def _outer(code, pairs, n_c, n_x, out, po, width):
@@ -531,7 +557,7 @@ def add_dot(code, x, px, y, py, out, po, n):
 
 
 class _Network:
-    """Places of units and of mixing weights: layers of ``hidden`` units, of which the first ``mixed`` see the layer before."""
+    """Places of units and of mixing weights. Layers have ``hidden`` units; the first ``mixed`` see the layer before."""
 
     def __init__(self, code, raw, p_raw, hidden, mixed, depth, width):
         self.code, self.raw, self.p_raw = code, raw, p_raw
