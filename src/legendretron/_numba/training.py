@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from legendretron._numba.arrays import Chain, Sizes, Units
+
 __all__ = ["CompiledTraining", "Csr"]
 
 Array = NDArray[Any]
@@ -53,6 +55,9 @@ class CompiledTraining:
         Transition matrix of noise that is not symmetric, rows true classes.
     n_outputs, n_blocks, hidden, depth : int
         ``K``, ``B``, ``H`` and ``M``.
+    mixed, normalised : int, bool
+        How many units of a layer see the layer before, and whether these are normalised, as in CP-Flow's network. Then the
+        parameters of a block end in shifts, logarithms of scales and biases of the mixing, and there is no last softplus.
     n_nests : int
         Nests of a canonical link; 0 for a chain.
     n_rows : int
@@ -78,6 +83,8 @@ class CompiledTraining:
         n_blocks: int,
         hidden: int,
         depth: int,
+        mixed: int,
+        normalised: bool = False,
         learned_rate: bool,
         known_rate: float,
         known_matrix: Array | None = None,
@@ -96,35 +103,43 @@ class CompiledTraining:
         self._totals = totals
         self._penalty = (strengths, shared, centre)
         self._numbers = (*betas, eps)
-        self._sizes = (n_outputs, hidden, depth)
         matrix = np.zeros(1, flat.dtype) if known_matrix is None else np.ascontiguousarray(known_matrix).reshape(-1)
         self._noise = (learned_rate, known_rate, known_matrix is not None, matrix.astype(flat.dtype))
-        self._n_blocks = n_blocks
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
-        rank, n_raw = hidden * depth + 1, ((depth - 1) * hidden + 1) * hidden + 2
-        units, points = rank * width, n_outputs * width
+        stride = -(-n_outputs // _VECTOR) * _VECTOR
+        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(normalised), stride, n_blocks)
         exponentials = n_nests * (n_outputs + 1)
         part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
         self._nests = (n_nests, part)
-        lengths = {
-            "batch": n_outputs if sparse else (n_features + 1) * width,
-            "points": (n_blocks + 1) * points + width,  # the reference class has zeros after the others
-            "z": units,
-            **dict.fromkeys(("positive", "slope", "d", "up"), n_blocks * units),
-            "cot_d": units,
-            "cot_w": units,
-            "cot_z": units,
-            **dict.fromkeys(("top", "total", "best", "own", "ones"), width),
-            **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
-            "grad": flat.shape[1],
-            "of_nests": 3 * n_nests + exponentials,
-            "of_rows": (7 * n_nests + 1) * part,
-            "exponentials": exponentials * part,
-        }
-        buffers = {name: np.zeros(max(1, length), flat.dtype) for name, length in lengths.items()}
-        buffers["ones"][:] = 1.0
-        self._buffers = tuple(buffers.values())
+
+        def zeros(length: int) -> Array:
+            return np.zeros(max(1, length), flat.dtype)
+
+        rank, n_raw = hidden * depth + 1, ((depth - 1) * mixed + 1) * hidden + 2
+        units, all_units = rank * width, n_blocks * rank * width
+        self._chain = Chain(
+            **{name: zeros(n_blocks * rank * stride) for name in ("stack", "stack_grad")},
+            **{name: zeros(n_blocks * n_raw) for name in ("raw", "raw_slope", "mixing")},
+            **{name: zeros(n_blocks * rank) for name in ("unit_scale", "bias")},
+            **{name: zeros((n_blocks * rank) ** 2) for name in ("gram", "cross")},
+            sums=zeros(2 * n_blocks + 1),
+        )
+        self._units = Units(
+            **{name: zeros(units if name in ("cot_d", "cot_w") else all_units) for name in Units._fields}
+        )
+        # the reference class has zeros after the others
+        n_points = (2 if n_blocks else 1) * n_outputs * width + width
+        lengths = (
+            n_outputs if sparse else (n_features + 1) * width,
+            n_points,
+            *(width, width, width, width),
+            flat.shape[1],
+            3 * n_nests + exponentials,
+            (7 * n_nests + 4) * part,
+            exponentials * part,
+        )
+        self._buffers = (np.ones(width, flat.dtype), *(zeros(length) for length in lengths))
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
@@ -140,7 +155,8 @@ class CompiledTraining:
             self._sizes,
             self._nests,
             self._noise,
-            self._n_blocks,
+            self._chain,
+            self._units,
             self._buffers,
             self._width,
         )

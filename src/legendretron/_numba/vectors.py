@@ -46,6 +46,7 @@ __all__ = [
     "product",
     "product_plus",
     "put",
+    "scale",
     "scaled_differences",
 ]
 
@@ -480,8 +481,8 @@ def product_plus(code, a, pa, step_in, n_out, n_in, x, px, factor, y, py, own, o
     _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
 
 
-def _outer(code, pairs, n_c, n_x, out, po, width):
-    """``out += sum C X^T`` over some pairs of matrices and their places, see :func:`add_outer`."""
+def _outer(code, pairs, n_c, n_x, out, po, stride, width):
+    """``out += sum C X^T`` over some pairs of matrices and their places: entry (i, k) is at ``po + i * stride + k``."""
     lanes = code.lanes // _OUTER_PARTS  # for enough registers
     kind = code.kind(lanes)
     name = f"llvm.vector.reduce.fadd.v{lanes}f{8 * code.bytes}"
@@ -506,10 +507,10 @@ def _outer(code, pairs, n_c, n_x, out, po, width):
                         code.add_to(total, a * b)
 
             code.pieces(width, lanes, add)
-        first = code.builder.add(k, code.index(po, i, n_x))
+        first = code.builder.add(k, code.index(po, i, stride))
         for one, row in enumerate(sums):
             for other, total in enumerate(row):
-                place = code.index(code.index(first, one, n_x), other)
+                place = code.index(code.index(first, one, stride), other)
                 before = out.load(place, 1).value
                 value = code.builder.call(reduce, [before, code.builder.load(total)], fastmath=("reassoc",))
                 out.store(place, _Value(code, value))
@@ -526,13 +527,13 @@ def _outer(code, pairs, n_c, n_x, out, po, width):
 @_written
 def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
     """``out += C X^T``, summed over rows: entry (i, k) is at ``po + i * n_x + k``."""
-    _outer(code, [(c, pc, x, px)], n_c, n_x, out, po, width)
+    _outer(code, [(c, pc, x, px)], n_c, n_x, out, po, n_x, width)
 
 
 @_written
-def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_x, out, po, width):
-    """``out += C X^T + C' X'^T``, see :func:`add_outer`."""
-    _outer(code, [(c, pc, x, px), (other_c, other_pc, other_x, other_px)], n_c, n_x, out, po, width)
+def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_x, out, po, stride, width):
+    """``out += C X^T + C' X'^T``, see :func:`add_outer`; entry (i, k) is at ``po + i * stride + k``."""
+    _outer(code, [(c, pc, x, px), (other_c, other_pc, other_x, other_px)], n_c, n_x, out, po, stride, width)
 
 
 @_written
@@ -650,24 +651,24 @@ def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed,
 
 
 @_written
-def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, cot_z, hidden, mixed, depth, width):
+def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, cot_z, pz, hidden, mixed, depth, width):
     """From cotangents of ``d`` to those of ``z``, upwards through the recursion of ``d`` and down through that of ``z``.
 
     ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` is changed;
-    ``cot_w`` holds the cotangents of ``w`` afterwards.
+    ``cot_w`` holds the cotangents of ``w`` afterwards, and ``cot_z`` those of ``z`` from ``pz`` on.
     """
     net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
     zero = code.number(0.0, code.kind(code.lanes))
 
     def rows(j):
-        own = code.builder.add(p, j)
+        own, of_z = code.builder.add(p, j), code.builder.add(pz, j)
 
         def differentiate(k, i):
             place = net.unit(k, i, j)
             c = cot_d.load(place, code.lanes)
             s, w = (memory.load(net.unit(k, i, own), code.lanes) for memory in (slope, up))
             cot_w.store(place, c * s)
-            cot_z.store(place, c * w * (s - s * s))
+            cot_z.store(net.unit(k, i, of_z), c * w * (s - s * s))
 
         def upwards(k):
             def feed(o):
@@ -680,8 +681,8 @@ def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, co
 
         def downwards(k):
             def gather(i):
-                seen = lambda o: net.weight(k, o, i) * cot_z.load(net.unit(net.next(k), o, j), code.lanes)  # noqa: E731
-                place = net.unit(k, i, j)
+                seen = lambda o: net.weight(k, o, i) * cot_z.load(net.unit(net.next(k), o, of_z), code.lanes)  # noqa: E731
+                place = net.unit(k, i, of_z)
                 value = net.sum(zero, net.feeds(k), seen) * slope.load(net.unit(k, i, own), code.lanes)
                 cot_z.store(place, cot_z.load(place, code.lanes) + value)
 
@@ -710,6 +711,16 @@ def multiply_by(code, out, p, n, factor):
     def body(lanes, j):
         place = code.builder.add(p, j)
         out.store(place, out.load(place, lanes) * code.spread(factor, lanes))
+
+    code.entries(n, body)
+
+
+@_written
+def scale(code, x, px, factor, out, po, n):
+    """``out = factor x``."""
+
+    def body(lanes, j):
+        out.store(code.builder.add(po, j), x.load(code.builder.add(px, j), lanes) * code.spread(factor, lanes))
 
     code.entries(n, body)
 
@@ -896,15 +907,21 @@ def mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, 
 
 
 @_written
-def moments_step(code, theta, first, second, gradient, n, new1, keep2, new2, floor, factor):
-    """Adam's two moments, and ``theta += factor * first / (sqrt(second) + floor)``."""
+def moments_step(code, theta, first, second, gradient, p, n, strength, new1, keep2, new2, floor, factor):
+    """Adam's two moments, and ``theta += factor * first / (sqrt(second) + floor)``, for ``n`` parameters from ``p`` on.
 
-    def body(lanes, j):
-        g, before = gradient.load(j, lanes), first.load(j, lanes)
+    The gradient of a penalty, ``strength * theta``, is added to the gradient, which is 0 afterwards.
+    """
+
+    def body(lanes, i):
+        j = code.builder.add(p, i)
+        own, before = theta.load(j, lanes), first.load(j, lanes)
+        g = gradient.load(j, lanes) + code.spread(strength, lanes) * own
         m = before + code.spread(new1, lanes) * (g - before)
         v = code.spread(keep2, lanes) * second.load(j, lanes) + code.spread(new2, lanes) * (g * g)
         first.store(j, m)
         second.store(j, v)
-        theta.store(j, theta.load(j, lanes) + code.spread(factor, lanes) * m / (v.sqrt() + code.spread(floor, lanes)))
+        gradient.store(j, code.number(0.0, code.kind(lanes)))
+        theta.store(j, own + code.spread(factor, lanes) * m / (v.sqrt() + code.spread(floor, lanes)))
 
     code.entries(n, body)

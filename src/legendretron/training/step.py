@@ -162,6 +162,8 @@ class CompiledStep:
             n_blocks=chain.n_blocks,
             hidden=chain.hidden,
             depth=chain.depth,
+            mixed=chain.hidden if chain.mixed is None else chain.mixed,
+            normalised=chain.mixed is not None,
             n_nests=chain.n_nests,
             learned_rate=chain.learned_rate,
             known_rate=chain.known_rate,
