@@ -36,6 +36,7 @@ class Chain(NamedTuple):
     gram: Array  #: products of each block's matrix with those before
     cross: Array  #: sums over rows, by which gradients of the stack depend on other blocks
     sums: Array  #: sums over rows, of which the gradients of ``alpha`` consist
+    partial: Array  #: a vector for each ridge unit and mixing weight of a block, to add up gradients in
 
 
 class Units(NamedTuple):

@@ -37,6 +37,7 @@ from legendretron._numba.vectors import (
     product_plus,
     put,
     scale,
+    scale_rows,
 )
 
 __all__ = ["chain_backward", "chain_forward", "finish_chain", "n_chain", "prepare_chain"]
@@ -112,8 +113,7 @@ def prepare_chain(theta, start, sizes, chain):
                     bias[u] += theta[p_shift + row] + theta[p_mixing_bias + row] / kind(hidden)
                 bias[u] *= factor
                 multiply_by(mixing, pr + row * hidden, hidden, factor)
-        for u in range(rank):
-            scale(theta, p_a + u * n_out, unit_scale[pu + u], stack, (pu + u) * stride, n_out)
+        scale_rows(theta, p_a, n_out, unit_scale, pu, stack, pu * stride, stride, rank, n_out)
         for i in range(b):
             add_outer(
                 stack, pu * stride, rank, stack, i * rank * stride, rank, gram, (b * n_blocks + i) * rank * rank, stride
@@ -142,21 +142,8 @@ def chain_forward(sizes, chain, units, points, width):
             scale(d, i * size, factor, scaled, i * size, size)
             p = (b * n_blocks + i) * rank * rank
             add_product(gram, p, rank, 1, rank, rank, scaled, i * size, ridge, 0, width)
-        inner_forward(
-            mixing,
-            b * n_raw,
-            ridge,
-            positive,
-            slope,
-            d,
-            up,
-            b * size,
-            hidden,
-            mixed,
-            depth,
-            0 if normalised else 1,
-            width,
-        )
+        final = 0 if normalised else 1
+        inner_forward(mixing, b * n_raw, ridge, positive, slope, d, up, b * size, hidden, mixed, depth, final, width)
     for b in range(n_blocks):
         factor = raw[(b + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, n_blocks)
         scale(d, b * size, factor, scaled, b * size, size)
@@ -167,21 +154,21 @@ def chain_forward(sizes, chain, units, points, width):
 
 
 @compiled
-def chain_backward(start, sizes, chain, units, points, ones, grad, width):
+def chain_backward(start, sizes, chain, units, points, grad, width):
     """Replace the cotangent of the output, which follows ``z`` in ``points``, by that of ``z``, and add up gradients.
 
     That of the stack is added to ``stack_grad``, but for what comes by ``G``; those of the bias and of the mixing weights are
-    without their factor ``gamma``, and those of ``alpha`` and ``gamma`` are left in ``sums``.
+    without their factor ``gamma``, and what those of ``alpha`` consist of is added to ``sums`` and ``cross``.
     """
     stack, stack_grad, raw, mixing, gram = chain.stack, chain.stack_grad, chain.raw, chain.mixing, chain.gram
-    cross, sums = chain.cross, chain.sums
+    cross, sums, partial = chain.cross, chain.sums, chain.partial
     seen, ridge, positive, slope, d = units.seen, units.ridge, units.positive, units.slope, units.d
     up, scaled, cot_d, cot_w, cot_z = units.up, units.scaled, units.cot_d, units.cot_w, units.cot_z
     n_out, hidden, mixed, depth, stride = sizes.n_out, sizes.hidden, sizes.mixed, sizes.depth, sizes.stride
     n_blocks = sizes.n_blocks
     rank, _, n_raw, n_block = _lengths(sizes)
     kind = points.dtype.type
-    layer, size, p_dy = hidden * width, rank * width, n_out * width
+    size, p_dy = rank * width, n_out * width
     # E takes the place of the ridge units, of which nothing is needed any more
     fill(ridge, 0, n_blocks * size, kind(0))
     add_product(stack, 0, stride, 1, n_blocks * rank, n_out, points, p_dy, ridge, 0, width)
@@ -190,38 +177,17 @@ def chain_backward(start, sizes, chain, units, points, ones, grad, width):
         add_dot(d, b * size, ridge, b * size, sums, 1 + b, size)
     for b in range(n_blocks - 1, -1, -1):
         p_bias = start + b * n_block + rank * n_out
-        p_mixing = p_bias + rank
         scale(ridge, b * size, _alphas(raw, n_raw, b + 1, n_blocks), cot_d, 0, size)
         for i in range(b + 1, n_blocks):
             factor = raw[(i + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, i)
             scale(cot_z, i * size, factor, cot_w, 0, size)
             p = (i * n_blocks + b) * rank * rank
             add_product(gram, p, 1, rank, rank, rank, cot_w, 0, cot_d, 0, width)
-        add_dot(d, b * size, cot_d, 0, grad, p_mixing + n_raw - 1, size)
+        add_dot(d, b * size, cot_d, 0, grad, p_bias + rank + n_raw - 1, size)
         inner_backward(
-            mixing,
-            b * n_raw,
-            positive,
-            slope,
-            d,
-            up,
-            b * size,
-            cot_d,
-            cot_w,
-            cot_z,
-            b * size,
-            hidden,
-            mixed,
-            depth,
-            width,
-        )
-        for k in range(depth):
-            p, feeds = b * size + k * layer, mixed if k < depth - 1 else 1
-            add_outers(
-                d, p + layer, cot_z, p + layer, feeds, cot_w, k * layer, positive, p, hidden, grad,
-                p_mixing + k * mixed * hidden, hidden, width,
-            )  # fmt: skip
-        add_outer(cot_z, b * size, rank, ones, 0, 1, grad, p_bias, width)
+            mixing, b * n_raw, positive, slope, d, up, b * size, cot_d, cot_w, cot_z, b * size, partial, grad, p_bias, hidden,
+            mixed, depth, width,
+        )  # fmt: skip
         add_dot(cot_z, b * size, seen, b * size, sums, 1 + n_blocks + b, size)
         for i in range(b):
             add_outer(cot_z, b * size, rank, d, i * size, rank, cross, (b * n_blocks + i) * rank * rank, width)
@@ -283,8 +249,7 @@ def finish_chain(theta, start, sizes, chain, grad):
         p_bias, p_raw, pr, pu = p_a + rank * n_out, p_a + rank * (n_out + 1), b * n_raw, b * rank
         gamma = raw[pr + n_raw - 1]
         multiply_by(grad, p_bias, rank + n_raw - 2, gamma)
-        for u in range(rank):
-            scale(stack_grad, (pu + u) * stride, unit_scale[pu + u], grad, p_a + u * n_out, n_out)
+        scale_rows(stack_grad, pu * stride, stride, unit_scale, pu, grad, p_a, n_out, rank, n_out)
         if normalised:
             p_shift = p_raw + n_raw
             p_log_scale, p_mixing_bias = p_shift + n_mixing - 1, p_shift + 2 * n_mixing - 1

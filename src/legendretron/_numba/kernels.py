@@ -239,7 +239,7 @@ def train_steps(
                 hits += more[1]
                 of_rate += more[2]
                 if n_blocks:
-                    chain_backward(start, sizes, chain, units, points, ones, grad, width)
+                    chain_backward(start, sizes, chain, units, points, grad, width)
                 _add_linear_gradient(
                     grad,
                     n_features,

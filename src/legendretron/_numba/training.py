@@ -124,6 +124,7 @@ class CompiledTraining:
             **{name: zeros(n_blocks * rank) for name in ("unit_scale", "bias")},
             **{name: zeros((n_blocks * rank) ** 2) for name in ("gram", "cross")},
             sums=zeros(2 * n_blocks + 1),
+            partial=zeros(_VECTOR * (rank + n_raw)),
         )
         self._units = Units(
             **{name: zeros(units if name in ("cot_d", "cot_w") else all_units) for name in Units._fields}

@@ -47,6 +47,7 @@ __all__ = [
     "product_plus",
     "put",
     "scale",
+    "scale_rows",
     "scaled_differences",
 ]
 
@@ -651,14 +652,43 @@ def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed,
 
 
 @_written
-def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, cot_z, pz, hidden, mixed, depth, width):
+def inner_backward(
+    code,
+    raw,
+    p_raw,
+    positive,
+    slope,
+    d,
+    up,
+    p,
+    cot_d,
+    cot_w,
+    cot_z,
+    pz,
+    sums,
+    grad,
+    p_bias,
+    hidden,
+    mixed,
+    depth,
+    width,
+):
     """From cotangents of ``d`` to those of ``z``, upwards through the recursion of ``d`` and down through that of ``z``.
 
-    ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` is changed;
-    ``cot_w`` holds the cotangents of ``w`` afterwards, and ``cot_z`` those of ``z`` from ``pz`` on.
+    ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` and
+    ``cot_w`` are changed; ``cot_z`` holds the cotangents of ``z`` from ``pz`` on. Their sums over rows, and those of the mixing
+    weights' cotangents, are added to ``grad`` from ``p_bias`` on; ``sums`` has a vector for each of them.
     """
     net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
-    zero = code.number(0.0, code.kind(code.lanes))
+    kind = code.kind(code.lanes)
+    zero, nothing, lanes = code.number(0.0, kind), ir.Constant(_INDEX, 0), ir.Constant(_INDEX, code.lanes)
+    rank = code.builder.add(code.builder.mul(hidden, depth), net.one)
+    n_mixing = code.builder.add(code.builder.mul(net.last, mixed), net.one)
+    n_sums = code.builder.add(rank, code.builder.mul(n_mixing, hidden))
+
+    def add(number, value):
+        place = code.builder.mul(number, lanes)
+        sums.store(place, sums.load(place, code.lanes) + value)
 
     def rows(j):
         own, of_z = code.builder.add(p, j), code.builder.add(pz, j)
@@ -684,15 +714,38 @@ def inner_backward(code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, co
                 seen = lambda o: net.weight(k, o, i) * cot_z.load(net.unit(net.next(k), o, of_z), code.lanes)  # noqa: E731
                 place = net.unit(k, i, of_z)
                 value = net.sum(zero, net.feeds(k), seen) * slope.load(net.unit(k, i, own), code.lanes)
-                cot_z.store(place, cot_z.load(place, code.lanes) + value)
+                value = cot_z.load(place, code.lanes) + value
+                cot_z.store(place, value)
+                add(code.index(i, k, hidden), value)
+
+            def mix(o):
+                above = net.next(k)
+                left = d.load(net.unit(above, o, own), code.lanes), cot_z.load(net.unit(above, o, of_z), code.lanes)
+                row = code.index(rank, code.builder.add(code.builder.mul(k, mixed), o), hidden)
+
+                def weigh(i):
+                    right = cot_w.load(net.unit(k, i, j), code.lanes), positive.load(net.unit(k, i, own), code.lanes)
+                    add(code.builder.add(row, i), left[0] * right[0] + left[1] * right[1])
+
+                net.each(hidden, weigh)
 
             net.each(hidden, gather)
+            net.each(net.feeds(k), mix)
 
         net.layers(upwards)
-        differentiate(depth, ir.Constant(_INDEX, 0))
+        differentiate(depth, nothing)
+        add(code.builder.sub(rank, net.one), cot_z.load(net.unit(depth, nothing, of_z), code.lanes))
         net.layers(downwards, down=True)
 
+    net.each(n_sums, lambda i: sums.store(code.builder.mul(i, lanes), zero))
     code.pieces(width, code.lanes, rows)
+    name = f"llvm.vector.reduce.fadd.v{code.lanes}f{8 * code.bytes}"
+    reduce = code.library(name, kind.element, [kind.element, kind])
+    with cgutils.for_range(code.builder, n_sums) as loop:
+        place = code.builder.add(p_bias, loop.index)
+        total = sums.load(code.builder.mul(loop.index, lanes), code.lanes).value
+        value = code.builder.call(reduce, [grad.load(place, 1).value, total], fastmath=("reassoc",))
+        grad.store(place, _Value(code, value))
 
 
 # --- entry by entry ---
@@ -723,6 +776,20 @@ def scale(code, x, px, factor, out, po, n):
         out.store(code.builder.add(po, j), x.load(code.builder.add(px, j), lanes) * code.spread(factor, lanes))
 
     code.entries(n, body)
+
+
+@_written
+def scale_rows(code, x, px, step_x, factors, p_factor, out, po, step_out, n_rows, n):
+    """``out = factor x`` for rows of ``n`` entries, each with a factor of its own."""
+    with cgutils.for_range(code.builder, n_rows) as loop:
+        factor = factors.load(code.builder.add(p_factor, loop.index), 1)
+        p_x, p_out = code.index(px, loop.index, step_x), code.index(po, loop.index, step_out)
+
+        def body(lanes, j):
+            value = x.load(code.builder.add(p_x, j), lanes) * code.spread(factor, lanes)
+            out.store(code.builder.add(p_out, j), value)
+
+        code.entries(n, body)
 
 
 @_written
