@@ -135,6 +135,19 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
     assert ((pair.plain.optimiser.first == 0).sum(1) == unused).all()
 
 
+@pytest.mark.parametrize("link", [link for link in LINKS if link is not None and "n_blocks" in link])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_many_classes_go_through_all_blocks_at_once(link, dtype):
+    pair = Pair(link=link, c=120, runs=2, rows=40, dtype=dtype)
+    assert pair.compiled._train._sizes.group == link["n_blocks"]
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    one, other = (step.optimiser.first for step in pair.steps)
+    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+
+
 def _take(pair, steps, seed=0):
     """Plain steps one by one, and as many compiled ones at once."""
     rows, labels, weights = pair.batches(steps, seed)

@@ -21,6 +21,7 @@ class Sizes(NamedTuple):
     normalised: int  #: whether those are normalised, as in CP-Flow's network
     stride: int  #: entries of a row of the stack, of which the first ``K`` count
     n_blocks: int
+    group: int  #: blocks that go through together, a divisor of their number
 
 
 class Chain(NamedTuple):

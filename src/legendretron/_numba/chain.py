@@ -11,7 +11,8 @@ below the other (the *stack*): ``S = A z`` and, in the pullback, ``E = A dy``. T
   block ``i``'s ridge units without the factor ``gamma_i``, and ``rho_b`` the product of ``alpha`` after ``b``.
 
 So however many blocks there are, there is one pass over all classes for each of ``S``, the output, ``E``, the gradient of the
-stack and the cotangent of the input, and the points between blocks are never written.
+stack and the cotangent of the input, and the points between blocks are never written. With few classes these passes cost less
+than the small matrices do: then the chain is cut into groups of one block, and all this is done group by group.
 
 A network of CP-Flow has scales and shifts that are folded into ``A``, bias and mixing weights before, and pulled back after.
 """
@@ -93,7 +94,7 @@ def prepare_chain(theta, start, sizes, chain):
     fill(stack_grad, 0, n_blocks * rank * stride, kind(0))
     fill(gram, 0, n_blocks * n_blocks * rank * rank, kind(0))
     fill(cross, 0, n_blocks * n_blocks * rank * rank, kind(0))
-    fill(sums, 0, 2 * n_blocks + 1, kind(0))
+    fill(sums, 0, 3 * n_blocks, kind(0))
     for b in range(n_blocks):
         p_a = start + b * n_block
         p_bias, p_raw, pr, pu = p_a + rank * n_out, p_a + rank * (n_out + 1), b * n_raw, b * rank
@@ -114,15 +115,15 @@ def prepare_chain(theta, start, sizes, chain):
                 bias[u] *= factor
                 multiply_by(mixing, pr + row * hidden, hidden, factor)
         scale_rows(theta, p_a, n_out, unit_scale, pu, stack, pu * stride, stride, rank, n_out)
-        for i in range(b):
+        for i in range(b - b % sizes.group, b):
             add_outer(
                 stack, pu * stride, rank, stack, i * rank * stride, rank, gram, (b * n_blocks + i) * rank * rank, stride
             )
 
 
 @compiled
-def chain_forward(sizes, chain, units, points, width):
-    """From ``z`` at the beginning of ``points`` to the last block's output, which follows."""
+def chain_forward(begin, sizes, chain, units, points, width):
+    """Of the group of blocks from ``begin`` on: from its input in ``points`` to its output, which follows."""
     stack, raw, mixing, bias, gram = chain.stack, chain.raw, chain.mixing, chain.bias, chain.gram
     seen, ridge, positive, slope, d = units.seen, units.ridge, units.positive, units.slope, units.d
     up, scaled = units.up, units.scaled
@@ -130,35 +131,37 @@ def chain_forward(sizes, chain, units, points, width):
     stride, n_blocks = sizes.stride, sizes.n_blocks
     rank, _, n_raw, _ = _lengths(sizes)
     kind = points.dtype.type
-    size = rank * width
-    fill(seen, 0, n_blocks * size, kind(0))
-    add_product(stack, 0, stride, 1, n_blocks * rank, n_out, points, 0, seen, 0, width)
-    for b in range(n_blocks):
+    size, end, number = rank * width, begin + sizes.group, sizes.group * rank
+    p_stack, p_unit, p_x = begin * rank * stride, begin * size, begin // sizes.group * n_out * width
+    fill(seen, p_unit, number * width, kind(0))
+    add_product(stack, p_stack, stride, 1, number, n_out, points, p_x, seen, p_unit, width)
+    for b in range(begin, end):
         for u in range(rank):
             fill(ridge, u * width, width, bias[b * rank + u])
-        combine(_alphas(raw, n_raw, 0, b), seen, b * size, kind(1), ridge, 0, size)
-        for i in range(b):
+        combine(_alphas(raw, n_raw, begin, b), seen, b * size, kind(1), ridge, 0, size)
+        for i in range(begin, b):
             factor = raw[(i + 1) * n_raw - 1] * _alphas(raw, n_raw, i + 1, b)
             scale(d, i * size, factor, scaled, i * size, size)
             p = (b * n_blocks + i) * rank * rank
             add_product(gram, p, rank, 1, rank, rank, scaled, i * size, ridge, 0, width)
         final = 0 if normalised else 1
         inner_forward(mixing, b * n_raw, ridge, positive, slope, d, up, b * size, hidden, mixed, depth, final, width)
-    for b in range(n_blocks):
-        factor = raw[(b + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, n_blocks)
+    for b in range(begin, end):
+        factor = raw[(b + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, end)
         scale(d, b * size, factor, scaled, b * size, size)
-    whole = _alphas(raw, n_raw, 0, n_blocks)
     product_plus(
-        stack, 0, stride, n_out, n_blocks * rank, scaled, 0, kind(1), points, 0, whole, points, n_out * width, width
-    )
+        stack, p_stack, stride, n_out, number, scaled, p_unit, kind(1), points, p_x, _alphas(raw, n_raw, begin, end), points,
+        p_x + n_out * width, width,
+    )  # fmt: skip
 
 
 @compiled
-def chain_backward(start, sizes, chain, units, points, grad, width):
-    """Replace the cotangent of the output, which follows ``z`` in ``points``, by that of ``z``, and add up gradients.
+def chain_backward(begin, start, sizes, chain, units, points, grad, width):
+    """Of the group of blocks from ``begin`` on: replace the output's cotangent by that of the input, and add up gradients.
 
-    That of the stack is added to ``stack_grad``, but for what comes by ``G``; those of the bias and of the mixing weights are
-    without their factor ``gamma``, and what those of ``alpha`` consist of is added to ``sums`` and ``cross``.
+    The cotangent is in ``points`` after the inputs of all groups. The gradient of the stack is added to ``stack_grad``, but
+    for what comes by ``G``; those of the bias and of the mixing weights are without their factor ``gamma``, and what those of
+    ``alpha`` consist of is added to ``sums`` and ``cross``.
     """
     stack, stack_grad, raw, mixing, gram = chain.stack, chain.stack_grad, chain.raw, chain.mixing, chain.gram
     cross, sums, partial = chain.cross, chain.sums, chain.partial
@@ -168,17 +171,19 @@ def chain_backward(start, sizes, chain, units, points, grad, width):
     n_blocks = sizes.n_blocks
     rank, _, n_raw, n_block = _lengths(sizes)
     kind = points.dtype.type
-    size, p_dy = rank * width, n_out * width
+    size, end, number = rank * width, begin + sizes.group, sizes.group * rank
+    p_stack, p_unit, p_x = begin * rank * stride, begin * size, begin // sizes.group * n_out * width
+    p_dy = n_blocks // sizes.group * n_out * width
     # E takes the place of the ridge units, of which nothing is needed any more
-    fill(ridge, 0, n_blocks * size, kind(0))
-    add_product(stack, 0, stride, 1, n_blocks * rank, n_out, points, p_dy, ridge, 0, width)
-    add_dot(points, 0, points, p_dy, sums, 0, n_out * width)
-    for b in range(n_blocks):
-        add_dot(d, b * size, ridge, b * size, sums, 1 + b, size)
-    for b in range(n_blocks - 1, -1, -1):
+    fill(ridge, p_unit, number * width, kind(0))
+    add_product(stack, p_stack, stride, 1, number, n_out, points, p_dy, ridge, p_unit, width)
+    add_dot(points, p_x, points, p_dy, sums, begin, n_out * width)
+    for b in range(begin, end - 1):
+        add_dot(d, b * size, ridge, b * size, sums, n_blocks + b, size)
+    for b in range(end - 1, begin - 1, -1):
         p_bias = start + b * n_block + rank * n_out
-        scale(ridge, b * size, _alphas(raw, n_raw, b + 1, n_blocks), cot_d, 0, size)
-        for i in range(b + 1, n_blocks):
+        scale(ridge, b * size, _alphas(raw, n_raw, b + 1, end), cot_d, 0, size)
+        for i in range(b + 1, end):
             factor = raw[(i + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, i)
             scale(cot_z, i * size, factor, cot_w, 0, size)
             p = (i * n_blocks + b) * rank * rank
@@ -188,14 +193,19 @@ def chain_backward(start, sizes, chain, units, points, grad, width):
             mixing, b * n_raw, positive, slope, d, up, b * size, cot_d, cot_w, cot_z, b * size, partial, grad, p_bias, hidden,
             mixed, depth, width,
         )  # fmt: skip
-        add_dot(cot_z, b * size, seen, b * size, sums, 1 + n_blocks + b, size)
-        for i in range(b):
+        if b > begin:
+            add_dot(cot_z, b * size, seen, b * size, sums, 2 * n_blocks + b, size)
+        for i in range(begin, b):
             add_outer(cot_z, b * size, rank, d, i * size, rank, cross, (b * n_blocks + i) * rank * rank, width)
-    for b in range(n_blocks):
-        multiply_by(cot_z, b * size, size, raw[(b + 1) * n_raw - 1] * _alphas(raw, n_raw, 0, b))
-    add_outers(cot_z, 0, scaled, 0, n_blocks * rank, points, 0, points, p_dy, n_out, stack_grad, 0, stride, width)
-    whole = _alphas(raw, n_raw, 0, n_blocks)
-    product_plus(stack, 0, stride, n_out, n_blocks * rank, cot_z, 0, kind(1), points, p_dy, whole, points, p_dy, width)
+    for b in range(begin, end):
+        multiply_by(cot_z, b * size, size, raw[(b + 1) * n_raw - 1] * _alphas(raw, n_raw, begin, b))
+    add_outers(
+        cot_z, p_unit, scaled, p_unit, number, points, p_x, points, p_dy, n_out, stack_grad, p_stack, stride, width
+    )
+    product_plus(
+        stack, p_stack, stride, n_out, number, cot_z, p_unit, kind(1), points, p_dy, _alphas(raw, n_raw, begin, end), points,
+        p_dy, width,
+    )  # fmt: skip
 
 
 @compiled
@@ -203,15 +213,17 @@ def _alpha_gradient(b, sizes, chain):
     """The sum of ``y_b . v_{b+1}`` over all rows, from sums of small products."""
     raw, gram, cross, sums = chain.raw, chain.gram, chain.cross, chain.sums
     n_blocks = sizes.n_blocks
+    begin = b - b % sizes.group
+    end = begin + sizes.group
     rank, _, n_raw, _ = _lengths(sizes)
-    after = _alphas(raw, n_raw, b + 1, n_blocks)
-    value = after * sums[0]
-    for k in range(b + 1, n_blocks):
-        value += raw[(k + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, k) * sums[1 + n_blocks + k]
-    value *= _alphas(raw, n_raw, 0, b)
-    for i in range(b):
-        part = after * sums[1 + i]
-        for k in range(b + 1, n_blocks):
+    after = _alphas(raw, n_raw, b + 1, end)
+    value = after * sums[begin]
+    for k in range(b + 1, end):
+        value += raw[(k + 1) * n_raw - 1] * _alphas(raw, n_raw, b + 1, k) * sums[2 * n_blocks + k]
+    value *= _alphas(raw, n_raw, begin, b)
+    for i in range(begin, b):
+        part = after * sums[n_blocks + i]
+        for k in range(b + 1, end):
             p, found = (k * n_blocks + i) * rank * rank, raw.dtype.type(0)
             for u in range(rank * rank):
                 found += gram[p + u] * cross[p + u]
@@ -238,7 +250,7 @@ def finish_chain(theta, start, sizes, chain, grad):
         grad[start + b * n_block + rank * (n_out + 1) + n_raw - 2] = _alpha_gradient(b, sizes, chain)
     for b in range(n_blocks):
         gamma = raw[(b + 1) * n_raw - 1]
-        for i in range(b):
+        for i in range(b - b % sizes.group, b):
             p, below = (b * n_blocks + i) * rank * rank, i * rank * stride
             factor = gamma * raw[(i + 1) * n_raw - 1] * _alphas(raw, n_raw, i + 1, b)
             multiply_by(cross, p, rank * rank, factor)

@@ -205,7 +205,7 @@ def train_steps(
     start = n_parameters - n_link - int(learned_rate)
     n_features = start // n_out - 1
     n_weights = n_features * n_out
-    py = n_out * width if n_blocks else 0
+    py = n_blocks // sizes.group * n_out * width
     for r in range(n_runs):
         theta = flat[r]
         for s in range(n_steps):
@@ -222,8 +222,8 @@ def train_steps(
                 _predict(
                     theta, n_features, n_out, sparse, x, starts, columns, values, rows, place, n, batch, points, width
                 )
-                if n_blocks:
-                    chain_forward(sizes, chain, units, points, width)
+                for block in range(0, n_blocks, sizes.group):
+                    chain_forward(block, sizes, chain, units, points, width)
                 if n_nests:
                     more = nested_loss(
                         theta, start, n_out, n_nests, points, rate, labels, weights, place, n, of_nests, of_rows, e, top,
@@ -238,8 +238,8 @@ def train_steps(
                 loss += more[0]
                 hits += more[1]
                 of_rate += more[2]
-                if n_blocks:
-                    chain_backward(start, sizes, chain, units, points, grad, width)
+                for block in range(n_blocks - sizes.group, -1, -sizes.group):
+                    chain_backward(block, start, sizes, chain, units, points, grad, width)
                 _add_linear_gradient(
                     grad,
                     n_features,

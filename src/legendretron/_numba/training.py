@@ -17,6 +17,8 @@ Array = NDArray[Any]
 _WIDTH = 64
 #: Bytes of all exponentials of a mixture of nests for the rows that go through it together.
 _MOST_BYTES = 1 << 19
+#: Up to so many outputs, blocks are taken one by one.
+_FEW_CLASSES = 100
 _VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
 
 
@@ -108,7 +110,8 @@ class CompiledTraining:
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
         stride = -(-n_outputs // _VECTOR) * _VECTOR
-        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(normalised), stride, n_blocks)
+        group = max(1, n_blocks) if n_outputs > _FEW_CLASSES else 1
+        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(normalised), stride, n_blocks, group)
         exponentials = n_nests * (n_outputs + 1)
         part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
         self._nests = (n_nests, part)
@@ -123,14 +126,14 @@ class CompiledTraining:
             **{name: zeros(n_blocks * n_raw) for name in ("raw", "raw_slope", "mixing")},
             **{name: zeros(n_blocks * rank) for name in ("unit_scale", "bias")},
             **{name: zeros((n_blocks * rank) ** 2) for name in ("gram", "cross")},
-            sums=zeros(2 * n_blocks + 1),
+            sums=zeros(3 * n_blocks),
             partial=zeros(_VECTOR * (rank + n_raw)),
         )
         self._units = Units(
             **{name: zeros(units if name in ("cot_d", "cot_w") else all_units) for name in Units._fields}
         )
         # the reference class has zeros after the others
-        n_points = (2 if n_blocks else 1) * n_outputs * width + width
+        n_points = (n_blocks // group + 1) * n_outputs * width + width
         lengths = (
             n_outputs if sparse else (n_features + 1) * width,
             n_points,

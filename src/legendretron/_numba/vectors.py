@@ -676,8 +676,8 @@ def inner_backward(
     """From cotangents of ``d`` to those of ``z``, upwards through the recursion of ``d`` and down through that of ``z``.
 
     ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` and
-    ``cot_w`` are changed; ``cot_z`` holds the cotangents of ``z`` from ``pz`` on. Their sums over rows, and those of the mixing
-    weights' cotangents, are added to ``grad`` from ``p_bias`` on; ``sums`` has a vector for each of them.
+    ``cot_w`` are changed; ``cot_z`` holds the cotangents of ``z`` from ``pz`` on. Their sums over rows, and those of the
+    mixing weights' cotangents, are added to ``grad`` from ``p_bias`` on; ``sums`` has a vector for each of them.
     """
     net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
     kind = code.kind(code.lanes)
