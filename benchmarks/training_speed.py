@@ -35,6 +35,7 @@ BATCH = 64
 class Case(NamedTuple):
     """A shape, with what the ratios of medians are to reach."""
 
+    shape: str
     features: int
     classes: int
     models: int
@@ -44,12 +45,12 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "vehicle": Case(18, 4, 1, 64, {}, 15.0),
-    "20 x vehicle": Case(18, 4, 20, 4, {}, 100.0),
-    "letter": Case(16, 26, 1, 32, {"composite, ficnn": 2.5, "canonical": 2.5}, 15.0),
-    "20 x letter": Case(16, 26, 20, 2, {"composite, ficnn": 2.5, "canonical": 2.5}, 100.0),
-    "aloi": Case(128, 1000, 1, 4, {"composite, ficnn": 1.6, "canonical": 1.6}, 8.0),
-    "100,000 classes": Case(128, 100_000, 1, 1, {"composite, ficnn": 1.5}),
+    "vehicle": Case("vehicle", 18, 4, 1, 64, {}, 15.0),
+    "20 x vehicle": Case("vehicle", 18, 4, 20, 4, {}, 100.0),
+    "letter": Case("letter", 16, 26, 1, 32, {"composite, ficnn": 2.5, "canonical": 2.5}, 15.0),
+    "20 x letter": Case("letter", 16, 26, 20, 2, {"composite, ficnn": 2.5, "canonical": 2.5}, 100.0),
+    "aloi": Case("aloi", 128, 1000, 1, 4, {"composite, ficnn": 1.6, "canonical": 1.6}, 8.0),
+    "100,000 classes": Case("100,000 classes", 128, 100_000, 1, 1, {"composite, ficnn": 1.5}),
 }
 
 LINKS: dict[str, Callable[[int], Link]] = {
@@ -112,7 +113,7 @@ def measured(name: str, dtype: torch.dtype, rounds: int, seconds: float, device:
         kind = str(dtype).removeprefix("torch.")
         rows.append(
             {
-                "shape": name,
+                "shape": case.shape,
                 "features": case.features,
                 "classes": case.classes,
                 "models": case.models,

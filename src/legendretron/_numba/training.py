@@ -49,8 +49,8 @@ class CompiledTraining:
         Of the penalty on ``W``, ``b`` and the link.
     shared : array of shape (R,)
         What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
-    centre : array of shape (P - (d + 1) K,)
-        Where the penalty on the link vanishes; without the rate, which has none.
+    centre : array of shape (P - (d + 1) K,) or (0,)
+        Where the penalty on the link vanishes, if not at 0; without the rate, which has none.
     learned_rate, known_rate : bool, float
         Whether the rate of symmetric noise is learned; if not, what it is.
     known_matrix : array of shape (C, C), optional
