@@ -1,10 +1,11 @@
-"""Time of a training step, side by side with a plain implementation in the same run.
+"""Time of a training step, side by side with logistic regression and a plain implementation in the same run.
 
     OMP_NUM_THREADS=1 python benchmarks/training_speed.py --out docs/results/training_speed.json
 
-One CPU thread (or a GPU with ``--device cuda``). Rounds of all contestants alternate, and the best of each is kept, so that
-whatever else the machine is doing hits all of them alike. A step is everything training does for a batch: gather the
-rows, predict, differentiate, penalise, update by Adam, keep the sums for the history.
+One CPU thread (or a GPU with ``--device cuda``). Rounds of all contestants alternate, so that whatever else the machine is
+doing hits all of them alike; medians are compared, and quartiles tell their spread. A step is everything training does for a
+batch: gather the rows, predict, differentiate, penalise, update by Adam, keep the sums for the history. Steps are taken as
+training takes them: several at once where they are compiled. Logistic regression is the same engine with the softmax link.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,26 +25,53 @@ from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
 from legendretron.training import LinearModel, as_features
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
-from legendretron.training.step import Step, make_step
+from legendretron.training.step import CompiledStep, Step, make_step
 from naive import naive_step
-from timing import best_times
+from timing import median_times
 
-SHAPES = {"vehicle": (18, 4), "letter": (16, 26), "aloi": (128, 1000)}
 BATCH = 64
 
 
-def our_step(
-    make_link: Callable[[], Link], n_features: int, n_classes: int, runs: int, dtype: torch.dtype, device: str
-):
-    """A step of the engine for ``runs`` models, as a function to call."""
+class Case(NamedTuple):
+    """A shape, with what the ratios of medians are to reach."""
+
+    shape: str
+    features: int
+    classes: int
+    models: int
+    steps: int  #: at once
+    of_softmax: dict[str, float]  #: at most so many times logistic regression's step
+    of_naive: float | None = None  #: at least so many times faster than the plain implementation, model by model
+
+
+CASES = {
+    "vehicle": Case("vehicle", 18, 4, 1, 64, {}, 15.0),
+    "20 x vehicle": Case("vehicle", 18, 4, 20, 4, {}, 100.0),
+    "letter": Case("letter", 16, 26, 1, 32, {"composite, ficnn": 2.5, "canonical": 2.5}, 15.0),
+    "20 x letter": Case("letter", 16, 26, 20, 2, {"composite, ficnn": 2.5, "canonical": 2.5}, 100.0),
+    "aloi": Case("aloi", 128, 1000, 1, 4, {"composite, ficnn": 1.6, "canonical": 1.6}, 8.0),
+    "100,000 classes": Case("100,000 classes", 128, 100_000, 1, 1, {"composite, ficnn": 1.5}),
+}
+
+LINKS: dict[str, Callable[[int], Link]] = {
+    "composite, ficnn": lambda c: CompositeLink(c, network="ficnn"),
+    "composite, cpflow": lambda c: CompositeLink(c, network="cpflow"),
+    "canonical": CanonicalLink,
+    "softmax": SoftmaxLink,
+}
+
+
+def our_steps(make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, device: str) -> Callable[[], None]:
+    """Some steps of the engine for all models, as a function to call."""
+    runs, n_classes, steps = case.models, case.classes, case.steps
     rows = 4 * BATCH
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, n_features, generator=generator).numpy()
+    x = torch.randn(rows, case.features, generator=generator).numpy()
     features = as_features(x.astype(np.float32 if dtype == torch.float32 else np.float64), dtype, torch.device(device))
     model = LinearModel(
-        torch.zeros(runs, n_features, n_classes - 1, dtype=dtype, device=device),
+        torch.zeros(runs, case.features, n_classes - 1, dtype=dtype, device=device),
         torch.zeros(runs, n_classes - 1, dtype=dtype, device=device),
-        [make_link().to(dtype) for _ in range(runs)],
+        [make_link(n_classes).to(dtype) for _ in range(runs)],
     )
     strength = torch.full((runs,), 0.01, dtype=dtype, device=device)
     penalty = Penalty(model, strength, strength, intercept=True, symmetric=False)
@@ -53,64 +82,83 @@ def our_step(
         Step(model, features, penalty, optimiser, rate, totals, BATCH),
         [model.flat, optimiser.first, optimiser.second, optimiser.count, totals],
     )
-    picked = torch.randint(rows, (runs, BATCH), generator=generator).to(device)
-    labels = torch.randint(n_classes, (runs, BATCH), generator=generator).to(device)
-    weight = torch.full((runs, BATCH), 1 / BATCH, dtype=dtype, device=device)
-    return lambda: step(picked, labels, weight)
+    shape = (steps, runs, BATCH)
+    picked = torch.randint(rows, shape, generator=generator).to(device)
+    labels = torch.randint(n_classes, shape, generator=generator).to(device)
+    weight = torch.full(shape, 1 / BATCH, dtype=dtype, device=device)
+    if isinstance(step, CompiledStep):
+        rates = rate.mT.expand(steps, -1)
+        return lambda: step.many(picked, labels, weight, rates)
+
+    def one_by_one() -> None:
+        for batch in zip(picked, labels, weight, strict=True):
+            step(*batch)
+
+    return one_by_one
+
+
+def measured(name: str, dtype: torch.dtype, rounds: int, seconds: float, device: str) -> list[dict[str, object]]:
+    """A row for each link."""
+    case = CASES[name]
+    contestants = {link: our_steps(make, case, dtype, device) for link, make in LINKS.items()}
+    if device == "cpu" and case.of_naive is not None:
+        contestants["naive, one model"] = naive_step(case.features, case.classes, BATCH)
+    times = median_times(contestants, rounds, seconds, device)
+    naive = times.pop("naive, one model", None)
+    rows = []
+    for link, calls in times.items():
+        ms, lower, upper = (part / case.steps for part in calls)
+        ratio = calls.median / times["softmax"].median
+        faster = None if naive is None else case.models * naive.median / ms
+        kind = str(dtype).removeprefix("torch.")
+        rows.append(
+            {
+                "shape": case.shape,
+                "features": case.features,
+                "classes": case.classes,
+                "models": case.models,
+                "dtype": kind,
+                "link": link,
+                "ms": float(f"{ms:.4g}"),
+                "quartiles_ms": [float(f"{lower:.4g}"), float(f"{upper:.4g}")],
+                "naive_ms_a_model": None if naive is None else round(naive.median, 3),
+                "times_faster": None if faster is None else round(faster, 1),
+                "wanted_times_faster": None if faster is None or link == "softmax" else case.of_naive,
+                "of_logistic_regression": round(ratio, 2),
+                "wanted_of_logistic_regression": case.of_softmax.get(link),
+            }
+        )
+        beside = "" if faster is None else f", {faster:6.1f} x faster than naive"
+        wanted = f" (wanted {case.of_softmax[link]})" if link in case.of_softmax else ""
+        print(
+            f"{name:15} {kind} {link:18} {ms:9.4f} ms [{lower:.4f}, {upper:.4f}], "
+            f"{ratio:5.2f} x logistic regression{wanted}{beside}",
+            flush=True,
+        )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each contestant in each round")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=0.1, help="of each contestant in each round")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     rows = []
-    for shape, (d, c) in SHAPES.items():
-        links: dict[str, Callable[[], Link]] = {
-            "composite, ficnn": lambda c=c: CompositeLink(c, network="ficnn"),
-            "composite, cpflow": lambda c=c: CompositeLink(c, network="cpflow"),
-            "canonical": lambda c=c: CanonicalLink(c),
-            "softmax": lambda c=c: SoftmaxLink(c),
-        }
-        for runs in (1, 20) if c < 1000 else (1,):
-            for dtype in (torch.float64, torch.float32):
-                contestants = {name: our_step(link, d, c, runs, dtype, options.device) for name, link in links.items()}
-                contestants["naive, one model"] = naive_step(d, c, BATCH)
-                if options.device != "cpu":
-                    del contestants["naive, one model"]
-                best = best_times(contestants, options.rounds, options.seconds, options.device)
-                naive = best.pop("naive, one model", None)
-                for name, ms in best.items():
-                    rows.append(
-                        {
-                            "shape": shape,
-                            "features": d,
-                            "classes": c,
-                            "models": runs,
-                            "dtype": str(dtype).removeprefix("torch."),
-                            "link": name,
-                            "ms": round(ms, 4),
-                            "naive_ms_a_model": None if naive is None else round(naive, 4),
-                            "times_faster": None if naive is None else round(runs * naive / ms, 1),
-                            "of_logistic_regression": round(ms / best["softmax"], 2),
-                        }
-                    )
-                    speed = (
-                        "" if naive is None else f"naive {naive:6.2f} ms a model, {runs * naive / ms:7.1f} x faster, "
-                    )
-                    print(
-                        f"{shape:8} {runs:2d} models {rows[-1]['dtype']} {name:18} {ms:8.3f} ms  {speed}"
-                        f"{ms / best['softmax']:5.2f} x logistic regression",
-                        flush=True,
-                    )
+    for name in options.cases:
+        for dtype in (torch.float64, torch.float32):
+            rows += measured(name, dtype, options.rounds, options.seconds, options.device)
     if options.out:
         record = {
             "command": "OMP_NUM_THREADS=1 python benchmarks/training_speed.py",
+            "seed": 0,
             "batch": BATCH,
+            "rounds": options.rounds,
+            "seconds": options.seconds,
             "naive": "float64, autograd.grad(create_graph=True) a block, one model at a time",
             "rows": rows,
             **provenance(options.device),

@@ -72,17 +72,18 @@ def defaults() -> str:
 
 
 def speed() -> str:
-    gpu = {(r["shape"], r["models"], r["dtype"], r["link"]): r["ms"] for r in record("training_speed_gpu")["rows"]}
+    keys = ("shape", "models", "dtype", "link")
+    gpu = {tuple(r[name] for name in keys): r["ms"] for r in record("training_speed_gpu")["rows"]}
     rows = [
         [
             row["shape"],
             str(row["models"]),
             row["link"],
             row["dtype"],
-            f"{row['ms']:.2f} ms",
-            f"{row['times_faster']:.1f}",
+            f"{row['ms']:.3g} ms",
+            "" if row["times_faster"] is None else f"{row['times_faster']:.1f}",
             f"{row['of_logistic_regression']:.2f}",
-            f"{gpu[row['shape'], row['models'], row['dtype'], row['link']]:.2f} ms",
+            f"{on_gpu:.2f} ms" if (on_gpu := gpu.get(tuple(row[name] for name in keys))) is not None else "",
         ]
         for row in record("training_speed")["rows"]
     ]

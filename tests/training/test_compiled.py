@@ -6,7 +6,16 @@ import scipy.sparse
 import torch
 
 from legendretron._numba import support as support_module
-from legendretron.links import CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    Link,
+    NoisyLink,
+    SoftmaxLink,
+    SymmetricNoise,
+    TransitionNoise,
+)
+from legendretron.potentials import CPFlowNetwork
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import state as state_module
 from legendretron.training import step as step_module
@@ -15,6 +24,17 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.step import CompiledStep, Step, make_step
 
 RTOL = {torch.float64: 1e-10, torch.float32: 2e-4}
+
+
+def made_link(c, settings, generator):
+    """Softmax for None, nests if there are some, else a chain."""
+    if settings is None:
+        return SoftmaxLink(c)
+    if "n_nests" in settings:
+        return CanonicalLink(c, **settings, init="random", generator=generator)
+    link = CompositeLink(c, **settings, init="paper", generator=generator)
+    link.initialize(2.0 * torch.randn(20, c - 1, generator=generator))  # of networks that are normalised
+    return link
 
 
 class Pair:
@@ -44,11 +64,7 @@ class Pair:
         features = as_features(x, dtype, torch.device("cpu"))
         weight = 0.5 * torch.randn(runs, d, c - 1, generator=generator, dtype=torch.float64)
         bias = torch.randn(runs, c - 1, generator=generator, dtype=torch.float64)
-        links = [SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)]
-        for _ in range(runs - 1):
-            links.append(
-                SoftmaxLink(c) if link is None else CompositeLink(c, **link, init="paper", generator=generator)
-            )
+        links = [made_link(c, link, generator) for _ in range(runs)]
         if noise is not None:
             made = noise if isinstance(noise, TransitionNoise) else SymmetricNoise(c, noise[0], learned=noise[1])
             links = [NoisyLink(one, made) for one in links]
@@ -93,7 +109,15 @@ LINKS = [
     {"n_blocks": 2, "hidden": 8, "depth": 4},
     {"n_blocks": 1, "hidden": 8, "depth": 1},
     {"n_blocks": 3, "hidden": 5, "depth": 2},
+    {"n_blocks": 1, "hidden": 1, "depth": 1, "network": "cpflow"},
+    {"n_blocks": 2, "hidden": 2, "depth": 4, "network": "cpflow"},
+    {"n_blocks": 3, "hidden": 5, "depth": 3, "network": "cpflow"},
+    {"n_nests": 1},
+    {"n_nests": 4},
+    {"n_nests": 7},
 ]
+CPFLOW = {"n_blocks": 2, "hidden": 4, "depth": 3, "network": "cpflow"}
+NESTS = {"n_nests": 4}
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -106,7 +130,22 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
     for step in (pair.plain, pair.compiled):
         step(*batch)
     pair.compare()
-    assert float(pair.plain.optimiser.first.abs().min(1).values.min()) > 0
+    # all parameters have a gradient, but the bias of a last unit without a softplus: it only adds a constant
+    unused = link["n_blocks"] if link is not None and "network" in link else 0
+    assert ((pair.plain.optimiser.first == 0).sum(1) == unused).all()
+
+
+@pytest.mark.parametrize("link", [link for link in LINKS if link is not None and "n_blocks" in link])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_many_classes_go_through_all_blocks_at_once(link, dtype):
+    pair = Pair(link=link, c=120, runs=2, rows=40, dtype=dtype)
+    assert pair.compiled._train._sizes.group == link["n_blocks"]
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    one, other = (step.optimiser.first for step in pair.steps)
+    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
 
 
 def _take(pair, steps, seed=0):
@@ -121,7 +160,7 @@ def _take(pair, steps, seed=0):
     pair.compiled.many(rows, labels, weights, rates)
 
 
-@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3]])
+@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3], CPFLOW, NESTS])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_many_steps_at_rates_of_their_own(link, sparse, dtype):
@@ -135,8 +174,9 @@ def test_many_steps_at_rates_of_their_own(link, sparse, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("rows", [1, 16, 17, 64, 65, 200])
-def test_batches_of_any_size(rows, dtype):
-    pair = Pair(link=LINKS[2], rows=rows, runs=2, dtype=dtype)
+@pytest.mark.parametrize("link", [LINKS[2], CPFLOW, NESTS])
+def test_batches_of_any_size(rows, dtype, link):
+    pair = Pair(link=link, rows=rows, runs=2, dtype=dtype)
     batch = [part[0] for part in pair.batches(1)]
     batch[2] = torch.full_like(batch[2], 1 / rows)
     for step in (pair.plain, pair.compiled):
@@ -149,10 +189,53 @@ def test_batches_of_any_size(rows, dtype):
 
 @pytest.mark.parametrize("c", [2, 5])
 @pytest.mark.parametrize("settings", [{"symmetric": True}, {"centred": True}, {"symmetric": True, "intercept": False}])
-def test_penalties(settings, c):
-    pair = Pair(link=LINKS[2], c=c, runs=3, **settings)
+@pytest.mark.parametrize("link", [LINKS[2], CPFLOW, NESTS])
+def test_penalties(settings, c, link):
+    pair = Pair(link=link, c=c, runs=3, **settings)
     _take(pair, 3)
     pair.compare()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_nests_of_more_classes_than_the_cache_holds(dtype):
+    pair = Pair(link=NESTS, c=1200, rows=50, dtype=dtype)
+    assert pair.compiled._train._nests == (4, 16)
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    one, other = (step.optimiser.first for step in pair.steps)
+    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_nests_with_offsets_far_apart(dtype):
+    """The largest exponent of a nest may be far below its largest offset."""
+    pair = Pair(link=NESTS, c=4, dtype=dtype)
+    for step in pair.steps:
+        step.model.link.nests.offsets.data[0, 1, 0] = 600.0
+        step.model.link.nests.offsets.data[0, 2] = torch.tensor([-50.0, -3000.0, 20.0])
+    batch = [part[0] for part in pair.batches(1)]
+    for step in (pair.plain, pair.compiled):
+        step(*batch)
+    one, other = (step.optimiser.first for step in pair.steps)
+    assert torch.isfinite(other).all()
+    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
+    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("c", [2, 5])
+def test_gradients_of_nests_are_those_of_autograd(c, runs):
+    pair = Pair(link=NESTS, c=c, runs=runs)
+    link = pair.plain.model.link
+    z = 3.0 * torch.randn(runs, 7, c - 1, dtype=torch.float64, generator=torch.Generator().manual_seed(c))
+    labels = torch.arange(7).remainder(c).expand(runs, 7)
+    weight = torch.linspace(0.0, 1.0, 7, dtype=torch.float64).expand(runs, 7)
+    nll, hit, dz, of_link = link._nll_step(z)(z, labels, weight)
+    expected = Link._nll_step(link, z)(z, labels, weight)
+    torch.testing.assert_close([nll, dz, *of_link], [expected[0], expected[2], *expected[3]], rtol=1e-11, atol=1e-12)
+    assert torch.equal(hit, expected[1])
 
 
 def test_rows_that_do_not_count():
@@ -165,7 +248,7 @@ def test_rows_that_do_not_count():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("link", [None, LINKS[3]])
+@pytest.mark.parametrize("link", [None, LINKS[3], CPFLOW, NESTS])
 def test_extreme_features(link, dtype):
     pair = Pair(link=link, c=4, scale=1e4, dtype=dtype)
     batch = [part[0] for part in pair.batches(1)]
@@ -180,7 +263,7 @@ def test_extreme_features(link, dtype):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("link", [None, LINKS[2]])
+@pytest.mark.parametrize("link", [None, LINKS[2], CPFLOW, NESTS])
 def test_what_is_not_finite_reaches_the_loss_of_its_own_run_only(link, value):
     pair = Pair(link=link, runs=3)
     for step in pair.steps:
@@ -216,7 +299,7 @@ def test_a_tie_is_a_hit_for_the_first_class_or_the_last_of_two():
             assert float(pair.steps[1].totals[1]) == (label == hit)
 
 
-@pytest.mark.parametrize("link", ["softmax", "composite"])
+@pytest.mark.parametrize("link", ["softmax", "composite", "cpflow", "canonical"])
 def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, monkeypatch):
     trained, made = [], []
     real = step_module.make_step
@@ -236,9 +319,10 @@ def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, mo
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
 
 
-def test_other_links_and_precisions_stay_with_plain_operations(problem):
-    for link in ("cpflow", "canonical"):
-        assert problem.model(link, [1]).link._ridge_chain() is None
+def test_other_links_and_precisions_stay_with_plain_operations():
+    mixture = CompositeLink(3)
+    mixture.blocks[1] = CPFlowNetwork(2)
+    assert mixture._ridge_chain() is None
     assert not support_module.compiled_applies(torch.zeros(2, 2, dtype=torch.float16))
     assert not support_module.compiled_applies(torch.zeros(2, 2).T[:1])
 
@@ -248,7 +332,11 @@ def test_other_links_and_precisions_stay_with_plain_operations(problem):
     class OwnChain(CompositeLink):
         pass
 
+    class OwnNests(CanonicalLink):
+        pass
+
     assert Own(3)._ridge_chain() is None
+    assert OwnNests(3)._ridge_chain() is None
     assert OwnChain(3)._ridge_chain() is None
 
 
@@ -323,7 +411,7 @@ def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
 
 @pytest.mark.parametrize("learned", [True, False])
 @pytest.mark.parametrize("rate", [0.01, 0.4])
-@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3]])
+@pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3], CPFLOW, NESTS])
 @pytest.mark.parametrize("c", [2, 5])
 def test_labels_of_which_some_are_wrong(link, c, rate, learned):
     pair = Pair(link=link, c=c, runs=3, centred=True, noise=(rate, learned))

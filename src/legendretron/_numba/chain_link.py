@@ -32,7 +32,6 @@ import numpy as np
 
 from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled
-from legendretron._numba.inner_network import inner_gradient, inner_pullback
 from legendretron._numba.row_vectors import exp_row, lower_row, residual_row, set_multiple, top_row
 from legendretron._numba.vectors import (
     activate,
@@ -41,6 +40,8 @@ from legendretron._numba.vectors import (
     at,
     combine,
     fill,
+    inner_backward,
+    inner_forward,
     multiply_by,
     put,
 )
@@ -48,6 +49,7 @@ from legendretron._numba.vectors import (
 __all__ = ["chain_backward", "chain_forward"]
 
 _SCALE_FLOOR = 1e-3  # of CP-Flow's normalisation
+_VECTOR = 16  # entries of a vector, at most
 
 
 @compiled
@@ -133,7 +135,6 @@ def _through_blocks(sizes, bias, raw, gram, t, z, positive, slope, d, up, mixed_
     """From ``A z``, of all units, to ``d``, and to ``D`` in ``mixed_d``; returns the product of all ``alpha``."""
     n_blocks, _, _, hidden, depth, mixed, soft, _ = sizes
     kind = t.dtype.type
-    network = (hidden, depth, mixed, soft)
     rank = hidden * depth + 1
     n_raw = ((depth - 1) * mixed + 1) * hidden + 2
     units = rank * width
@@ -146,8 +147,8 @@ def _through_blocks(sizes, bias, raw, gram, t, z, positive, slope, d, up, mixed_
         for before in range(b):
             place = (before * n_blocks + b) * rank * rank
             add_product(gram, place, 1, rank, rank, rank, mixed_d, before * units, z, 0, width)
-        fill(up, (b + 1) * units - width, width, kind(1))
-        inner_gradient(network, raw, b * n_raw, z, positive, slope, d, up, b * units, width)
+        final = 1 if soft else 0
+        inner_forward(raw, b * n_raw, z, positive, slope, d, up, b * units, hidden, mixed, depth, final, width)
         multiply_by(mixed_d, 0, b * units, alpha)
         set_multiple(gamma, d, b * units, mixed_d, b * units, units)
         c *= alpha
@@ -207,16 +208,15 @@ def chain_forward(like, where, n, width, sizes, z, log_p, products):
 
 @compiled
 def _back_through_blocks(
-    sizes, raw, gram, t, q, d, positive, slope, up, mixed_d, cot_d, cot_w, cot_z, cot_t, cot_x, z_dy, small, s, width
+    sizes, raw, gram, t, q, d, positive, slope, up, mixed_d, cot_d, cot_w, cot_z, cot_t, cot_x, z_dy, small, partial, s, width
 ):
     """From ``A dy`` in ``q`` to ``F`` in ``cot_x``, adding to ``S`` and to the gradients of all but ``A``.
 
     ``small`` holds of each block the gradients of biases, mixing weights, ``alpha`` and ``gamma``; ``z_dy`` is the inner
-    product of ``z`` and ``dy``. Room for ``E`` is in ``cot_t``. ``mixed_d`` comes with ``D``.
+    product of ``z`` and ``dy``. Room for ``E`` is in ``cot_t``, and in ``partial`` for sums of vectors. ``mixed_d`` comes with ``D``.
     """
-    n_blocks, _, _, hidden, depth, mixed, soft, _ = sizes
+    n_blocks, _, _, hidden, depth, mixed, _, _ = sizes
     kind = t.dtype.type
-    network = (hidden, depth, mixed, soft)
     rank = hidden * depth + 1
     n_raw = ((depth - 1) * mixed + 1) * hidden + 2
     units, square, n_small = rank * width, rank * rank, rank + n_raw
@@ -253,14 +253,10 @@ def _back_through_blocks(
                 add_outer(mixed_d, before * units, 1, cot_z, 0, 1, small, p_alpha, units)
         add_outer(d, pu, 1, cot_d, 0, 1, small, p_alpha + 1, units)
         multiply_by(cot_d, 0, units, gamma)
-        inner_pullback(
-            network, raw, b * n_raw, positive, slope, d, up, pu, cot_d, cot_w, cot_z, small, p_small + rank, width
-        )
-        for u in range(rank):
-            total = kind(0)
-            for j in range(width):
-                total += at(cot_z, u * width + j)
-            small[p_small + u] += total
+        inner_backward(
+            raw, b * n_raw, positive, slope, d, up, pu, cot_d, cot_w, cot_z, 0, partial, small, p_small, hidden, mixed, depth,
+            width,
+        )  # fmt: skip
         for before in range(b):
             add_outer(cot_z, 0, rank, mixed_d, before * units, rank, s, (b * n_blocks + before) * square, width)
         set_multiple(gamma, d, pu, mixed_d, pu, units)
@@ -299,8 +295,9 @@ def chain_backward(like, where, n, width, sizes, z, log_p, g, products, dz, grad
     t, q, units = np.empty(n_units * width, dtype), np.empty(n_units * width, dtype), np.empty(rank * width, dtype)
     d, positive, slope, up = np.empty_like(t), np.empty_like(t), np.empty_like(t), np.empty_like(t)
     mixed_d, d_all, cot_t, cot_x = np.empty_like(t), np.empty_like(t), np.empty_like(t), np.empty_like(t)
-    cot_d, cot_w, cot_z = np.empty(rank * width, dtype), np.empty(hidden * width, dtype), np.empty(rank * width, dtype)
+    cot_d, cot_w, cot_z = np.empty(rank * width, dtype), np.empty(rank * width, dtype), np.empty(rank * width, dtype)
     small, s = np.zeros(n_blocks * n_small, dtype), np.zeros(gram.shape[0], dtype)
+    partial = np.empty(_VECTOR * n_small, dtype)
     of_a, number = np.zeros(n_units * size if wanted else 1, dtype), np.zeros(1, dtype)
     for first in range(0, n, width):
         count = min(width, n - first)
@@ -329,8 +326,8 @@ def chain_backward(like, where, n, width, sizes, z, log_p, g, products, dz, grad
         if wanted:
             add_outer(points, 0, 1, dy, 0, 1, number, 0, count * size)
         _back_through_blocks(
-            sizes, raw, gram, t, q, d, positive, slope, up, mixed_d, cot_d, cot_w, cot_z, cot_t, cot_x, number[0], small, s,
-            width,
+            sizes, raw, gram, t, q, d, positive, slope, up, mixed_d, cot_d, cot_w, cot_z, cot_t, cot_x, number[0], small,
+            partial, s, width,
         )  # fmt: skip
         if wanted:
             add_product(cot_x, 0, width, 1, n_units, count, points, 0, of_a, 0, size)

@@ -1,21 +1,21 @@
 """Steps of training in one compiled function: gather, predict, differentiate, penalise, update by Adam.
 
-The link is softmax+ after a chain of ridge blocks, whose formulas are in :mod:`legendretron.potentials.ridge_form`; without
-blocks it is softmax+ itself. Arrays of a batch are *units times rows* in one dimension, see
-:mod:`legendretron._numba.vectors`: entry ``p + u * width + j`` belongs to row ``j`` of unit ``u``. Innermost loops run over
-rows, which are next to each other in memory. Runs share nothing, so each goes through all steps before the next.
+The link is softmax+ after a chain of ridge blocks, see :mod:`legendretron._numba.chain`; without blocks it is softmax+
+itself, or a mixture of nests, see :mod:`legendretron._numba.nests`. Arrays of a batch are *units times rows* in one
+dimension, see :mod:`legendretron._numba.vectors`: entry ``p + u * width + j`` belongs to row ``j`` of unit ``u``. Innermost
+loops run over rows, which are next to each other in memory. Runs share nothing, so each goes through all steps before the
+next.
 """
 
 from __future__ import annotations
 
 import math
 
+from legendretron._numba.chain import chain_backward, chain_forward, finish_chain, n_chain, prepare_chain
 from legendretron._numba.compiling import cached, compiled
-from legendretron._numba.inner_network import inner_gradient, inner_pullback
+from legendretron._numba.nests import nested_loss, prepare_nests
 from legendretron._numba.vectors import (
-    activate,
     add_outer,
-    add_product,
     at,
     combine,
     exp_differences,
@@ -23,7 +23,7 @@ from legendretron._numba.vectors import (
     highest,
     moments_step,
     multiply,
-    multiply_by,
+    product,
     put,
 )
 
@@ -31,80 +31,36 @@ __all__ = ["train_steps"]
 
 
 @compiled
-def _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width):
-    """All blocks, one after the other: ``y = alpha x + gamma A^T d``, written after ``x`` in ``points``."""
-    n_out, hidden, depth = sizes
-    zero = theta.dtype.type(0)
-    rank = hidden * depth + 1
-    units, size = rank * width, n_out * width
-    n_raw = ((depth - 1) * hidden + 1) * hidden + 2
-    for b in range(n_blocks):
-        p_a = start + b * (rank * (n_out + 1) + n_raw)
-        p_x, p_raw, pu = b * size, b * n_raw, b * units
-        for u in range(rank):
-            fill(z, u * width, width, theta[p_a + rank * n_out + u])
-        add_product(theta, p_a, n_out, 1, rank, n_out, points, p_x, z, 0, width)
-        inner_gradient((hidden, depth, hidden, True), raw, p_raw, z, positive, slope, d, up, pu, width)
-        fill(points, p_x + size, size, zero)
-        add_product(theta, p_a, 1, n_out, n_out, rank, d, pu, points, p_x + size, width)
-        combine(raw[p_raw + n_raw - 2], points, p_x, raw[p_raw + n_raw - 1], points, p_x + size, size)
-
-
-@compiled
-def _chain_backward(
-    theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones, grad, width
-):
-    """Pull the cotangent ``dy`` of the last block's output back to the first one's input, and add up gradients.
-
-    Those of all but ``alpha`` and ``gamma`` are without their factor ``gamma``, and those of the raw parameters without the
-    slope of their softplus: both are the same for all rows.
-    """
-    n_out, hidden, depth = sizes
-    zero = theta.dtype.type(0)
-    rank = hidden * depth + 1
-    units, size = rank * width, n_out * width
-    n_raw = ((depth - 1) * hidden + 1) * hidden + 2
-    for b in range(n_blocks - 1, -1, -1):
-        p_a = start + b * (rank * (n_out + 1) + n_raw)
-        p_x, p_raw, pu = b * size, b * n_raw, b * units
-        p_bias = p_a + rank * n_out
-        p_mixing, p_alpha = p_bias + rank, p_bias + rank + n_raw - 2
-        fill(cot_d, 0, units, zero)
-        add_product(theta, p_a, n_out, 1, rank, n_out, dy, 0, cot_d, 0, width)
-        add_outer(points, p_x, 1, dy, 0, 1, grad, p_alpha, size)
-        add_outer(d, pu, 1, cot_d, 0, 1, grad, p_alpha + 1, units)
-        network = (hidden, depth, hidden, True)
-        inner_pullback(network, raw, p_raw, positive, slope, d, up, pu, cot_d, cot_w, cot_z, grad, p_mixing, width)
-        add_outer(cot_z, 0, rank, points, p_x, n_out, grad, p_a, width)
-        add_outer(d, pu, rank, dy, 0, n_out, grad, p_a, width)
-        add_outer(cot_z, 0, rank, ones, 0, 1, grad, p_bias, width)
-        fill(dx, 0, size, zero)
-        add_product(theta, p_a, 1, n_out, n_out, rank, cot_z, 0, dx, 0, width)
-        combine(raw[p_raw + n_raw - 1], dx, 0, raw[p_raw + n_raw - 2], dy, 0, size)
-
-
-@compiled
-def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, dy, width):
+def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, own, width):
     """Weighted sums of log-losses and of hits, and the gradients in the log-odds and in the logit of the rate of noise.
 
-    With symmetric noise, ``q = (1 - rate) p + rate / C``: a row's gradient in the log-odds is that without noise, times the
-    probability that its label has not been replaced.
+    The gradients take the place of the log-odds. With symmetric noise, ``q = (1 - rate) p + rate / C``: a row's gradient in
+    the log-odds is that without noise, times the probability that its label has not been replaced.
     """
     zero = y.dtype.type(0)
-    n_classes = n_out + 1  # the last has zeros for log-odds
-    fill(best, 0, width, zero)
-    fill(total, 0, width, zero)
+    n_classes = n_out + 1
+    fill(y, py + n_out * width, width, zero)  # the last class has zeros for log-odds
+    for j in range(n):
+        put(own, j, at(y, py + at(labels, first + j) * width + j))
+    # among equals the first class counts, and the last of two
+    tied = n_classes == 2
     for j in range(width):
         put(top, j, at(y, py + j))
+    fill(best, 0, width, zero)
     for k in range(1, n_classes):
         highest(y, py + k * width, y.dtype.type(k), top, best, width)
+    if tied:
+        for j in range(width):
+            if at(y, py + j) == zero:
+                put(best, j, y.dtype.type(1))
+    fill(total, 0, width, zero)
     for k in range(n_classes):
-        exp_differences(y, py + k * width, top, dy, k * width, total, width)
+        exp_differences(y, py + k * width, top, y, py + k * width, total, width)
     loss = hits = of_rate = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
         kept = weight
-        nll = at(top, j) - at(y, py + label * width + j) + math.log(at(total, j))
+        nll = at(top, j) - at(own, j) + math.log(at(total, j))
         if rate > 0.0:
             p = math.exp(-nll)
             q = (1.0 - rate) * p + rate / n_classes
@@ -112,36 +68,35 @@ def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, d
             of_rate += weight * (p - 1.0 / n_classes) / q
             kept = y.dtype.type(weight * ((1.0 - rate) * p / q))
         loss += weight * nll
-        # among equals the first class counts, and the last of two
-        tie = n_classes == 2 and at(y, py + j) == zero
-        if (label == 1) if tie else (label == at(best, j)):
+        if label == at(best, j):
             hits += weight
         put(total, j, kept / at(total, j))
         put(top, j, kept)
     fill(total, n, width - n, zero)  # what fills up the width does not count
     for k in range(n_out):
-        multiply(total, 0, dy, k * width, dy, k * width, width)
+        multiply(total, 0, y, py + k * width, y, py + k * width, width)
     for j in range(n):
-        place = at(labels, first + j) * width + j
-        put(dy, place, at(dy, place) - at(top, j))
+        place = py + at(labels, first + j) * width + j
+        put(y, place, at(y, place) - at(top, j))
     return loss, hits, of_rate * rate * (1.0 - rate)
 
 
 @compiled
-def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, dy, width):
+def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, width):
     """As :func:`_log_loss`, with a transition matrix of noise: ``q = T' p``.
 
     The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes.
     """
     zero = y.dtype.type(0)
     n_classes = n_out + 1
+    fill(y, py + n_out * width, width, zero)
     fill(total, 0, width, zero)
     for j in range(width):
         put(top, j, at(y, py + j))
     for k in range(1, n_classes):
         highest(y, py + k * width, y.dtype.type(k), top, best, width)
     for k in range(n_classes):
-        exp_differences(y, py + k * width, top, dy, k * width, total, width)
+        exp_differences(y, py + k * width, top, y, py + k * width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
@@ -151,7 +106,7 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
         for c in range(n_classes):
             share = 0.0
             for k in range(n_classes):
-                share += at(dy, k * width + j) * at(matrix, k * n_classes + c)
+                share += at(y, py + k * width + j) * at(matrix, k * n_classes + c)
             if c == label:
                 q = share
             if share > most or (n_classes == 2 and share == most):
@@ -161,10 +116,11 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
         if label == likeliest:
             hits += weight
         for k in range(n_out):
-            p = at(dy, k * width + j) / at(total, j)
-            put(dy, k * width + j, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+            place = py + k * width + j
+            p = at(y, place) / at(total, j)
+            put(y, place, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
     for k in range(n_out):
-        fill(dy, k * width + n, width - n, zero)  # what fills up the width does not count
+        fill(y, py + k * width + n, width - n, zero)  # what fills up the width does not count
     return loss, hits, 0.0
 
 
@@ -172,17 +128,18 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
 def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
     """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
     zero = theta.dtype.type(0)
-    for k in range(n_out):
-        fill(points, k * width, width, theta[n_features * n_out + k])
     if not sparse:
         if n < width:  # the last batch may have left rows there
             fill(batch, 0, n_features * width, zero)
+        fill(batch, n_features * width, width, theta.dtype.type(1))  # b follows W, like the weights of one more feature
         for j in range(n):
             p = at(rows, first + j) * n_features
             for f in range(n_features):
                 put(batch, f * width + j, at(x, p + f))
-        add_product(theta, 0, 1, n_out, n_out, n_features, batch, 0, points, 0, width)
+        product(theta, 0, n_out, n_out, n_features + 1, batch, 0, points, 0, width)
         return
+    for k in range(n_out):
+        fill(points, k * width, width, theta[n_features * n_out + k])
     for j in range(n):
         row = at(rows, first + j)
         fill(batch, 0, n_out, zero)
@@ -196,17 +153,17 @@ def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows,
 
 @compiled
 def _add_linear_gradient(
-    grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, dz, ones, width
+    grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, points, p_dz, ones, width
 ):
-    """Add ``X^T dz`` and the sums of ``dz``."""
-    add_outer(dz, 0, n_out, ones, 0, 1, grad, n_features * n_out, width)
+    """Add ``X^T dz`` and the sums of ``dz``, which is in ``points`` from ``p_dz`` on."""
     if not sparse:
-        add_outer(batch, 0, n_features, dz, 0, n_out, grad, 0, width)
+        add_outer(batch, 0, n_features + 1, points, p_dz, n_out, grad, 0, width)
         return
+    add_outer(points, p_dz, n_out, ones, 0, 1, grad, n_features * n_out, width)
     for j in range(n):
         row = at(rows, first + j)
         for k in range(n_out):
-            put(batch, k, at(dz, k * width + j))
+            put(batch, k, at(points, p_dz + k * width + j))
         for entry in range(at(starts, row), at(starts, row + 1)):
             value, p = at(values, entry), at(columns, entry) * n_out
             for k in range(n_out):
@@ -214,25 +171,12 @@ def _add_linear_gradient(
 
 
 @compiled
-def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, strengths, shared, centre, grad):
-    """Multiply the sums over rows by what is the same for all of them, and add the gradient of the penalty."""
-    n_out, hidden, depth = sizes
-    kind = theta.dtype.type
-    rank = hidden * depth + 1
-    n_raw = ((depth - 1) * hidden + 1) * hidden + 2
-    for b in range(n_blocks):
-        p_raw = start + b * (rank * (n_out + 1) + n_raw) + rank * (n_out + 1)
-        gamma = raw[(b + 1) * n_raw - 1]
-        multiply_by(grad, p_raw - rank * (n_out + 1), rank * (n_out + 1), gamma)
-        multiply_by(grad, p_raw, n_raw - 2, gamma / kind(hidden))
-        multiply(raw_slope, b * n_raw, grad, p_raw, grad, p_raw, n_raw)
-    combine(strengths[0], theta, 0, kind(1), grad, 0, n_features * n_out)
-    combine(strengths[1], theta, n_features * n_out, kind(1), grad, n_features * n_out, n_out)
-    combine(strengths[2], theta, start, kind(1), grad, start, centre.shape[0])
-    combine(-strengths[2], centre, 0, kind(1), grad, start, centre.shape[0])
+def _add_penalty(theta, start, n_features, n_out, strength, shared, centre, grad):
+    """Add what the penalties' gradients have beside multiples of the parameters."""
+    combine(-strength, centre, 0, theta.dtype.type(1), grad, start, centre.shape[0])
     if shared != 0:
         for f in range(n_features):
-            total = kind(0)
+            total = theta.dtype.type(0)
             for k in range(n_out):
                 total += at(theta, f * n_out + k)
             total *= shared
@@ -241,32 +185,34 @@ def _finish_gradient(theta, start, sizes, n_blocks, raw, raw_slope, n_features, 
 
 
 @cached
-def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, noise, n_blocks, buffers, width):
+def train_steps(
+    features, batches, parameters, totals, penalty, numbers, sizes, nests, noise, chain, units, buffers, width
+):
     """Take all steps of all runs; see :class:`legendretron._numba.training.CompiledTraining`."""
     sparse, x, starts, columns, values = features
     rows, labels, weights, rates = batches
     flat, first, second, count = parameters
     strengths, shared, centre = penalty
     beta1, beta2, eps = numbers
-    n_out, hidden, depth = sizes
+    n_out, n_blocks = sizes.n_out, sizes.n_blocks
+    n_nests, part = nests
     learned_rate, rate, has_matrix, matrix = noise
-    batch, points, z, positive, slope, d, up, cot_d, cot_w, cot_z, dy, dx = buffers[:12]
-    top, total, best, ones, raw, raw_slope, grad = buffers[12:]
+    ones, batch, points, top, total, best, own, grad, of_nests, of_rows, e = buffers
     n_steps, n_runs, n_rows = rows.shape
     n_parameters = flat.shape[1]
     kind = flat.dtype.type
-    rank = hidden * depth + 1
-    n_raw = ((depth - 1) * hidden + 1) * hidden + 2
-    n_block = rank * (n_out + 1) + n_raw
-    start = n_parameters - n_blocks * n_block - int(learned_rate)
+    n_link = n_nests * (n_out + 3) + 1 if n_nests else n_chain(sizes)
+    start = n_parameters - n_link - int(learned_rate)
     n_features = start // n_out - 1
+    n_weights = n_features * n_out
+    py = n_blocks // sizes.group * n_out * width
     for r in range(n_runs):
         theta = flat[r]
         for s in range(n_steps):
-            fill(grad, 0, n_parameters, kind(0))
-            for b in range(n_blocks):
-                activate(theta, start + (b + 1) * n_block - n_raw, raw, raw_slope, b * n_raw, n_raw)
-                multiply_by(raw, b * n_raw, n_raw - 2, kind(1) / kind(hidden))
+            if n_blocks:
+                prepare_chain(theta, start, sizes, chain)
+            if n_nests:
+                prepare_nests(theta, start, n_out, n_nests, of_nests)
             loss = hits = of_rate = 0.0
             if learned_rate:
                 rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
@@ -276,36 +222,57 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 _predict(
                     theta, n_features, n_out, sparse, x, starts, columns, values, rows, place, n, batch, points, width
                 )
-                _chain_forward(theta, start, sizes, n_blocks, raw, points, z, positive, slope, d, up, width)
-                py = n_blocks * n_out * width
-                if has_matrix:
+                for block in range(0, n_blocks, sizes.group):
+                    chain_forward(block, sizes, chain, units, points, width)
+                if n_nests:
+                    more = nested_loss(
+                        theta, start, n_out, n_nests, points, rate, labels, weights, place, n, of_nests, of_rows, e, top,
+                        total, best, grad, width, part,
+                    )  # fmt: skip
+                elif has_matrix:
                     more = _log_loss_with_matrix(
-                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, dy, width
+                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, width
                     )
                 else:
-                    more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, dy, width)
+                    more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)
                 loss += more[0]
                 hits += more[1]
                 of_rate += more[2]
-                _chain_backward(
-                    theta, start, sizes, n_blocks, raw, points, dy, dx, positive, slope, d, up, cot_d, cot_w, cot_z, ones,
-                    grad, width,
-                )  # fmt: skip
+                for block in range(n_blocks - sizes.group, -1, -sizes.group):
+                    chain_backward(block, start, sizes, chain, units, points, grad, width)
                 _add_linear_gradient(
-                    grad, n_features, n_out, sparse, starts, columns, values, rows, place, n, batch, dy, ones, width
+                    grad,
+                    n_features,
+                    n_out,
+                    sparse,
+                    starts,
+                    columns,
+                    values,
+                    rows,
+                    place,
+                    n,
+                    batch,
+                    points,
+                    py,
+                    ones,
+                    width,
                 )
-            _finish_gradient(
-                theta, start, sizes, n_blocks, raw, raw_slope, n_features, strengths[r], shared[r], centre, grad
-            )
+            if n_blocks:
+                finish_chain(theta, start, sizes, chain, grad)
+            _add_penalty(theta, start, n_features, n_out, strengths[r, 2], shared[r], centre, grad)
             if learned_rate:
                 grad[n_parameters - 1] = kind(of_rate)
             # p -= rate / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps), with the corrections moved onto numbers
             t = count[0] + s + 1
             correction = math.sqrt(1.0 - beta2**t)
-            moments_step(
-                theta, first[r], second[r], grad, n_parameters, kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
-                kind(eps * correction), kind(rates[s, r] * (-correction / (1.0 - beta1**t))),
-            )  # fmt: skip
+            factor = kind(rates[s, r] * (-correction / (1.0 - beta1**t)))
+            bounds = (0, n_weights, start, n_parameters - int(learned_rate), n_parameters)
+            for i in range(4):  # a rate of noise has no penalty
+                moments_step(
+                    theta, first[r], second[r], grad, bounds[i], bounds[i + 1] - bounds[i],
+                    strengths[r, i] if i < 3 else kind(0), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
+                    kind(eps * correction), factor,
+                )  # fmt: skip
             totals[0, r] += kind(loss * n_rows)
             totals[1, r] += kind(hits * n_rows)
     count[0] += n_steps

@@ -7,12 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from legendretron._numba.arrays import Chain, Sizes, Units
+
 __all__ = ["CompiledTraining", "Csr"]
 
 Array = NDArray[Any]
 
 #: Rows that go through the link together: enough to fill vectors, few enough for all of their units to stay in the cache.
 _WIDTH = 64
+#: Bytes of all exponentials of a mixture of nests for the rows that go through it together.
+_MOST_BYTES = 1 << 19
+#: Up to so many outputs, blocks are taken one by one.
+_FEW_CLASSES = 100
 _VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
 
 
@@ -25,7 +31,7 @@ class Csr(NamedTuple):
 
 
 class CompiledTraining:
-    """Steps of Adam for linear models with a chain of ridge blocks, or with softmax+ if there are none.
+    """Steps of Adam for linear models with a chain of ridge blocks or with nests, or with softmax+ if there are neither.
 
     Parameters
     ----------
@@ -33,7 +39,8 @@ class CompiledTraining:
         The feature matrix.
     flat, first, second : array of shape (R, P)
         Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
-        weights, ``alpha`` and ``gamma``; with ``learned_rate`` also the logit of the rate of noise.
+        weights, ``alpha`` and ``gamma``; or of the nests ``log mu``, ``log beta``, the offsets of all classes but the last,
+        those of the last, and the biases of the gate. With ``learned_rate`` it ends in the logit of the rate of noise.
     count : array of shape (1,)
         Steps so far, float64, changed in place.
     totals : array of shape (2, R)
@@ -42,14 +49,19 @@ class CompiledTraining:
         Of the penalty on ``W``, ``b`` and the link.
     shared : array of shape (R,)
         What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
-    centre : array of shape (P - (d + 1) K,)
-        Where the penalty on the link vanishes; without the rate, which has none.
+    centre : array of shape (P - (d + 1) K,) or (0,)
+        Where the penalty on the link vanishes, if not at 0; without the rate, which has none.
     learned_rate, known_rate : bool, float
         Whether the rate of symmetric noise is learned; if not, what it is.
     known_matrix : array of shape (C, C), optional
         Transition matrix of noise that is not symmetric, rows true classes.
     n_outputs, n_blocks, hidden, depth : int
         ``K``, ``B``, ``H`` and ``M``.
+    mixed, normalised : int, bool
+        How many units of a layer see the layer before, and whether these are normalised, as in CP-Flow's network. Then the
+        parameters of a block end in shifts, logarithms of scales and biases of the mixing, and there is no last softplus.
+    n_nests : int
+        Nests of a canonical link; 0 for a chain.
     n_rows : int
         Rows of a batch.
     betas, eps
@@ -73,9 +85,12 @@ class CompiledTraining:
         n_blocks: int,
         hidden: int,
         depth: int,
+        mixed: int,
+        normalised: bool = False,
         learned_rate: bool,
         known_rate: float,
         known_matrix: Array | None = None,
+        n_nests: int = 0,
         n_rows: int,
         betas: tuple[float, float],
         eps: float,
@@ -90,31 +105,45 @@ class CompiledTraining:
         self._totals = totals
         self._penalty = (strengths, shared, centre)
         self._numbers = (*betas, eps)
-        self._sizes = (n_outputs, hidden, depth)
         matrix = np.zeros(1, flat.dtype) if known_matrix is None else np.ascontiguousarray(known_matrix).reshape(-1)
         self._noise = (learned_rate, known_rate, known_matrix is not None, matrix.astype(flat.dtype))
-        self._n_blocks = n_blocks
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
-        rank, n_raw = hidden * depth + 1, ((depth - 1) * hidden + 1) * hidden + 2
-        units, points = rank * width, n_outputs * width
-        lengths = {
-            "batch": n_outputs if sparse else n_features * width,
-            "points": (n_blocks + 1) * points + width,  # the reference class has zeros after the others
-            "z": units,
-            **dict.fromkeys(("positive", "slope", "d", "up"), n_blocks * units),
-            "cot_d": units,
-            "cot_w": hidden * width,
-            "cot_z": units,
-            **dict.fromkeys(("dy", "dx"), points + width),
-            **dict.fromkeys(("top", "total", "best", "ones"), width),
-            **dict.fromkeys(("raw", "raw_slope"), n_blocks * n_raw),
-            "grad": flat.shape[1],
-        }
-        buffers = {name: np.zeros(max(1, length), flat.dtype) for name, length in lengths.items()}
-        buffers["ones"][:] = 1.0
-        buffers["up"][:] = 1.0  # stays so for the last unit of each block
-        self._buffers = tuple(buffers.values())
+        stride = -(-n_outputs // _VECTOR) * _VECTOR
+        group = max(1, n_blocks) if n_outputs > _FEW_CLASSES else 1
+        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(normalised), stride, n_blocks, group)
+        exponentials = n_nests * (n_outputs + 1)
+        part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
+        self._nests = (n_nests, part)
+
+        def zeros(length: int) -> Array:
+            return np.zeros(max(1, length), flat.dtype)
+
+        rank, n_raw = hidden * depth + 1, ((depth - 1) * mixed + 1) * hidden + 2
+        units, all_units = rank * width, n_blocks * rank * width
+        self._chain = Chain(
+            **{name: zeros(n_blocks * rank * stride) for name in ("stack", "stack_grad")},
+            **{name: zeros(n_blocks * n_raw) for name in ("raw", "raw_slope", "mixing")},
+            **{name: zeros(n_blocks * rank) for name in ("unit_scale", "bias")},
+            **{name: zeros((n_blocks * rank) ** 2) for name in ("gram", "cross")},
+            sums=zeros(3 * n_blocks),
+            partial=zeros(_VECTOR * (rank + n_raw)),
+        )
+        self._units = Units(
+            **{name: zeros(units if name in ("cot_d", "cot_w") else all_units) for name in Units._fields}
+        )
+        # the reference class has zeros after the others
+        n_points = (n_blocks // group + 1) * n_outputs * width + width
+        lengths = (
+            n_outputs if sparse else (n_features + 1) * width,
+            n_points,
+            *(width, width, width, width),
+            flat.shape[1],
+            3 * n_nests + exponentials,
+            (7 * n_nests + 4) * part,
+            exponentials * part,
+        )
+        self._buffers = (np.ones(width, flat.dtype), *(zeros(length) for length in lengths))
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
@@ -128,8 +157,10 @@ class CompiledTraining:
             self._penalty,
             self._numbers,
             self._sizes,
+            self._nests,
             self._noise,
-            self._n_blocks,
+            self._chain,
+            self._units,
             self._buffers,
             self._width,
         )

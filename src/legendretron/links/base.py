@@ -54,11 +54,13 @@ class TensorSpec(NamedTuple):
 
 
 class RidgeChain(NamedTuple):
-    """Sizes of a link that is a chain of input-convex networks of one shape before softmax+, maybe with noise."""
+    """Sizes of a link for compiled steps: a chain of networks of one shape before softmax+, or nests, maybe with noise."""
 
-    n_blocks: int
-    hidden: int
-    depth: int
+    n_blocks: int = 0
+    hidden: int = 1
+    depth: int = 1
+    mixed: int | None = None  #: in networks of CP-Flow, units of a layer that see the layer before
+    n_nests: int = 0  #: of a nested log-sum-exp, which takes the place of the chain
     learned_rate: bool = False  #: whether the last parameter is the logit of a rate of noise
     known_rate: float = 0.0  #: rate of noise that is not learned
     known_matrix: Tensor | None = None  #: transition matrix of noise that is not learned, (C, C)
@@ -378,7 +380,9 @@ class Link(nn.Module, ABC):
     def _ridge_chain(self) -> RidgeChain | None:
         """Sizes of the chain that compiled training steps may compute in place of ``_nll_step``; None if there is none.
 
-        Each block must be a :class:`~legendretron.potentials.FICNN`, and they have all of the link's parameters but a rate.
+        Each block must be a :class:`~legendretron.potentials.FICNN`, or each a
+        :class:`~legendretron.potentials.CPFlowNetwork`, or there is one :class:`~legendretron.potentials.NestedLogSumExp`;
+        and they have all of the link's parameters but a rate.
         """
         return None
 

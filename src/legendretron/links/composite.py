@@ -206,8 +206,11 @@ class CompositeLink(Link):
         blocks = self._chain()
         first = blocks[0]
         # a subclass may define another map, and users may exchange blocks
-        alike = all(type(b) is FICNN and (b.hidden, b.depth) == (first.hidden, first.depth) for b in blocks)
-        return RidgeChain(len(blocks), first.hidden, first.depth) if type(self) is CompositeLink and alike else None
+        kind = type(first)
+        alike = all(type(b) is kind and (b.hidden, b.depth) == (first.hidden, first.depth) for b in blocks)
+        if type(self) is not CompositeLink or kind not in _NETWORKS.values() or not alike:
+            return None
+        return RidgeChain(len(blocks), first.hidden, first.depth, first.mixed_units if kind is CPFlowNetwork else None)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         for block in reversed(self._chain()):

@@ -185,7 +185,7 @@ class NoisyLink(Link):
     def _ridge_chain(self) -> RidgeChain | None:
         chain, noise = self.clean._ridge_chain(), self.noise
         if chain is not None and type(noise) is TransitionNoise and not noise.learned:
-            return chain._replace(known_matrix=noise.matrix())
+            return chain._replace(known_matrix=noise.matrix()) if chain.n_nests == 0 else None
         if chain is None or type(noise) is not SymmetricNoise:
             return None
         if noise.learned:

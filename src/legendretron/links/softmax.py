@@ -59,7 +59,7 @@ class SoftmaxLink(Link):
 
     def _ridge_chain(self) -> RidgeChain | None:
         # a subclass may define another map
-        return RidgeChain(n_blocks=0, hidden=1, depth=1) if type(self) is SoftmaxLink else None
+        return RidgeChain() if type(self) is SoftmaxLink else None
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return log_odds

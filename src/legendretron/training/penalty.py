@@ -81,11 +81,16 @@ class Penalty:
         return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
 
     def centre_of_link(self) -> Tensor:
-        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``, without the free ones."""
-        centre = torch.zeros_like(self.model.flat[0])
-        if self._centre is not None:
-            centre[self._centre[0]] = self._centre[1]
-        return centre[self.model.n_linear : len(centre) - self.n_free]
+        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``, without the free ones.
+
+        Empty if that is 0 for all of them.
+        """
+        n_linear = self.model.n_linear
+        if self._centre is None:
+            return self.model.flat.new_zeros(0)
+        centre = self.model.flat.new_zeros(self.model.flat.shape[1] - n_linear - self.n_free)
+        centre[self._centre[0] - n_linear] = self._centre[1]
+        return centre
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""
