@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from legendretron.training import as_features, logistic
 from legendretron.training.batched_lbfgs import _MEMORY, Curvature
-from legendretron.training.logistic import _Objective, fit_logistic, logistic_log_proba
+from legendretron.training.logistic import fit_logistic, logistic_log_proba
+from legendretron.training.logistic_objective import Objective
 
 CPU = torch.device("cpu")
 
@@ -101,7 +102,7 @@ def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric
     features = as_features(scipy.sparse.csr_array(x) if kind == "sparse" else x, torch.float64, CPU)
     generator = torch.Generator().manual_seed(0)
     weights, alpha = torch.rand(30, 2, generator=generator).double(), torch.tensor([0.3, 0.7]).double()
-    objective = _Objective(features, torch.as_tensor(y), c, weights, alpha, symmetric, True)
+    objective = Objective(features, torch.as_tensor(y), c, weights, alpha, symmetric, True)
     assert (len(objective.parts) > 1) == (kind == "chunked")
     flat = torch.randn(2, 5 * (c - 1), generator=generator).double().requires_grad_()
     w, b = flat[:, : 4 * (c - 1)].reshape(2, 4, c - 1), flat[:, 4 * (c - 1) :]
@@ -286,7 +287,7 @@ def test_gradient_with_noise_against_autograd(c, learn):
     features, labels = as_features(x, torch.float64, CPU), torch.as_tensor(y)
     weights, alpha = shares(np.random.default_rng(0).random((40, 2))), torch.tensor([0.1, 0.2], dtype=torch.float64)
     known = torch.tensor([0.1, 0.4], dtype=torch.float64)
-    objective = _Objective(features, labels, c, weights, alpha, True, True, known, learn)
+    objective = Objective(features, labels, c, weights, alpha, True, True, known, learn)
     size = 5 * (c - 1)
     flat = torch.randn(2, size + learn, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     value, gradient = objective(flat)
@@ -337,7 +338,7 @@ def test_gradient_with_a_matrix_against_autograd(c):
     alpha = torch.tensor([0.1, 0.2], dtype=torch.float64)
     matrix = torch.softmax(torch.randn(c, c, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), dim=1)
     features = as_features(x, torch.float64, CPU)
-    objective = _Objective(features, labels, c, weights, alpha, False, False, transition=matrix)
+    objective = Objective(features, labels, c, weights, alpha, False, False, transition=matrix)
     flat = torch.randn(2, 5 * (c - 1), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     value, gradient = objective(flat)
     leaf = flat.clone().requires_grad_()
