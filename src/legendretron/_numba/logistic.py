@@ -69,7 +69,8 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
     bias : array of runs * m
         Added to the log-odds.
     rates : array of runs
-        Of symmetric noise: with :math:`q = (1 - \epsilon) p + \epsilon / C`, residuals are times :math:`(1 - \epsilon) p_y / q_y`.
+        Of symmetric noise: with :math:`q = (1 - \epsilon) p + \epsilon / C`, residuals are times
+        :math:`(1 - \epsilon) p_y / q_y`.
     with_reference : bool
         Whether there is one more class, the last, whose log-odds are 0.
     totals : array of 2 * runs, float64
@@ -81,7 +82,12 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
     zero, one, n_classes = kind(0), kind(1), kind(m + 1 if with_reference else m)
     # some rows at once, turned so that those of a class are next to each other
     turned, zeros = np.empty(m * _ROWS, z.dtype), np.zeros(_ROWS, z.dtype)
-    top, total, own, unused = (np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), zeros.copy())
+    top, total, own, unused = (
+        np.empty(_ROWS, z.dtype),
+        np.empty(_ROWS, z.dtype),
+        np.empty(_ROWS, z.dtype),
+        zeros.copy(),
+    )
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         for r in range(runs):

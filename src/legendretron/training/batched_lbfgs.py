@@ -28,7 +28,9 @@ class Curvature:
         # steps, then changes
         self.pairs = torch.zeros(runs, 2 * _MEMORY, size, dtype=kind, device=like.device)
         eye = torch.eye(_MEMORY, dtype=like.dtype, device=like.device)
-        self.cross = eye.repeat(runs, 1, 1)  # steps times changes that came later; 1 on the diagonal if there is nothing
+        self.cross = eye.repeat(
+            runs, 1, 1
+        )  # steps times changes that came later; 1 on the diagonal if there is nothing
         self.inner = torch.zeros_like(self.cross)  # changes times changes
         self.scale = like.new_ones(runs, 1)
         self.order: list[int] = []  # slots, the oldest first

@@ -179,10 +179,10 @@ def fit_logistic(
 
 
 def _some_rows(n: int, d: int, k: int) -> Tensor | None:
-    """Rows whose Hessian takes about half as long as a pass over all of them; None if there would be too few."""
+    """Rows whose Hessian takes about half as long as a pass over all of them, or up to two if they are few, else None."""
     size = (d + 1) * k
-    number = int(2 * n * d * k / size**2)
-    if size > _WHITENED_PARAMETERS or not _ROWS_FOR_A_PARAMETER * size <= number <= n // 2:
+    number = max(int(2 * n * d * k / size**2), _ROWS_FOR_A_PARAMETER * size)
+    if size > _WHITENED_PARAMETERS or number > n // 2 or number * size**2 > 8 * n * d * k:
         return None
     # evenly spread rows would be all alike where the table has a period
     chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:number]

@@ -1,4 +1,4 @@
-"""Directions for logistic regression by its Hessian: Newton's method, and L-BFGS that begins with the Hessian of some rows."""
+"""Directions for logistic regression by its Hessian: Newton's method, and L-BFGS that begins with that of some rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class _Hessian:
         weights, labels = objective.weights, objective.labels
         if which is not None:
             weights, labels = weights[which], labels[which]
-            weights = weights * (objective.weights.sum(0) / weights.sum(0).clamp(min=torch.finfo(weights.dtype).tiny))
+            total = weights.sum(0)
+            weights = weights * torch.where(total > 0, objective.weights.sum(0) / total, 0.0)
         self.share = weights.mT.unsqueeze(-1)  # (R, n, 1)
         self.labels = labels.view(1, -1, 1).expand(objective.runs, -1, 1)
 
@@ -126,7 +127,8 @@ class Whitened:
     def _renew(self) -> None:
         hessian, _ = self._hessian.at(self.x)
         diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
-        diagonal += _RIDGE * diagonal.mean(1, keepdim=True).clamp(min=torch.finfo(hessian.dtype).tiny)
+        ridge = _RIDGE * diagonal.mean(1, keepdim=True)
+        diagonal += torch.where(ridge > torch.finfo(hessian.dtype).tiny, ridge, 1.0)  # else these rows say nothing
         factor, failed = torch.linalg.cholesky_ex(hessian)
         good = (failed == 0) & factor.isfinite().all((1, 2))
         own = torch.diag_embed(diagonal.clamp(min=torch.finfo(hessian.dtype).eps).sqrt())

@@ -1,5 +1,6 @@
 """Mean loss plus penalty of logistic regression, of many runs at once, with its gradient; the formulas are in
-:mod:`legendretron.training.logistic`."""
+:mod:`legendretron.training.logistic`.
+"""
 
 from __future__ import annotations
 
@@ -133,8 +134,7 @@ class Objective:
 
     def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
         """Shape (n, R, m)."""
-        runs, d, m = weight.shape
-        return self.products.forward(part, _side_by_side(weight)).view(-1, runs, m).add_(bias)
+        return self.products.forward(part, _side_by_side(weight)).view(-1, len(weight), weight.shape[-1]).add_(bias)
 
     def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Value (R,) and gradient (R, P)."""

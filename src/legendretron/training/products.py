@@ -81,7 +81,9 @@ class Products:
             out.copy_(torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy())))
 
 
-def _sums(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, matrix: Tensor, out: Tensor | None = None) -> Tensor:
+def _sums(
+    starts: np.ndarray, columns: np.ndarray, values: np.ndarray, matrix: Tensor, out: Tensor | None = None
+) -> Tensor:
     from legendretron._numba.logistic import sparse_product
 
     n, width = len(starts) - 1, matrix.shape[1]
