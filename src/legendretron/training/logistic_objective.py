@@ -1,5 +1,6 @@
-"""Mean loss plus penalty of logistic regression, of many runs at once, with its gradient; the formulas are in
-:mod:`legendretron.training.logistic`.
+"""Mean loss plus penalty of logistic regression, of many runs at once, with its gradient.
+
+The formulas are in :mod:`legendretron.training.logistic`.
 """
 
 from __future__ import annotations

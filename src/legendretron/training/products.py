@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import scipy.sparse
 import torch
@@ -37,12 +39,14 @@ class Products:
         self._on_cuda = features.values.is_cuda
         if self._on_cuda:
             self._pair = _on_device(self._csr, features.values), _on_device(self._csr.T.tocsr(), features.values)
-        elif self.compiled:
-            # sums of rows can stay in registers, which those of columns cannot: so there is a second matrix, by columns
-            by_column = self._csr.tocsc()
-            self._forward = starts, columns, values
-            self._backward = tuple(part.astype(np.int64, copy=False) for part in (by_column.indptr, by_column.indices))
-            self._by_column = by_column.data
+        self._forward = starts, columns, values
+
+    @cached_property
+    def _backward(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same matrix by columns: sums of rows can stay in registers, which those of columns cannot."""
+        by_column = self._csr.tocsc()
+        starts, rows = (part.astype(np.int64, copy=False) for part in (by_column.indptr, by_column.indices))
+        return starts, rows, by_column.data
 
     def parts(self, width: int) -> list[slice]:
         """Rows to take at once, for results of ``width`` columns; all of a sparse matrix, which is costly to cut."""
@@ -76,7 +80,7 @@ class Products:
         elif self._on_cuda:
             out.copy_(self._pair[1] @ matrix)
         elif self.compiled:
-            _sums(*self._backward, self._by_column, matrix, out)
+            _sums(*self._backward, matrix, out)
         else:
             out.copy_(torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy())))
 
