@@ -242,7 +242,7 @@ def main() -> None:
             fit_ours(small)[0]()
         record: dict[str, Any] = {
             "command": f"python benchmarks/logistic_speed.py --rows {options.rows} --rounds {options.rounds} --threads "
-            f"{options.threads} --links {options.links}",
+            f"{options.threads} --links {options.links}{' --data DIR' if options.data else ''}",
             "seed": 0,
             "cases": [compared(case, options.rounds) for case in cases],
             "links": of_links(options.links, 100) if options.links else [],

@@ -1,6 +1,6 @@
 """What a pass over the data of logistic regression consists of, each part in one compiled function.
 
-Matrices are contiguous, by rows, and passed as arrays of one dimension.
+Matrices are contiguous, by rows, and passed as arrays of one dimension; indices have 64 bits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,11 @@ def _sums_of_rows(code, weight, values, columns, first, last, out, po, m):
     """``out = sum_e values[e] weight[columns[e]]`` over entries ``first <= e < last``, rows of ``m`` numbers."""
     builder, begun = code.builder, ir.Constant(_INDEX, 0)
 
-    def index_at(e):
-        found = builder.load(builder.gep(columns.data, [e]))
-        return found if found.type == _INDEX else builder.sext(found, _INDEX)
-
     def tile(lanes, start):
         total = cgutils.alloca_once(builder, code.kind(lanes))
         builder.store(code.number(0.0, code.kind(lanes)).value, total)
         with cgutils.for_range_slice(builder, first, last, ir.Constant(_INDEX, 1)) as (e, _):
-            row = builder.add(start, builder.mul(index_at(e), m))
+            row = builder.add(start, builder.mul(builder.load(builder.gep(columns.data, [e])), m))
             code.add_to(total, code.spread(values.load(e, 1), lanes) * weight.load(row, lanes))
         out.store(builder.add(po, start), _Value(code, builder.load(total)))
 
