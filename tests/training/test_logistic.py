@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from legendretron.training import as_features, logistic
 from legendretron.training.batched_lbfgs import _MEMORY, Curvature
-from legendretron.training.logistic import _Objective, fit_logistic, logistic_log_proba
+from legendretron.training.logistic import fit_logistic, logistic_log_proba
+from legendretron.training.logistic_objective import Objective
 
 CPU = torch.device("cpu")
 
@@ -45,11 +46,15 @@ def log_proba(x, fitted, dtype=torch.float64):
     return torch.cat([log_p for _, log_p in parts]).numpy()
 
 
-@pytest.fixture(params=["newton", "lbfgs"])
+@pytest.fixture(params=["newton", "lbfgs", "whitened"])
 def way(request, monkeypatch):
-    """Both ways to the minimum."""
+    """All ways to the minimum."""
     if request.param == "lbfgs":
         monkeypatch.setattr(logistic, "_NEWTON_PARAMETERS", 0)
+        monkeypatch.setattr(logistic, "_some_rows", lambda n, d, k: None)
+    elif request.param == "whitened":
+        monkeypatch.setattr(logistic, "_NEWTON_PARAMETERS", 0)
+        monkeypatch.setattr(logistic, "_some_rows", lambda n, d, k: torch.arange(0, n, 2))
     else:
         monkeypatch.setattr(logistic, "_NEWTON_PARAMETERS", 10**6)
         monkeypatch.setattr(logistic, "_NEWTON_WORK", 1e12)
@@ -91,17 +96,20 @@ def test_what_is_minimised(way, symmetric, intercept):
     np.testing.assert_allclose(found, expected.x, atol=1e-4)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("kind", ["dense", "chunked", "sparse"])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("c", [2, 4])
-def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric, c):
+def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric, c, compiled):
     x, y = data(n=30, c=c)
     if kind == "chunked":
         monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 50)
+        monkeypatch.setattr("legendretron.training.products._FEWEST", 7)
+        monkeypatch.setattr("legendretron.training.products._MOST", 7)
     features = as_features(scipy.sparse.csr_array(x) if kind == "sparse" else x, torch.float64, CPU)
     generator = torch.Generator().manual_seed(0)
     weights, alpha = torch.rand(30, 2, generator=generator).double(), torch.tensor([0.3, 0.7]).double()
-    objective = _Objective(features, torch.as_tensor(y), c, weights, alpha, symmetric, True)
+    objective = Objective(features, torch.as_tensor(y), c, weights, alpha, symmetric, True, compiled=compiled)
     assert (len(objective.parts) > 1) == (kind == "chunked")
     flat = torch.randn(2, 5 * (c - 1), generator=generator).double().requires_grad_()
     w, b = flat[:, : 4 * (c - 1)].reshape(2, 4, c - 1), flat[:, 4 * (c - 1) :]
@@ -286,7 +294,7 @@ def test_gradient_with_noise_against_autograd(c, learn):
     features, labels = as_features(x, torch.float64, CPU), torch.as_tensor(y)
     weights, alpha = shares(np.random.default_rng(0).random((40, 2))), torch.tensor([0.1, 0.2], dtype=torch.float64)
     known = torch.tensor([0.1, 0.4], dtype=torch.float64)
-    objective = _Objective(features, labels, c, weights, alpha, True, True, known, learn)
+    objective = Objective(features, labels, c, weights, alpha, True, True, known, learn)
     size = 5 * (c - 1)
     flat = torch.randn(2, size + learn, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     value, gradient = objective(flat)
@@ -337,7 +345,7 @@ def test_gradient_with_a_matrix_against_autograd(c):
     alpha = torch.tensor([0.1, 0.2], dtype=torch.float64)
     matrix = torch.softmax(torch.randn(c, c, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), dim=1)
     features = as_features(x, torch.float64, CPU)
-    objective = _Objective(features, labels, c, weights, alpha, False, False, transition=matrix)
+    objective = Objective(features, labels, c, weights, alpha, False, False, transition=matrix)
     flat = torch.randn(2, 5 * (c - 1), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     value, gradient = objective(flat)
     leaf = flat.clone().requires_grad_()

@@ -86,10 +86,10 @@ def fit_convex(
     model.bias.copy_(fitted.bias)
     if isinstance(noise, SymmetricNoise) and noise.learned:
         model.flat[:, -1] = torch.logit(fitted.rate.to(flat), eps=1e-12)
-    if fixed is None:
-        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
-    else:
+    if noise is None:
         loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
+    else:
+        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
     history = History()
     history.append(
         max(1, int(fitted.n_iter)),

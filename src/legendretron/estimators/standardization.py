@@ -35,7 +35,12 @@ class Standardizer:
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Standardise features; sparse ones are only scaled, and need a mean of zero."""
+        """Standardise features; sparse ones are only scaled, and need a mean of zero.
+
+        They are returned as they are, and not as a copy, where the units are their own.
+        """
+        if (self.scale == 1.0).all() and not self.mean.any():
+            return X
         if scipy.sparse.issparse(X):
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
         centred = X - self.mean

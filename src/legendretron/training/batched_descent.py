@@ -65,14 +65,14 @@ def descend(
         if not bool(active.any()):
             break
         direction = metric.direction(gradient)
-        slope = (gradient * direction).sum(1)
+        slope = torch.linalg.vecdot(gradient, direction)
         uphill = ~(slope < 0)
         if bool(uphill.any()):
             direction = torch.where(uphill[:, None], -gradient, direction)
             slope = (gradient * direction).sum(1)
         length = active.to(x.dtype)
         for _ in range(_MOST_HALVINGS):
-            new_x = x + length[:, None] * direction
+            new_x = torch.addcmul(x, length[:, None], direction)
             new_value, new_gradient = objective(new_x)
             # near the minimum the decrease drowns in rounding
             slack = 4 * torch.finfo(x.dtype).eps * value.abs()
@@ -82,14 +82,15 @@ def descend(
             parabola = -slope * length**2 / (2 * (new_value - value - length * slope))
             shorter = torch.where(parabola.isfinite(), parabola, 0.0).clamp(0.1 * length, 0.5 * length)
             length = torch.where(enough, length, shorter)
-        moved = (enough & active)[:, None]
+        moved = enough & active
         stuck |= active & ~enough
-        step = torch.where(moved, new_x - x, 0.0)
-        change = torch.where(moved, new_gradient - gradient, 0.0)
-        metric.update(step, change)
-        x = x + step
-        value = torch.where(moved[:, 0], new_value, value)
-        gradient = torch.where(moved, new_gradient, gradient)
+        if not bool(moved.all()):  # runs that do not move stay just where they are
+            new_x, new_gradient = (
+                torch.where(moved[:, None], new, old) for new, old in ((new_x, x), (new_gradient, gradient))
+            )
+            new_value = torch.where(moved, new_value, value)
+        metric.update(new_x - x, new_gradient - gradient)
+        x, value, gradient = new_x, new_value, new_gradient
         n_iter += active
         active = (gradient.abs().amax(1) > tol) & ~stuck
         if after_iteration is not None and after_iteration(iteration, value):

@@ -31,7 +31,7 @@ from torch import Tensor
 from legendretron._internal.chunks import chunks
 from legendretron.training.batched_descent import descend
 from legendretron.training.batched_lbfgs import Curvature
-from legendretron.training.logistic import observed_loss
+from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
 

@@ -11,13 +11,14 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.training.adam import Adam
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.step import objective_gradient
+from legendretron.training.step import CompiledStep, Step, make_step, objective_gradient
 
 __all__ = ["train_lbfgs"]
 
@@ -25,6 +26,36 @@ _POLISHING_STEPS = 4
 #: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
 #: 1e-8 leaves errors of 1e-4: polishing continues down to this factor of it, at a lower cost than iterations of L-BFGS.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
+
+
+class _CompiledGradient:
+    """Loss and gradient of all rows by the compiled step of Adam, where there is one.
+
+    With a rate of zero it leaves the parameters as they are, and with a first moment that forgets at once this is the
+    gradient, the penalty's included.
+    """
+
+    def __init__(self, model: LinearModel, sample: Sample, weight: torch.Tensor, penalty: Penalty) -> None:
+        self._optimiser = Adam(model.flat, betas=(0.0, 0.0), eps=1.0)
+        self._totals = model.flat.new_zeros(2, 1)
+        self._batch = sample.rows, sample.labels, weight
+        rate = model.flat.new_zeros(1, 1)
+        n_rows = sample.rows.shape[1]
+        step = Step(model, sample.features, penalty, self._optimiser, rate, self._totals, n_rows)
+        self._n_rows, self._step = n_rows, make_step(step, [])
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a compiled step for this link and these features."""
+        return isinstance(self._step, CompiledStep)
+
+    def __call__(self) -> tuple[float, float, torch.Tensor]:
+        """Loss, accuracy, and the gradient of shape (1, P) with that of the penalty."""
+        self._totals.zero_()
+        self._optimiser.first.zero_()
+        self._step(*self._batch)
+        loss, hits = (self._totals[:, 0] / self._n_rows).tolist()
+        return loss, hits, self._optimiser.first
 
 
 class _Run:
@@ -47,6 +78,10 @@ class _Run:
             symmetric=settings.symmetric,
             centred=settings.centred,
         )
+        self.compiled: _CompiledGradient | None = None
+        if settings.compiled and not model.flat.is_cuda:
+            compiled = _CompiledGradient(self.model, self.sample, self.weight, self.penalty)
+            self.compiled = compiled if compiled.exists else None
         self.gradient = torch.empty_like(self.model.flat)
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
@@ -62,6 +97,9 @@ class _Run:
     def objective(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean log-loss plus penalty, and its gradient."""
         self.model.flat.copy_(torch.as_tensor(parameters).unsqueeze(0))
+        if self.compiled is not None:
+            self.loss, self.accuracy, gradient = self.compiled()
+            return self.loss + float(self.penalty.value()), gradient[0].double().numpy().copy()
         self.loss = self.accuracy = 0.0
         total = self.gradient if len(self.chunks) == 1 else torch.zeros_like(self.gradient)
         for chunk in self.chunks:

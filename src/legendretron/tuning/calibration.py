@@ -21,7 +21,7 @@ from torch import Tensor
 
 from legendretron.nn.calibration import CalibrationMap, with_floor
 from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
-from legendretron.training.logistic import observed_loss
+from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["MOST_PAIRED_CLASSES", "Calibration", "calibrate", "usual_strength"]
 

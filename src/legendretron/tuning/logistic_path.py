@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import SymmetricNoise
+from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.independence import judged
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
@@ -99,8 +100,11 @@ class LogisticPath:
             total = problem.weight[train].sum()
             weights[train, number] = problem.weight[train] / total
             share[number] = total / problem.weight.sum()
-        self._weights = torch.as_tensor(weights, dtype=_dtype_of(problem), device=problem.device)
-        self._share = torch.as_tensor(share, dtype=_dtype_of(problem), device=problem.device)
+        #: Sparse features in single precision, which is enough to compare strengths; a dense table would be held twice.
+        self._features = problem.single_precision if isinstance(problem.features, SparseFeatures) else problem.features
+        dtype = _dtype_of(self._features)
+        self._weights = torch.as_tensor(weights, dtype=dtype, device=problem.device)
+        self._share = torch.as_tensor(share, dtype=dtype, device=problem.device)
         self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
         # fits with noise take many times longer, so folds that are repeated are left out
         self._noise_folds = slice(0, min(n_folds, problem.n_link_folds))
@@ -166,7 +170,7 @@ class LogisticPath:
     ) -> Logistic:
         problem, weights = self.problem, self._weights[:, which]
         return fit_logistic(
-            problem.features,
+            self._features,
             problem.labels,
             problem.n_classes,
             weights,
@@ -198,7 +202,7 @@ class LogisticPath:
     def _log_proba(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Log-probabilities of rows, each under one of the runs: parts of them, with (n, C) each."""
         problem = self.problem
-        of_all = logistic_log_proba(problem.features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
+        of_all = logistic_log_proba(self._features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
         for part, log_p in of_all:
             here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
             where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
@@ -289,7 +293,6 @@ class LogisticPath:
         return mean if math.isfinite(mean) else math.inf
 
 
-def _dtype_of(problem: TuningProblem) -> torch.dtype:
-    features = problem.features
+def _dtype_of(features: Features) -> torch.dtype:
     tensor: Tensor = features.x if hasattr(features, "x") else features.values  # type: ignore[attr-defined]
     return tensor.dtype

@@ -1,0 +1,154 @@
+"""Directions for logistic regression by its Hessian: Newton's method, and L-BFGS that begins with that of some rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.logistic_objective import Objective
+
+__all__ = ["Newton", "Whitened"]
+
+#: Iterations at whose start the Hessian of some rows is made anew: on the way from a start that may be far.
+_RENEWED = (1, 2, 4, 8)
+#: What is added to its diagonal, relative to its mean.
+_RIDGE = 1e-6
+
+
+class _Hessian:
+    r"""The Hessian of all rows, or of some.
+
+    With :math:`x` extended by a one, that of a run is
+    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`, plus the penalty; with a link, its Jacobian
+    :math:`\nabla^2 F(z_i)` takes the place of the matrix in brackets. With noise it is a matrix that is above the true one.
+    """
+
+    def __init__(self, objective: Objective, which: Tensor | None = None) -> None:
+        self.objective = objective
+        self.rows = objective.products.with_ones(which)
+        d, k, like = objective.d, objective.k, objective.weights
+        classes = torch.eye(k).to(like)
+        if objective.symmetric:
+            classes = classes - 1.0 / (k + 1)
+        of_bias = float(objective.penalize_intercept) * torch.eye(k).to(like)
+        self.penalty = torch.block_diag(torch.kron(torch.eye(d).to(like), classes), of_bias)
+        weights, labels = objective.weights, objective.labels
+        if which is not None:
+            weights, labels = weights[which], labels[which]
+            total = weights.sum(0)
+            weights = weights * torch.where(total > 0, objective.weights.sum(0) / total, 0.0)
+        self.share = weights.mT.unsqueeze(-1)  # (R, n, 1)
+        self.labels = labels.view(1, -1, 1).expand(objective.runs, -1, 1)
+
+    def at(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """At parameters ``(R, P)``: shape (R, P, P) without the logit of the rate, and the curvature of that, if learned."""
+        objective, rows = self.objective, self.rows
+        runs, k, n, width = objective.runs, objective.k, *rows.shape
+        z = rows @ x[:, : width * k].view(runs, width, k)
+        if objective.link is not None:
+            return self._of_link(z, objective.link), None
+        p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)
+        share, of_rate = self.share, None
+        rate = objective.rate(x)
+        if rate is not None:
+            own = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
+            kept = own / (own + rate[:, None, None] / (k + 1))
+            if objective.learn_rate:
+                # where the labels say little, a part of what they would say at most
+                most = rate * (1.0 - rate)
+                of_rate = torch.maximum(most - (share * kept * (1.0 - kept)).sum((1, 2)), 0.25 * most)
+            share = share * kept
+        p = p[..., :k]
+        # entries in the order of the parameters: by feature, then by class
+        outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
+        hessian = objective.alpha[:, None, None] * self.penalty - outer.mT @ outer
+        blocks = hessian.view(runs, width, k, width, k)
+        weighted = rows.mT.expand(runs, width, n)
+        for c in range(k):
+            blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
+        return hessian, of_rate
+
+    def _of_link(self, z: Tensor, link: Link) -> Tensor:
+        objective, rows = self.objective, self.rows
+        runs, k, n, width = objective.runs, objective.k, *rows.shape
+        jacobian = link._jacobian(z.reshape(runs * n, k)).view(runs, n, k, k)
+        jacobian = jacobian * self.share.unsqueeze(-1)
+        hessian = objective.alpha[:, None, None] * self.penalty
+        blocks = hessian.view(runs, width, k, width, k)
+        columns = rows.mT.expand(runs, width, n)
+        for a in range(k):
+            for b in range(a + 1):
+                block = columns @ (rows * jacobian[..., a, b].unsqueeze(-1))
+                blocks[:, :, a, :, b] += block
+                if a != b:
+                    blocks[:, :, b, :, a] += block.mT
+        return hessian
+
+
+class Newton:
+    """Directions by the Hessian itself, for problems so small that it is cheap: a few iterations instead of hundreds."""
+
+    def __init__(self, objective: Objective, x: Tensor) -> None:
+        self.x, self._hessian = x, _Hessian(objective)
+
+    def update(self, step: Tensor, change: Tensor) -> None:
+        """Go on to the next point."""
+        self.x = self.x + step
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """Minus the inverse Hessian times the gradient; minus the gradient where rounding has spoilt the Hessian."""
+        hessian, of_rate = self._hessian.at(self.x)
+        last = gradient[:, hessian.shape[1] :]
+        gradient = gradient[:, : hessian.shape[1]]
+        factor, failed = torch.linalg.cholesky_ex(hessian)
+        found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+        good = (failed == 0) & found.isfinite().all(1)
+        found = torch.where(good[:, None], found, gradient)
+        if of_rate is not None:
+            found = torch.cat([found, (last / of_rate[:, None]).clamp(-2.0, 2.0)], dim=1)
+        return -found
+
+
+class Whitened:
+    r"""L-BFGS in coordinates in which the Hessian of some rows, :math:`L L^\top`, is the identity.
+
+    A few thousand rows say nearly all about the curvature of a million. In the new coordinates the problem is almost a
+    sphere, and L-BFGS needs a few iterations where it would need dozens; what the other rows say, it learns from gradients
+    as ever. The Hessian is made anew in some of the first iterations, since the start may be far from the minimum.
+    """
+
+    def __init__(self, objective: Objective, x: Tensor, which: Tensor) -> None:
+        self.x, self._hessian = x, _Hessian(objective, which)
+        self._iteration = 1
+        self._renew()
+
+    def _renew(self) -> None:
+        hessian, _ = self._hessian.at(self.x)
+        diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
+        ridge = _RIDGE * diagonal.mean(1, keepdim=True)
+        diagonal += torch.where(ridge > torch.finfo(hessian.dtype).tiny, ridge, 1.0)  # else these rows say nothing
+        factor, failed = torch.linalg.cholesky_ex(hessian)
+        good = (failed == 0) & factor.isfinite().all((1, 2))
+        own = torch.diag_embed(diagonal.clamp(min=torch.finfo(hessian.dtype).eps).sqrt())
+        self._factor = torch.where(good[:, None, None], factor, own)
+        self._curvature = Curvature(self.x, whole_first=True)
+
+    def update(self, step: Tensor, change: Tensor) -> None:
+        """See :class:`~legendretron.training.batched_lbfgs.Curvature`."""
+        self.x = self.x + step
+        self._iteration += 1
+        if self._iteration in _RENEWED:
+            self._renew()
+        else:
+            new_step = (step.unsqueeze(1) @ self._factor).squeeze(1)
+            self._curvature.update(new_step, self._solved(change))
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """Minus the inverse Hessian times the gradient."""
+        found = self._curvature.direction(self._solved(gradient))
+        return torch.linalg.solve_triangular(self._factor.mT, found.unsqueeze(-1), upper=True).squeeze(-1)
+
+    def _solved(self, vector: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self._factor, vector.unsqueeze(-1), upper=False).squeeze(-1)

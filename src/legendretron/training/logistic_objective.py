@@ -1,0 +1,246 @@
+"""Mean loss plus penalty of logistic regression, of many runs at once, with its gradient.
+
+The formulas are in :mod:`legendretron.training.logistic`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.links import Link
+from legendretron.simplex import append_reference
+from legendretron.training.features import Features
+from legendretron.training.products import Products
+
+__all__ = ["Objective", "observed_loss"]
+
+
+def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-loss (n, R) of log-odds ``(n, R, K)``, which become the probabilities minus the one-hot labels."""
+    n, _, k = z.shape
+    top = z.amax(-1).clamp_(min=0.0)
+    index = labels.clamp(max=k - 1).view(n, 1, 1).expand(n, z.shape[1], 1)
+    own = (labels < k).to(z.dtype).view(n, 1, 1)  # the last class has no column
+    picked = (z.gather(-1, index) * own).squeeze(-1)
+    z.sub_(top.unsqueeze(-1)).exp_()
+    total = z.sum(-1).add_(torch.exp(-top))
+    z.div_(total.unsqueeze(-1))
+    z.scatter_add_(-1, index, -own.expand(n, z.shape[1], 1))
+    return top.add_(total.log_()).sub_(picked), z
+
+
+def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
+    kept = (1.0 - rate) * torch.exp(-nll)
+    q = kept + rate / n_classes
+    return -torch.log(q), kept / q
+
+
+def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`_chunk_loss`, for a transition matrix: of each row the column of its label, (n, C)."""
+    p = torch.softmax(append_reference(z), dim=-1)
+    joint = p * columns.unsqueeze(1)
+    q = joint.sum(-1).clamp_(min=torch.finfo(z.dtype).tiny)
+    return -torch.log(q), (p - joint / q.unsqueeze(-1))[..., :-1].contiguous()
+
+
+def _chunk_loss_of_link(z: Tensor, labels: Tensor, link: Link) -> tuple[Tensor, Tensor]:
+    """As :func:`_chunk_loss`, for the canonical loss of a link without run axes."""
+    n, runs, k = z.shape
+    scores, p = link._scores_and_proba(append_reference(z).reshape(n * runs, k + 1))
+    index = labels.view(n, 1, 1).expand(n, runs, 1)
+    loss = -scores.view(n, runs, k + 1).gather(-1, index).squeeze(-1)
+    residual = p.view(n, runs, k + 1).scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype))
+    return loss, residual[..., :-1].contiguous()
+
+
+class Objective:
+    """Mean loss plus penalty of all runs, and its gradient, for parameters of shape (R, P).
+
+    A row holds ``W`` and ``b`` with ``m`` columns: one for each class but the reference, ``P = (d + 1) K``, or with
+    ``every_class`` one for the reference, too. Then the same probabilities can be written in many ways; the penalty, which
+    must be symmetric, is least for the one whose columns sum to zero, and gradients keep sums at zero. There no class is
+    singled out, which for methods that know only gradients is a problem of better condition.
+
+    With ``learn_rate`` there is one more parameter, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
+    ``transition`` is a matrix of noise that all runs share; ``link`` a canonical link in place of softmax+, without noise.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        labels: Tensor,
+        n_classes: int,
+        weights: Tensor,
+        alpha: Tensor,
+        symmetric: bool,
+        penalize_intercept: bool,
+        rate: Tensor | None = None,
+        learn_rate: bool = False,
+        transition: Tensor | None = None,
+        link: Link | None = None,
+        *,
+        every_class: bool = False,
+        compiled: bool = True,
+    ) -> None:
+        self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
+        self.columns = None if transition is None else transition.mT.contiguous()
+        plain = transition is None and link is None
+        self.products = Products(features, compiled and plain)
+        self.labels, self.weights, self.alpha = labels.contiguous(), weights.contiguous(), alpha
+        self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
+        self.symmetric = symmetric and self.k > 1
+        self.every_class = every_class and self.symmetric
+        self.m = n_classes if self.every_class else self.k
+        self.penalize_intercept = penalize_intercept
+        self.parts = self.products.parts(self.runs * n_classes)
+        # where it was evaluated last, and what came out; runs that stay where they are are not evaluated again
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
+
+    # --- parameters ---
+
+    def flat(self, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """Parameters for a weight ``(R, d, K)`` and a bias ``(R, K)``; zeros if there are none."""
+        size = (self.d + 1) * self.m + int(self.learn_rate)
+        flat = torch.zeros(self.runs, size, dtype=self.weights.dtype, device=self.weights.device)
+        for mine, given in zip(self.split(flat), (weight, bias), strict=True):
+            if given is None:
+                continue
+            mine[..., : self.k] = given
+            if self.every_class:
+                mine.sub_(mine.mean(-1, keepdim=True))
+        return flat
+
+    def split(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight ``(R, d, m)`` and bias ``(R, m)`` as views."""
+        end = self.d * self.m
+        weight, bias = flat[:, :end], flat[:, end : end + self.m]
+        return weight.view(len(flat), self.d, self.m), bias
+
+    def solution(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight ``(R, d, K)`` and bias ``(R, K)`` as copies."""
+        if not self.every_class:
+            weight, bias = self.split(flat)
+            return weight.clone(), bias.clone()
+        weight, bias = (part[..., :-1] - part[..., -1:] for part in self.split(flat))
+        return weight, bias
+
+    def rate(self, flat: Tensor) -> Tensor | None:
+        """Of noise, for each run; None if there is none."""
+        return torch.sigmoid(flat[:, -1]) if self.learn_rate else self.known_rate
+
+    # --- value and gradient ---
+
+    def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
+        """Shape (n, R, m)."""
+        return self.products.forward(part, _side_by_side(weight)).view(-1, len(weight), weight.shape[-1]).add_(bias)
+
+    def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Value (R,) and gradient (R, P)."""
+        if not self.products.compiled:
+            return self._penalised(flat, self.alpha, *self._plain(flat))
+        if self._last is None or self.runs == 1:
+            value, gradient = self._penalised(flat, self.alpha, *self._compiled(flat, slice(None)))
+        else:
+            before, value, gradient = self._last
+            moved = (before != flat).any(1)
+            value, gradient = value.clone(), gradient.clone()
+            if bool(moved.any()):
+                some = flat[moved]
+                value[moved], gradient[moved] = self._penalised(some, self.alpha[moved], *self._compiled(some, moved))
+        if self.runs > 1:
+            self._last = flat.clone(), value.clone(), gradient.clone()
+        return value, gradient
+
+    def _compiled(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Mean loss and its gradient for some of the runs."""
+        from legendretron._numba.logistic import log_loss_residuals
+
+        weight, bias = self.split(flat)
+        runs, width = len(flat), len(flat) * self.m
+        side_by_side, shares = _side_by_side(weight), self.weights[:, which].contiguous()
+        rate = self.rate(flat)
+        rates = torch.zeros_like(flat[:, 0]) if rate is None else rate if self.learn_rate else rate[which]
+        gradient = torch.zeros_like(flat)
+        of_weight = gradient[:, : self.d * self.m].view(self.d, width) if runs == 1 else flat.new_zeros(self.d, width)
+        totals, of_bias = np.zeros(2 * runs), np.zeros(width)
+        numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy()
+        for part in self.parts:
+            z = self.products.forward(part, side_by_side)
+            log_loss_residuals(
+                z.view(-1).numpy(),
+                self.labels[part].numpy(),
+                shares[part].view(-1).numpy(),
+                *numbers,
+                runs,
+                self.m,
+                not self.every_class,
+                totals,
+                of_bias,
+            )
+            self.products.backward(part, z, of_weight)
+        views = self.split(gradient)
+        if runs > 1:
+            views[0].copy_(of_weight.view(self.d, runs, self.m).transpose(0, 1))
+        views[1].copy_(torch.from_numpy(of_bias).view(runs, self.m))
+        value, of_rate = torch.from_numpy(totals).to(flat).view(2, runs)
+        if self.learn_rate:
+            gradient[:, -1] = of_rate
+        return value, gradient
+
+    def _plain(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`_compiled`, for all runs, by plain operations."""
+        weight, bias = self.split(flat)
+        value, gradient = torch.zeros_like(self.alpha), torch.zeros_like(flat)
+        of_weight, of_bias = flat.new_zeros(self.d, self.runs * self.m), self.split(gradient)[1]
+        rate = self.rate(flat)
+        for part in self.parts:
+            z, labels, share = self.log_odds(part, weight, bias), self.labels[part], self.weights[part]
+            if self.every_class:
+                z = z[..., :-1] - z[..., -1:]
+            if self.link is not None:
+                nll, residual = _chunk_loss_of_link(z, labels, self.link)
+            elif self.columns is None:
+                nll, residual = _chunk_loss(z, labels)
+            else:
+                nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
+            if rate is not None:
+                nll, kept = observed_loss(nll, rate, self.k + 1)
+                residual.mul_(kept.unsqueeze(-1))
+                if self.learn_rate:
+                    gradient[:, -1] += ((rate - 1.0 + kept) * share).sum(0)
+            value += (nll * share).sum(0)
+            residual.mul_(share.unsqueeze(-1))
+            if self.every_class:
+                residual = torch.cat([residual, -residual.sum(-1, keepdim=True)], dim=-1)
+            of_bias += residual.sum(0)
+            self.products.backward(part, residual.view(len(nll), -1), of_weight)
+        self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
+        return value, gradient
+
+    def _penalised(self, flat: Tensor, alpha: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the penalty to a mean loss, and its gradient, in place."""
+        weight, bias = self.split(flat)
+        of_weight, of_bias = self.split(gradient)
+        rows, strength = weight.reshape(len(flat), -1), alpha[:, None, None]
+        value += 0.5 * alpha * torch.linalg.vecdot(rows, rows)
+        of_weight.addcmul_(strength, weight)
+        if self.symmetric and not self.every_class:
+            total = weight.sum(-1, keepdim=True)
+            value -= 0.5 * alpha * total.square().sum((1, 2)) / (self.k + 1)
+            of_weight -= strength * total / (self.k + 1)
+        if self.penalize_intercept:
+            away = bias[:, :-1] - bias[:, -1:] if self.every_class else bias
+            value += 0.5 * alpha * away.square().sum(1)
+            of_bias[:, : self.k] += alpha[:, None] * away
+            if self.every_class:
+                of_bias[:, -1] -= alpha * away.sum(1)
+        return value, gradient
+
+
+def _side_by_side(weight: Tensor) -> Tensor:
+    """All runs' weights ``(R, d, m)`` as one matrix (d, R m)."""
+    runs, d, m = weight.shape
+    return weight[0] if runs == 1 else weight.transpose(0, 1).reshape(d, runs * m)

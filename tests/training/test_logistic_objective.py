@@ -1,0 +1,154 @@
+"""The compiled pass over the data equals plain operations, for any shape, precision, weights and runs."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from legendretron._numba.support import has_numba
+from legendretron.training import as_features
+from legendretron.training.logistic import _some_rows, fit_logistic
+from legendretron.training.logistic_newton import Whitened
+from legendretron.training.logistic_objective import Objective
+from legendretron.training.products import Products
+
+CPU = torch.device("cpu")
+NEEDS_NUMBA = pytest.mark.skipif(not has_numba(), reason="needs Numba")
+
+#: Rows, features, classes, runs: one of each, widths that are no multiple of a vector, more rows than are taken at once.
+SHAPES = [(1, 1, 2, 1), (5, 1, 2, 3), (7, 9, 3, 1), (300, 4, 2, 2), (270, 6, 20, 1), (64, 3, 41, 2), (129, 33, 5, 4)]
+
+
+def problem(n, d, c, runs, *, sparse, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)
+    x = scipy.sparse.csr_array(x) if sparse else x
+    weights = torch.as_tensor(rng.random((n, runs)) * (rng.random((n, runs)) < 0.8), dtype=dtype)
+    alpha = torch.as_tensor(rng.random(runs), dtype=dtype)
+    return as_features(x, dtype, CPU), torch.as_tensor(rng.integers(0, c, n)), c, weights, alpha
+
+
+@NEEDS_NUMBA
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_compiled_equals_plain(shape, sparse, dtype):
+    given = problem(*shape, sparse=sparse, dtype=dtype)
+    runs, tolerance = shape[-1], 1e-4 if dtype == torch.float32 else 1e-11
+    rates = torch.linspace(0.1, 0.6, runs, dtype=dtype)
+    for rate, learned in ((None, False), (rates, False), (rates, True)):
+        for every_class in (True, False):
+            fast, plain = (
+                Objective(*given, True, True, rate, learned, every_class=every_class, compiled=compiled)
+                for compiled in (True, False)
+            )
+            assert fast.products.compiled
+            assert not plain.products.compiled
+            x = torch.randn(fast.flat(None, None).shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+            for found, expected in zip(fast(x), plain(x), strict=True):
+                torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@NEEDS_NUMBA
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("every_class", [True, False])
+def test_extreme_log_odds_give_finite_losses(dtype, every_class):
+    given = problem(40, 3, 4, 2, sparse=False, dtype=dtype)
+    fast, plain = (Objective(*given, True, False, every_class=every_class, compiled=c) for c in (True, False))
+    for scale in (1e4, 1e-6):
+        x = scale * torch.randn(fast.flat(None, None).shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+        for found, expected in zip(fast(x), plain(x), strict=True):
+            assert found.isfinite().all()
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@NEEDS_NUMBA
+def test_runs_that_stay_are_not_evaluated_again_and_keep_their_values():
+    given = problem(50, 4, 3, 3, sparse=False, dtype=torch.float64)
+    objective, plain = Objective(*given, True, False), Objective(*given, True, False, compiled=False)
+    x = torch.randn(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first = objective(x)
+    evaluated = []
+    compiled = objective._compiled
+    objective._compiled = lambda flat, which: evaluated.append(len(flat)) or compiled(flat, which)
+    x[1] += 1.0
+    second = objective(x)
+    assert evaluated == [1]
+    for found, expected, before in zip(second, plain(x), first, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+        assert torch.equal(found[[0, 2]], before[[0, 2]])
+    third = objective(x)
+    assert evaluated == [1]
+    assert torch.equal(third[1], second[1])
+    third[1].zero_()  # what it has returned belongs to the caller
+    assert torch.equal(objective(x)[1], second[1])
+
+
+def test_a_column_for_every_class_is_the_same_problem():
+    given = problem(60, 5, 4, 2, sparse=False, dtype=torch.float64)
+    one, all_classes = (Objective(*given, True, True, every_class=e) for e in (False, True))
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(2, 5, 3, dtype=torch.float64, generator=generator)
+    bias = torch.randn(2, 3, dtype=torch.float64, generator=generator)
+    x, wide = one.flat(weight, bias), all_classes.flat(weight, bias)
+    for part, given_part in zip(all_classes.solution(wide), (weight, bias), strict=True):
+        torch.testing.assert_close(part, given_part, rtol=1e-12, atol=1e-12)
+    (value, gradient), (same, of_all) = one(x), all_classes(wide)
+    torch.testing.assert_close(value, same, rtol=1e-12, atol=1e-12)
+    for part, columns in zip(one.split(gradient), all_classes.split(of_all), strict=True):
+        torch.testing.assert_close(columns[..., :3], part, rtol=1e-11, atol=1e-12)
+        assert columns.sum(-1).abs().max() < 1e-12
+
+
+@NEEDS_NUMBA
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 3, 4, 16, 19, 20, 37])
+def test_sparse_products(dtype, width):
+    features, *_ = problem(23, 11, 2, 1, sparse=True, dtype=dtype)
+    fast, plain = Products(features), Products(features, compiled=False)
+    generator = torch.Generator().manual_seed(0)
+    of_rows, whole = torch.randn(23, width, generator=generator).to(dtype), slice(0, 23)
+    matrix = torch.randn(11, width, generator=generator).to(dtype)
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close(fast.forward(whole, matrix), plain.forward(whole, matrix), **close)
+    mine, theirs = torch.ones(11, width, dtype=dtype), torch.zeros(11, width, dtype=dtype)
+    fast.backward(whole, of_rows, mine)
+    plain.backward(whole, of_rows, theirs)
+    torch.testing.assert_close(mine, theirs, **close)
+
+
+def test_some_rows_are_taken_where_their_hessian_is_cheap():
+    chosen = _some_rows(100_000, 10, 3)
+    assert chosen is not None
+    assert 4 * 33 <= len(chosen) <= 50_000
+    assert (chosen.diff() > 0).all()
+    assert _some_rows(200, 10, 3) is None  # too few rows for what it costs
+    assert _some_rows(10**6, 1000, 9) is None  # too many parameters
+
+
+def test_the_hessian_of_some_rows_saves_iterations(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 6)) @ rng.normal(size=(6, 6)) * np.logspace(-1, 1, 6)
+    y = (x @ rng.normal(size=(6, 3)) + rng.gumbel(size=(4000, 3))).argmax(1)
+    given = as_features(x, torch.float64, CPU), torch.as_tensor(y), 3
+    shares, alpha = torch.full((4000, 1), 1 / 4000, dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
+    monkeypatch.setattr("legendretron.training.logistic._NEWTON_PARAMETERS", 0)
+    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: None)
+    plain = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
+    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: torch.arange(0, n, 10))
+    fast = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
+    assert plain.converged.all()
+    assert fast.converged.all()
+    assert 2 * int(fast.n_iter) < int(plain.n_iter)
+    torch.testing.assert_close(fast.weight, plain.weight, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_without_weight_or_information_leave_a_metric_to_go_by():
+    features, labels, c, weights, _ = problem(40, 3, 3, 2, sparse=False, dtype=torch.float64)
+    which = torch.arange(0, 40, 4)
+    weights[which, 1] = 0.0
+    objective = Objective(features, labels, c, weights, torch.zeros(2, dtype=torch.float64), True, False)
+    metric = Whitened(objective, objective.flat(None, None), which)
+    direction = metric.direction(torch.ones(2, 8, dtype=torch.float64))
+    assert direction.isfinite().all()
+    assert (direction.sum(1) < 0).all()
