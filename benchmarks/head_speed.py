@@ -23,11 +23,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,6 +36,7 @@ from legendretron._internal.provenance import provenance
 from legendretron.nn import LegendreHead
 from legendretron.paper.vgg.network import VGG5, VGGTron
 from naive import naive_step
+from timing import median_times
 
 BATCHES = {"cuda": 256, "cpu": 64}
 PLAIN, NAIVE = "linear, log-softmax", "naive"
@@ -87,38 +86,6 @@ class Plain(nn.Sequential):
 
     def __init__(self, in_features: int, n_classes: int) -> None:
         super().__init__(nn.Linear(in_features, n_classes), nn.LogSoftmax(dim=-1))
-
-
-class Times(NamedTuple):
-    """Milliseconds a call over all rounds."""
-
-    median: float
-    lower: float
-    upper: float
-
-
-def median_times(
-    contestants: dict[str, Callable[[], None]], rounds: int, seconds: float, device: str
-) -> dict[str, Times]:
-    """Median milliseconds a call of each with quartiles, in alternating rounds of about so many seconds."""
-
-    def timed(step: Callable[[], None], calls: int) -> float:
-        if device != "cpu":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(calls):
-            step()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        return 1e3 * (time.perf_counter() - began) / calls
-
-    calls = {name: max(1, int(1e3 * seconds / timed(step, 5))) for name, step in contestants.items()}
-    found: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, step in contestants.items():
-            found[name].append(timed(step, calls[name]))
-    quartiles = {name: statistics.quantiles(times, n=4, method="inclusive") for name, times in found.items()}
-    return {name: Times(median, lower, upper) for name, (lower, median, upper) in quartiles.items()}
 
 
 def saved_numbers(model: nn.Module, x: torch.Tensor) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
 from legendretron.training import LinearModel, as_features
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
-from legendretron.training.step import CompiledStep, Step, make_step
+from legendretron.training.step import Step, make_step
 from naive import naive_step
 from timing import median_times
 
@@ -51,6 +52,16 @@ CASES = {
     "20 x letter": Case("letter", 16, 26, 20, 2, {"composite, ficnn": 2.5, "canonical": 2.5}, 100.0),
     "aloi": Case("aloi", 128, 1000, 1, 4, {"composite, ficnn": 1.6, "canonical": 1.6}, 8.0),
     "100,000 classes": Case("100,000 classes", 128, 100_000, 1, 1, {"composite, ficnn": 1.5}),
+}
+
+#: On a GPU, where steps are captured, and one model leaves most of it idle.
+WITH_CUDA = {
+    "letter": Case("letter", 16, 26, 1, 64, {}),
+    "20 x letter": Case("letter", 16, 26, 20, 64, {"composite, ficnn": 2.0, "canonical": 2.0}),
+    "60 x letter": Case("letter", 16, 26, 60, 64, {"composite, ficnn": 2.0, "canonical": 2.0}),
+    "aloi": Case("aloi", 128, 1000, 1, 64, {}),
+    "20 x aloi": Case("aloi", 128, 1000, 20, 32, {"composite, ficnn": 1.5, "canonical": 1.5}),
+    "60 x aloi": Case("aloi", 128, 1000, 60, 32, {"composite, ficnn": 1.5, "canonical": 1.5}),
 }
 
 LINKS: dict[str, Callable[[int], Link]] = {
@@ -86,20 +97,16 @@ def our_steps(make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, 
     picked = torch.randint(rows, shape, generator=generator).to(device)
     labels = torch.randint(n_classes, shape, generator=generator).to(device)
     weight = torch.full(shape, 1 / BATCH, dtype=dtype, device=device)
-    if isinstance(step, CompiledStep):
-        rates = rate.mT.expand(steps, -1)
-        return lambda: step.many(picked, labels, weight, rates)
-
-    def one_by_one() -> None:
-        for batch in zip(picked, labels, weight, strict=True):
-            step(*batch)
-
-    return one_by_one
+    if isinstance(step, Step):
+        raise RuntimeError("this machine has neither compiled nor captured steps; install numba, or Triton for a GPU")
+    rates = rate.mT.expand(steps, -1)
+    return lambda: deque(step.in_pieces(picked, labels, weight, rates), maxlen=0)  # takes all steps, keeps nothing
 
 
-def measured(name: str, dtype: torch.dtype, rounds: int, seconds: float, device: str) -> list[dict[str, object]]:
+def measured(
+    name: str, case: Case, dtype: torch.dtype, rounds: int, seconds: float, device: str
+) -> list[dict[str, object]]:
     """A row for each link."""
-    case = CASES[name]
     contestants = {link: our_steps(make, case, dtype, device) for link, make in LINKS.items()}
     if device == "cpu" and case.of_naive is not None:
         contestants["naive, one model"] = naive_step(case.features, case.classes, BATCH)
@@ -144,17 +151,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each contestant in each round")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--cases", nargs="+", choices={**CASES, **WITH_CUDA}, help="all that are for the device")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     rows = []
-    for name in options.cases:
+    cases = CASES if options.device == "cpu" else WITH_CUDA
+    for name in options.cases or cases:
         for dtype in (torch.float64, torch.float32):
-            rows += measured(name, dtype, options.rounds, options.seconds, options.device)
+            rows += measured(name, cases[name], dtype, options.rounds, options.seconds, options.device)
     if options.out:
         record = {
-            "command": "OMP_NUM_THREADS=1 python benchmarks/training_speed.py",
+            "command": f"OMP_NUM_THREADS=1 python benchmarks/training_speed.py --device {options.device} "
+            f"--rounds {options.rounds} --seconds {options.seconds}",
             "seed": 0,
             "batch": BATCH,
             "rounds": options.rounds,

@@ -209,11 +209,12 @@ def chain_forward(like, where, n, width, sizes, z, log_p, products):
 @compiled
 def _back_through_blocks(
     sizes, raw, gram, t, q, d, positive, slope, up, mixed_d, cot_d, cot_w, cot_z, cot_t, cot_x, z_dy, small, partial, s, width
-):
+):  # fmt: skip
     """From ``A dy`` in ``q`` to ``F`` in ``cot_x``, adding to ``S`` and to the gradients of all but ``A``.
 
     ``small`` holds of each block the gradients of biases, mixing weights, ``alpha`` and ``gamma``; ``z_dy`` is the inner
-    product of ``z`` and ``dy``. Room for ``E`` is in ``cot_t``, and in ``partial`` for sums of vectors. ``mixed_d`` comes with ``D``.
+    product of ``z`` and ``dy``. Room for ``E`` is in ``cot_t``, and for sums of vectors in ``partial``. ``mixed_d`` comes
+    with ``D``.
     """
     n_blocks, _, _, hidden, depth, mixed, _, _ = sizes
     kind = t.dtype.type
