@@ -21,12 +21,13 @@ from legendretron._numba.vectors import (
     add_product,
     at,
     exp_differences,
+    exp_scaled_differences,
+    extremes,
     fill,
     highest,
     multiply,
     multiply_by,
     put,
-    scaled_differences,
 )
 
 __all__ = ["chain_probabilities", "nested_probabilities"]
@@ -61,14 +62,6 @@ def _scatter(units, factor, summand, first, rows, n_classes, swap, out, width):
             times, plus = at(factor, j), at(summand, j)
             for k in range(begin, end):
                 put(out, place + step * k, at(units, k * width + j) * times + plus)
-
-
-@compiled
-def _lower(values, p, least, width):
-    """Put values that are lower than ``least`` there."""
-    for j in range(width):
-        value, before = at(values, p + j), at(least, j)
-        put(least, j, value if value < before else before)
 
 
 @compiled
@@ -119,8 +112,7 @@ def chain_probabilities(
     x, e = np.empty(n_classes * width, z.dtype), np.empty(width, z.dtype)
     units, positive, d = np.empty(size, z.dtype), np.empty(size, z.dtype), np.empty(size, z.dtype)
     up = np.empty(hidden * width, z.dtype)
-    top, best = np.empty(width, z.dtype), np.empty(width, z.dtype)
-    least, total = np.empty(width, z.dtype), np.empty(width, z.dtype)
+    top, least, total = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
     for begin in range(first, last, width):
         rows = min(width, last - begin)
         _gather(z, bias, begin, rows, n_out, x, width)
@@ -131,8 +123,7 @@ def chain_probabilities(
         fill(least, 0, width, zero)
         fill(total, 0, width, zero)
         for k in range(n_out):
-            highest(x, k * width, zero, top, best, width)
-            _lower(x, k * width, least, width)
+            extremes(x, k * width, top, least, width)
         for k in range(n_classes):
             if log:
                 exp_differences(x, k * width, top, e, 0, total, width)
@@ -153,29 +144,27 @@ def chain_probabilities(
 
 
 @compiled
-def _small_log(x, top, most, weights, numbers, n_nests, n_classes, k, j, width):
+def _small_log(below, weights, numbers, n_nests, n_classes, k, j, width):
     """``log p_k`` of row ``j`` where ``p_k`` underflows, by a sum over nests of which the largest term is 1."""
     p_offset = 1 + 2 * n_nests
-    value = at(x, k * width + j) - at(top, j)
-    highest_term = -math.inf
+    most = -math.inf
     for m in range(n_nests):
-        term = math.log(at(weights, m * width + j)) - at(most, m * width + j)
-        term += numbers[1 + m] * value + numbers[p_offset + m * n_classes + k]
-        highest_term = max(highest_term, term)
+        term = math.log(at(weights, m * width + j)) + numbers[1 + m] * below + numbers[p_offset + m * n_classes + k]
+        most = max(most, term)
     total = 0.0
     for m in range(n_nests):
-        term = math.log(at(weights, m * width + j)) - at(most, m * width + j)
-        term += numbers[1 + m] * value + numbers[p_offset + m * n_classes + k]
-        total += math.exp(term - highest_term)
-    return highest_term + math.log(total)
+        term = math.log(at(weights, m * width + j)) + numbers[1 + m] * below + numbers[p_offset + m * n_classes + k]
+        total += math.exp(term - most)
+    return most + math.log(total)
 
 
 @cached
 def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest, log, swap, out, width):
     """Of the gradient of a nested log-sum-exp, see :class:`legendretron.potentials.NestedLogSumExp`.
 
-    ``numbers`` holds beta, then mu, the gate biases and the offsets (M, C) of the nests. Logarithms of probabilities below
-    ``smallest`` are computed again, without exponentials that underflow.
+    ``numbers`` holds beta, then mu, the gate biases and the offsets (M, C) of the nests, of which none may be positive: what
+    is subtracted from all offsets of a nest belongs into its gate bias. Logarithms of probabilities below ``smallest`` are
+    computed again, without exponentials that underflow.
     """
     kind = z.dtype.type
     zero, one = kind(0), kind(1)
@@ -184,34 +173,29 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
     p_bias, p_offset = 1 + n_nests, 1 + 2 * n_nests
     x, p, e = np.empty(units, z.dtype), np.empty(units, z.dtype), np.empty(n_nests * units, z.dtype)
     weights, gates = np.empty(n_nests * width, z.dtype), np.empty(n_nests * width, z.dtype)
-    maxima, ones = np.empty(n_nests * width, z.dtype), np.empty(width, z.dtype)
-    top, best = np.empty(width, z.dtype), np.empty(width, z.dtype)
-    most, least, total = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
+    top, least, total = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
+    most, best, ones = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
     fill(ones, 0, width, one)
+    steepest = zero
+    for m in range(n_nests):
+        steepest = max(steepest, numbers[1 + m])
     for begin in range(first, last, width):
         rows = min(width, last - begin)
         _gather(z, bias, begin, rows, n_out, x, width)
         fill(x, n_out * width, width, zero)
         fill(top, 0, width, zero)
-        for k in range(n_out):
-            highest(x, k * width, zero, top, best, width)
         fill(least, 0, width, zero)
+        for k in range(n_out):
+            extremes(x, k * width, top, least, width)
         for m in range(n_nests):
-            fill(most, 0, width, kind(-math.inf))
             fill(total, 0, width, zero)
             for k in range(n_classes):
                 place, offset = m * units + k * width, numbers[p_offset + m * n_classes + k]
-                scaled_differences(x, k * width, top, offset, numbers[1 + m], e, place, most, width)
-            for k in range(n_classes):
-                place = m * units + k * width
-                _lower(e, place, least, width)
-                exp_differences(e, place, most, e, place, total, width)
+                exp_scaled_differences(x, k * width, top, offset, numbers[1 + m], e, place, total, width)
             slope, gate_bias = numbers[0] / numbers[1 + m], numbers[p_bias + m]
             for j in range(width):
                 put(weights, m * width + j, at(total, j))
-                put(maxima, m * width + j, at(most, j))
-                put(gates, m * width + j, slope * (at(most, j) + math.log(at(total, j))) + gate_bias)
-        # most and total once more, now over nests
+                put(gates, m * width + j, slope * math.log(at(total, j)) + gate_bias)
         for j in range(width):
             put(most, j, at(gates, j))
         for m in range(1, n_nests):
@@ -220,7 +204,7 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
         for m in range(n_nests):
             exp_differences(gates, m * width, most, gates, m * width, total, width)
         for j in range(rows):
-            finite = math.isfinite(at(total, j)) and math.isfinite(at(least, j))
+            finite = math.isfinite(at(total, j)) and math.isfinite(steepest * (at(least, j) - at(top, j)))
             for m in range(n_nests):
                 finite = finite and math.isfinite(at(weights, m * width + j))
             if not finite:
@@ -236,7 +220,8 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
                 for j in range(width):
                     value = at(p, k * width + j)
                     if value < smallest:
-                        value = kind(_small_log(x, top, maxima, weights, numbers, n_nests, n_classes, k, j, width))
+                        below = at(x, k * width + j) - at(top, j)
+                        value = kind(_small_log(below, weights, numbers, n_nests, n_classes, k, j, width))
                     else:
                         value = math.log(value)
                     put(p, k * width + j, value)

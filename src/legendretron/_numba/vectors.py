@@ -20,6 +20,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from legendretron._numba.series import artanh_series, exp_series
+
 __all__ = [
     "activate",
     "add_multiple",
@@ -29,6 +31,8 @@ __all__ = [
     "combine",
     "cotangents",
     "exp_differences",
+    "exp_scaled_differences",
+    "extremes",
     "fill",
     "highest",
     "moments_step",
@@ -163,15 +167,16 @@ class _Code:
     # --- functions ---
 
     def polynomial(self, coefficients, x):
-        """From the highest power down."""
-        value = self.number(coefficients[0], x.value.type)
-        for coefficient in coefficients[1:]:
-            value = value * x + coefficient
-        return value
+        """From the highest power down. Halves are computed on their own, so that no product has to wait for all before."""
+        terms = [self.number(c, x.value.type) for c in reversed(coefficients)]
+        while len(terms) > 1:
+            pairs = [terms[i + 1] * x + terms[i] for i in range(0, len(terms) - 1, 2)]
+            terms, x = pairs + terms[2 * len(pairs) :], x * x
+        return terms[0]
 
     def exp(self, x):
         """``exp(x)`` for ``x <= 0``; 0 where the result would not be a normal number, NaN for NaN."""
-        bits, bias, terms, low = (23, 127, 7, -87.3) if self.single else (52, 1023, 13, -708.3)
+        bits, bias, degree, low = (23, 127, 6, -87.3) if self.single else (52, 1023, 11, -708.3)
         # the first part of log 2 has so few bits that its multiples are exact
         log2 = (
             (0.693359375, -2.12194440e-4) if self.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
@@ -179,7 +184,7 @@ class _Code:
         rounder = 1.5 * 2.0**bits
         rounded = x * (1.0 / math.log(2.0)) + rounder  # its last bits are the nearest integer
         n = rounded - rounder
-        series = self.polynomial([1.0 / math.factorial(k) for k in range(terms, -1, -1)], x - n * log2[0] - n * log2[1])
+        series = self.polynomial(exp_series(degree), x - n * log2[0] - n * log2[1])
         kind = x.value.type
         many = isinstance(kind, ir.VectorType)
         whole = ir.IntType(8 * self.bytes)
@@ -194,8 +199,7 @@ class _Code:
         more, most = e + 1.0, e + 2.0
         q = self.number(1.0, x.value.type) / (more * most)
         s = e * more * q  # e / (2 + e), and log(1 + e) = 2 artanh(s)
-        terms = 7 if self.single else 16
-        series = self.polynomial([2.0 / (2 * k + 1) for k in range(terms, -1, -1)], s * s)
+        series = self.polynomial(artanh_series(4 if self.single else 10), s * s)
         return x.where(">", 0.0, x, 0.0) + s * series, most * q * x.where(">=", 0.0, 1.0, e)
 
 
@@ -436,11 +440,36 @@ def highest(code, y, py, number, top, best, n):
 
 
 @_written
+def extremes(code, y, py, top, least, n):
+    """Put ``y`` into ``top`` where it is higher, and into ``least`` where it is lower."""
+
+    def body(lanes, j):
+        own, high, low = y.load(code.builder.add(py, j), lanes), top.load(j, lanes), least.load(j, lanes)
+        top.store(j, own.where(">", high, own, high))
+        least.store(j, own.where("<", low, own, low))
+
+    code.entries(n, body)
+
+
+@_written
 def exp_differences(code, y, py, top, e, pe, total, n):
     """``e = exp(y - top)`` for ``y <= top``, added to ``total``."""
 
     def body(lanes, j):
         value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
+        e.store(code.builder.add(pe, j), value)
+        total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@_written
+def exp_scaled_differences(code, y, py, top, offset, scale, e, pe, total, n):
+    """``e = exp(scale (y - top) + offset)`` for exponents that are not positive, added to ``total``."""
+
+    def body(lanes, j):
+        below = y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)
+        value = code.exp(below * code.spread(scale, lanes) + code.spread(offset, lanes))
         e.store(code.builder.add(pe, j), value)
         total.store(j, total.load(j, lanes) + value)
 

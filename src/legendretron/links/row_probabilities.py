@@ -2,6 +2,7 @@ r"""Probabilities of many rows by one compiled function, for links with closed f
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
@@ -44,8 +45,10 @@ class RowProbabilities(ABC):
     def __init__(self, numbers: Tensor, n_classes: int, units: int) -> None:
         self.numbers: np.ndarray = numbers.detach().contiguous().numpy()
         self.n_classes, self._units = n_classes, units
-        #: Whether all parameters are finite.
-        self.finite = bool(np.isfinite(self.numbers).all())
+        #: Whether all parameters of the link are finite.
+        self.finite = True
+        #: Whether results are as accurate as those of the link itself.
+        self.accurate = True
 
     @abstractmethod
     def _rows(
@@ -111,10 +114,21 @@ class _Nests(RowProbabilities):
     """The gradient of a nested log-sum-exp."""
 
     def __init__(self, link: CanonicalLink, like: Tensor) -> None:
-        self._n_nests = link.nests.n_nests
-        super().__init__(link.nests._numbers().to(like), link.n_classes, (2 + self._n_nests) * link.n_classes)
-        # far above where exponentials become zero, so that those that do not count
-        self._smallest = self.numbers.dtype.type(1e-290 if like.dtype == torch.float64 else 1e-30)
+        nests, self._n_nests = link.nests, link.nests.n_nests
+        beta, mu, gate, offsets = (
+            nests._numbers().double().split([1, *2 * [self._n_nests], self._n_nests * link.n_classes])
+        )
+        offsets = offsets.reshape(self._n_nests, -1)
+        # what is taken off all offsets of a nest is added to its log-sum-exp
+        highest = offsets.amax(-1)
+        offsets, gate = offsets - highest.unsqueeze(-1), gate + beta / mu * highest
+        numbers = torch.cat([beta, mu, gate, offsets.reshape(-1)]).to(like.dtype)
+        super().__init__(numbers, link.n_classes, (2 + self._n_nests) * link.n_classes)
+        # exponentials that become zero must not count beside what the class of the highest predictor adds to a nest
+        limit, lost = (708.0, 40.0) if like.dtype == torch.float64 else (87.0, 20.0)
+        spread = -float(offsets.min())
+        self.accurate = spread < limit / 3
+        self._smallest = self.numbers.dtype.type(math.exp(min(0.0, spread + lost - limit)))
 
     def _rows(
         self, z: np.ndarray, bias: np.ndarray, first: int, last: int, log: bool, swap: bool, out: np.ndarray, width: int
@@ -170,10 +184,11 @@ def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None
             return None
 
     def make(like: Tensor) -> RowProbabilities:
-        if isinstance(link, CanonicalLink):
-            return _Nests(link, like)
-        return _Chain(blocks, link.n_classes, like)
+        made = _Nests(link, like) if isinstance(link, CanonicalLink) else _Chain(blocks, link.n_classes, like)
+        made.finite = all(bool(torch.isfinite(p).all()) for p in link.parameters())
+        return made
 
     if link not in _kept:
         _kept[link] = KeptPotential()
-    return _kept[link].table(make, torch.empty(0, dtype=dtype), tensors)
+    found = _kept[link].table(make, torch.empty(0, dtype=dtype), tensors)
+    return found if found.accurate else None
