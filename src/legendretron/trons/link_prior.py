@@ -17,10 +17,35 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior"]
+__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior", "trigonometric_features"]
 
 #: Prior standard deviation of the link's offset.
 _OFFSET = 10.0
+
+
+def trigonometric_features(
+    z: np.ndarray, interval: tuple[float, float], waves: int, kind: str, slopes: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
+    low, high = interval
+    theta = np.pi * (np.clip(z, low, high) - low) / (high - low)
+    turn = np.exp(1j * theta)
+    circle = np.empty((waves, len(z)), dtype=complex)
+    power = np.ones_like(turn)
+    for m in range(waves):
+        power = power * turn
+        circle[m] = power
+    phi = np.empty((len(z), 2 + waves))
+    phi[:, 0], phi[:, 1] = 1.0, z - (low + high) / 2
+    phi[:, 2:] = (circle.imag if kind == "sine" else circle.real).T
+    if not slopes:
+        return phi, None
+    inside = (z >= low) & (z <= high)
+    rate = np.pi / (high - low) * np.arange(1, waves + 1)
+    d_phi = np.empty_like(phi)
+    d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
+    d_phi[:, 2:] = (circle.real if kind == "sine" else -circle.imag).T * rate * inside[:, None]
+    return phi, d_phi
 
 
 class LinkPrior(ABC):
@@ -67,26 +92,9 @@ class LinkPrior(ABC):
         """Number ``P`` of latent variables: the offset first, then the process."""
         return self.quadratic.shape[1] - 1
 
-    def features(self, z: np.ndarray, slopes: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
-        theta = np.pi * (np.clip(z, *self.interval) - self.interval[0]) / self.width
-        turn = np.exp(1j * theta)
-        circle = np.empty((self.waves, len(z)), dtype=complex)
-        power = np.ones_like(turn)
-        for m in range(self.waves):
-            power = power * turn
-            circle[m] = power
-        phi = np.empty((len(z), 2 + self.waves))
-        phi[:, 0], phi[:, 1] = 1.0, z - self.middle
-        phi[:, 2:] = (circle.imag if self.kind == "sine" else circle.real).T
-        if not slopes:
-            return phi, None
-        inside = (z >= self.interval[0]) & (z <= self.interval[1])
-        rate = np.pi / self.width * np.arange(1, self.waves + 1)
-        d_phi = np.empty_like(phi)
-        d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
-        d_phi[:, 2:] = (circle.real if self.kind == "sine" else -circle.imag).T * rate * inside[:, None]
-        return phi, d_phi
+    def features(self, z: np.ndarray) -> np.ndarray:
+        """Features ``(n, 2 + waves)`` of predictors ``(n,)``."""
+        return trigonometric_features(z, self.interval, self.waves, self.kind)[0]
 
     def coefficients(self, xi: np.ndarray) -> np.ndarray:
         """Coefficients of the features, ``(..., P) -> (..., 2 + waves)``."""
@@ -113,7 +121,7 @@ class IntegratedSquare(LinkPrior):
     --------
     >>> prior = IntegratedSquare((-3.0, 3.0), n_basis=8, amplitude=1.0, length_scale=0.1)
     >>> xi = np.random.default_rng(0).normal(size=prior.n_latent)
-    >>> phi, _ = prior.features(np.linspace(-5.0, 5.0, 101))
+    >>> phi = prior.features(np.linspace(-5.0, 5.0, 101))
     >>> bool((np.diff(phi @ prior.coefficients(xi)) >= 0).all())
     True
     """
@@ -161,7 +169,7 @@ class GaussianLogOdds(LinkPrior):
     Examples
     --------
     >>> prior = GaussianLogOdds((-3.0, 3.0), n_basis=8, amplitude=2.0, length_scale=0.1)
-    >>> phi, _ = prior.features(np.array([-1.0, 4.0]))
+    >>> phi = prior.features(np.array([-1.0, 4.0]))
     >>> phi @ prior.coefficients(np.zeros(prior.n_latent))
     array([-1.,  4.])
     """
