@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from legendretron._numba.support import has_numba
 from legendretron.links.base import Link
@@ -19,6 +18,7 @@ from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.softmax import SoftmaxLink
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
+from legendretron.potentials.ridge_inverse import network_numbers
 
 __all__ = ["RowProbabilities", "row_probabilities"]
 
@@ -140,11 +140,9 @@ class _Nests(RowProbabilities):
 
 
 def _ridge_numbers(block: RidgePotential) -> Tensor:
-    """``A``, ``b``, the mixing weights, ``alpha`` and ``gamma`` in one dimension; units that mix nothing have zeros."""
-    ridge, h = block.ridge(), block.hidden
-    *middle, last = ridge.mixing
-    mixing = [pad(p, (0, 0, 0, h - p.shape[0])) for p in middle] + [last]
-    return torch.cat([t.reshape(-1) for t in (ridge.weight, ridge.bias, *mixing, ridge.alpha, ridge.gamma)])
+    """``A``, then ``b``, the mixing weights, ``alpha`` and ``gamma`` in one dimension."""
+    ridge = block.ridge()
+    return torch.cat([ridge.weight.reshape(-1), network_numbers(ridge)])
 
 
 #: By link, for as long as it lives: not in its attributes, which are copied and saved.

@@ -70,7 +70,7 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
     start : ndarray of shape (P,)
         Where to begin.
     """
-    phi = prior.features(z)
+    phi, _ = prior.features(z)
 
     def objective(xi: np.ndarray) -> float:
         return float(-log_likelihood(phi @ prior.coefficients(xi), y, counts) + 0.5 * xi @ xi)

@@ -92,9 +92,9 @@ class LinkPrior(ABC):
         """Number ``P`` of latent variables: the offset first, then the process."""
         return self.quadratic.shape[1] - 1
 
-    def features(self, z: np.ndarray) -> np.ndarray:
-        """Features ``(n, 2 + waves)`` of predictors ``(n,)``."""
-        return trigonometric_features(z, self.interval, self.waves, self.kind)[0]
+    def features(self, z: np.ndarray, slopes: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
+        return trigonometric_features(z, self.interval, self.waves, self.kind, slopes)
 
     def coefficients(self, xi: np.ndarray) -> np.ndarray:
         """Coefficients of the features, ``(..., P) -> (..., 2 + waves)``."""
@@ -121,7 +121,7 @@ class IntegratedSquare(LinkPrior):
     --------
     >>> prior = IntegratedSquare((-3.0, 3.0), n_basis=8, amplitude=1.0, length_scale=0.1)
     >>> xi = np.random.default_rng(0).normal(size=prior.n_latent)
-    >>> phi = prior.features(np.linspace(-5.0, 5.0, 101))
+    >>> phi, _ = prior.features(np.linspace(-5.0, 5.0, 101))
     >>> bool((np.diff(phi @ prior.coefficients(xi)) >= 0).all())
     True
     """
@@ -169,7 +169,7 @@ class GaussianLogOdds(LinkPrior):
     Examples
     --------
     >>> prior = GaussianLogOdds((-3.0, 3.0), n_basis=8, amplitude=2.0, length_scale=0.1)
-    >>> phi = prior.features(np.array([-1.0, 4.0]))
+    >>> phi, _ = prior.features(np.array([-1.0, 4.0]))
     >>> phi @ prior.coefficients(np.zeros(prior.n_latent))
     array([-1.,  4.])
     """

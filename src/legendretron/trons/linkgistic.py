@@ -89,7 +89,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
             bound, error, log_loss = em.bound(prior, posterior, z, w)
             bounds.append(bound)
             errors.append(error)
-            p = expit(prior.features(z) @ prior.coefficients(posterior.mean))
+            p = expit(prior.features(z)[0] @ prior.coefficients(posterior.mean))
             accuracy = float((weight * ((p > 0.5) == (y > 0.5))).sum())
             self.history_.append(n_iter, [log_loss], [np.nan], [accuracy], [np.nan], time.monotonic() - began)
             progress.update(n_iter, log_loss, None)
@@ -129,7 +129,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
     def _log_odds_of(self, xi: np.ndarray, z: Any) -> np.ndarray:
         z = np.asarray(z, dtype=np.float64)
         c = self.prior_.coefficients(xi)
-        t: np.ndarray = c @ self.prior_.features(z.ravel()).T
+        t: np.ndarray = c @ self.prior_.features(z.ravel())[0].T
         return t.reshape(*xi.shape[:-1], *z.shape)
 
     def _probability(self, z: np.ndarray) -> np.ndarray:
