@@ -105,11 +105,11 @@ def chain_probabilities(
 ):
     """Of softmax+ after a chain of ridge blocks, which may be empty."""
     kind = z.dtype.type
-    zero, one = kind(0), kind(1)
+    zero, one, largest = kind(0), kind(1), np.finfo(z.dtype).max
     n_classes, rank = n_out + 1, hidden * depth + 1
     n_block = rank * (n_out + 1) + (depth - 1) * hidden * hidden + hidden + 2
     size = rank * width if n_blocks > 0 else 0
-    x, e = np.empty(n_classes * width, z.dtype), np.empty(width, z.dtype)
+    x, e, zeros = np.empty(n_classes * width, z.dtype), np.empty(width, z.dtype), np.zeros(width, z.dtype)
     units, positive, d = np.empty(size, z.dtype), np.empty(size, z.dtype), np.empty(size, z.dtype)
     up = np.empty(hidden * width, z.dtype)
     top, least, total = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
@@ -125,16 +125,18 @@ def chain_probabilities(
         for k in range(n_out):
             extremes(x, k * width, top, least, width)
         for k in range(n_classes):
-            if log:
-                exp_differences(x, k * width, top, e, 0, total, width)
+            if log:  # differences first: beside large log-odds, the logarithm of the sum would be rounded away
+                for j in range(width):
+                    put(x, k * width + j, at(x, k * width + j) - at(top, j))
+                exp_differences(x, k * width, zeros, e, 0, total, width)
             else:
                 exp_differences(x, k * width, top, x, k * width, total, width)
         for j in range(rows):
-            if not (math.isfinite(at(total, j)) and math.isfinite(at(least, j) - at(top, j))):
+            if not (at(total, j) <= largest and at(least, j) - at(top, j) >= -largest):  # false for NaN
                 return begin + j
         for j in range(width):
             if log:
-                put(total, j, -at(top, j) - math.log(at(total, j)))
+                put(total, j, -math.log(at(total, j)))
                 put(top, j, one)
             else:
                 put(top, j, one / at(total, j))
@@ -167,7 +169,7 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
     computed again, without exponentials that underflow.
     """
     kind = z.dtype.type
-    zero, one = kind(0), kind(1)
+    zero, one, largest = kind(0), kind(1), np.finfo(z.dtype).max
     n_classes = n_out + 1
     units = n_classes * width
     p_bias, p_offset = 1 + n_nests, 1 + 2 * n_nests
@@ -204,9 +206,9 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
         for m in range(n_nests):
             exp_differences(gates, m * width, most, gates, m * width, total, width)
         for j in range(rows):
-            finite = math.isfinite(at(total, j)) and math.isfinite(steepest * (at(least, j) - at(top, j)))
+            finite = at(total, j) <= largest and steepest * (at(least, j) - at(top, j)) >= -largest  # false for NaN
             for m in range(n_nests):
-                finite = finite and math.isfinite(at(weights, m * width + j))
+                finite = finite and at(weights, m * width + j) <= largest
             if not finite:
                 return begin + j
         fill(p, 0, units, zero)
