@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -112,14 +111,22 @@ def memory(name: str, shape: tuple[int, int, int], dtype: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def peak() -> float:
+    """Highest use of memory of this process so far, in megabytes; that of resource is also its parent's."""
+    status = Path("/proc/self/status").read_text()
+    return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
+
+
 def print_memory(name: str, shape: tuple[int, int, int], dtype: str) -> None:
     n, d, c = shape
     model = models(d, c, dtype, [name])[name]
-    X = np.random.default_rng(1).normal(size=(n, d)).astype(dtype)
+    X, rng = np.empty((n, d), dtype), np.random.default_rng(1)
+    for start in range(0, n, 10_000):
+        X[start : start + 10_000] = rng.normal(size=X[start : start + 10_000].shape)
     model.predict_proba(X[:1000])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     model.predict_proba(X)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(peak() - before)
 
 
 def measured(case: str, dtype: str, options: argparse.Namespace) -> list[dict[str, Any]]:
