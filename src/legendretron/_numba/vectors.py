@@ -31,6 +31,8 @@ __all__ = [
     "at",
     "combine",
     "exp_differences",
+    "exp_scaled_differences",
+    "extremes",
     "fill",
     "highest",
     "highest_of_scaled",
@@ -852,11 +854,36 @@ def highest(code, y, py, number, top, best, n):
 
 
 @_written
+def extremes(code, y, py, top, least, n):
+    """Put ``y`` into ``top`` where it is higher, and into ``least`` where it is lower."""
+
+    def body(lanes, j):
+        own, high, low = y.load(code.builder.add(py, j), lanes), top.load(j, lanes), least.load(j, lanes)
+        top.store(j, own.where(">", high, own, high))
+        least.store(j, own.where("<", low, own, low))
+
+    code.entries(n, body)
+
+
+@_written
 def exp_differences(code, y, py, top, e, pe, total, n):
     """``e = exp(y - top)`` for ``y <= top``, added to ``total``."""
 
     def body(lanes, j):
         value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
+        e.store(code.builder.add(pe, j), value)
+        total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@_written
+def exp_scaled_differences(code, y, py, top, offset, scale, e, pe, total, n):
+    """``e = exp(scale (y - top) + offset)`` for exponents that are not positive, added to ``total``."""
+
+    def body(lanes, j):
+        below = y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)
+        value = code.exp(below * code.spread(scale, lanes) + code.spread(offset, lanes))
         e.store(code.builder.add(pe, j), value)
         total.store(j, total.load(j, lanes) + value)
 

@@ -42,6 +42,7 @@ __all__ = [
     "log_probability_parts",
     "make_model",
     "missing_target",
+    "probabilities",
     "table_for",
     "without_names",
 ]
@@ -225,6 +226,15 @@ def log_probabilities(model: Model, table: Table) -> np.ndarray:
     for rows, part in log_probability_parts(model, table):
         log_p[rows] = part
     return log_p
+
+
+def probabilities(model: Model, table: Table) -> np.ndarray:
+    """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
+    if isinstance(model, LegendreCalibrator):
+        return np.exp(log_probabilities(model, table))
+    X = checked_features(model, table)
+    with saying_options():
+        return model._all_parts(X, log=False)
 
 
 def class_numbers(model: Model, table: Table) -> np.ndarray:

@@ -37,7 +37,7 @@ def predict(
     """
     import numpy as np
 
-    from legendretron.cli.models import format_for, load_model, log_probability_parts, table_for
+    from legendretron.cli.models import format_for, load_model, log_probability_parts, probabilities, table_for
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
@@ -45,13 +45,12 @@ def predict(
     pandas = import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
     table = table_for(estimator, data, None, format_for(data, format))
-    numbers, p = np.empty(table.X.shape[0], dtype=np.intp), []
+    numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table):
         numbers[rows] = log_p.argmax(1)
-        p += [np.exp(log_p)] if proba else []
     columns: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
     if proba:
-        by_class = zip(estimator.classes_, np.concatenate(p).T, strict=True)
+        by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
         columns |= {f"p({label})": own for label, own in by_class}
     frame = pandas.DataFrame(columns)
     if out is None:

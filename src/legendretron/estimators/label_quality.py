@@ -55,13 +55,13 @@ class LabelQuality(LinkPredictor):
         ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same. Where the
         noise was estimated, ``p`` has a floor that makes up for what is uncertain about it, and so has ``q``.
         """
-        log_p = self.predict_log_proba(X)
         noise: FittedNoise | None = getattr(self, "_noise", None)
-        if noise is not None:
-            ordered = torch.as_tensor(swap_classes(log_p).copy())
-            log_p = swap_classes(noise.noise().log_observed(ordered).numpy()).astype(log_p.dtype)
-        p: np.ndarray = np.exp(log_p)
-        return p
+        if noise is None or np.array_equal(noise.matrix_by_classes(), np.eye(len(self.classes_))):
+            same: np.ndarray = self.predict_proba(X)
+            return same
+        log_p = self.predict_log_proba(X)
+        ordered = torch.as_tensor(swap_classes(log_p).copy())
+        return np.exp(swap_classes(noise.noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
     def label_quality(self, X: Any, y: Any, cv: Any = None, groups: Any = None) -> np.ndarray:
         r"""For each row, the probability that its label is right.

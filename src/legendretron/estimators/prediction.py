@@ -12,12 +12,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from legendretron._internal.chunks import chunks
+from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
+from legendretron.links.row_probabilities import RowProbabilities, row_probabilities
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["LinkPredictor"]
+
+_PRECISIONS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
 class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,20 +48,56 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
         """Log-probabilities in chunks of rows, so that the memory for intermediate results does not grow with the data."""
+        return self._parts(X, log=True)
+
+    def _parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+        """Probabilities of checked features, or their logarithms, in chunks of rows; written to ``out`` if that is given."""
+        sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
+        compiled = self._compiled()
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
         # rows; all else that is not finite does.
-        self._check_weights(only_link=not scipy.sparse.issparse(X))
-        for rows in chunks(X.shape[0], len(self.classes_)):
-            with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # checked below
-                log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
-            if not np.isfinite(log_p).all():
-                self._check_weights()
-                row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
-                raise ValueError(
-                    f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
-                    "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
-                )
-            yield rows, swap_classes(log_p)
+        if compiled is None or sparse or not compiled.finite:
+            self._check_weights(only_link=not sparse)
+        if compiled is None:
+            for rows in chunks(n, n_classes):
+                yield rows, self._plain(X, rows, log, out)
+            return
+        weight, bias = self.coef_.T, np.array(self.intercept_)
+        parts = chunks_in_cache(n, n_classes)
+        room = np.empty((parts[0].stop if parts else 0, n_classes - 1), dtype=weight.dtype)
+        for rows in parts:
+            z = room[: rows.stop - rows.start]
+            part = np.empty((len(z), n_classes), dtype=z.dtype) if out is None else out[rows]
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                if sparse:
+                    z = np.ascontiguousarray(safe_sparse_dot(X[rows], weight, dense_output=True))
+                else:
+                    np.matmul(X[rows], weight, out=z)
+            if not compiled(z, bias, log=log, swap=n_classes == 2, out=part):
+                part = self._plain(X, rows, log, out)  # which raises, unless rounding differs
+            yield rows, part
+
+    def _compiled(self) -> RowProbabilities | None:
+        """The link as a compiled function, where there is one for it."""
+        if self.coef_.dtype != self.intercept_.dtype or self.coef_.dtype not in _PRECISIONS:
+            return None
+        return row_probabilities(self.link_, _PRECISIONS[self.coef_.dtype])
+
+    def _plain(self, X: Any, rows: slice, log: bool, out: np.ndarray | None) -> np.ndarray:
+        """What compiled functions compute, by operations of torch."""
+        with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # checked below
+            log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
+        if not np.isfinite(log_p).all():
+            self._check_weights()
+            row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
+            raise ValueError(
+                f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
+                "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
+            )
+        part: np.ndarray = swap_classes(log_p if log else np.exp(log_p))
+        if out is not None:
+            out[rows] = part
+        return part
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
@@ -69,10 +108,13 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of checked features."""
-        log_p = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
-        for rows, part in self._log_proba_in_parts(X):
-            log_p[rows] = part
-        return log_p
+        return self._all_parts(X, log=True)
+
+    def _all_parts(self, X: Any, *, log: bool) -> np.ndarray:
+        out = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
+        for _ in self._parts(X, log=log, out=out):
+            pass
+        return out
 
     def _check_weights(self, *, only_link: bool = False) -> None:
         of_link = [p.detach().reshape(-1) for p in self.link_.parameters()]
@@ -87,9 +129,7 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        log_p = self.predict_log_proba(X)
-        p: np.ndarray = np.exp(log_p, out=log_p)
-        return p
+        return self._all_parts(self._check_features(X), log=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each sample."""

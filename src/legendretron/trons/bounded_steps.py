@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from legendretron._numba.support import has_numba
+
 __all__ = ["solve_steps"]
 
 #: Up to so many vertices change sides one by one; more in one copy.
@@ -38,7 +40,12 @@ def solve_steps(
     # sums of products must neither overflow nor vanish, whatever the unit
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
-    values, held, up = _backtrack(_roots(target, weight, slack, low), slack, top)
+    if has_numba():
+        from legendretron._numba.bounded_steps import backtrack, roots
+
+        values, held, up = backtrack(roots(target, weight, slack, float(low)), slack, float(top), _TIE)
+    else:
+        values, held, up = _backtrack(_roots(target, weight, slack, low), slack, top)
     return unit * _polish(values, held, target, weight, low, top), held, up
 
 

@@ -17,10 +17,35 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior"]
+__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior", "trigonometric_features"]
 
 #: Prior standard deviation of the link's offset.
 _OFFSET = 10.0
+
+
+def trigonometric_features(
+    z: np.ndarray, interval: tuple[float, float], waves: int, kind: str, slopes: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
+    low, high = interval
+    theta = np.pi * (np.clip(z, low, high) - low) / (high - low)
+    turn = np.exp(1j * theta)
+    circle = np.empty((waves, len(z)), dtype=complex)
+    power = np.ones_like(turn)
+    for m in range(waves):
+        power = power * turn
+        circle[m] = power
+    phi = np.empty((len(z), 2 + waves))
+    phi[:, 0], phi[:, 1] = 1.0, z - (low + high) / 2
+    phi[:, 2:] = (circle.imag if kind == "sine" else circle.real).T
+    if not slopes:
+        return phi, None
+    inside = (z >= low) & (z <= high)
+    rate = np.pi / (high - low) * np.arange(1, waves + 1)
+    d_phi = np.empty_like(phi)
+    d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
+    d_phi[:, 2:] = (circle.real if kind == "sine" else -circle.imag).T * rate * inside[:, None]
+    return phi, d_phi
 
 
 class LinkPrior(ABC):
@@ -69,24 +94,7 @@ class LinkPrior(ABC):
 
     def features(self, z: np.ndarray, slopes: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
         """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
-        theta = np.pi * (np.clip(z, *self.interval) - self.interval[0]) / self.width
-        turn = np.exp(1j * theta)
-        circle = np.empty((self.waves, len(z)), dtype=complex)
-        power = np.ones_like(turn)
-        for m in range(self.waves):
-            power = power * turn
-            circle[m] = power
-        phi = np.empty((len(z), 2 + self.waves))
-        phi[:, 0], phi[:, 1] = 1.0, z - self.middle
-        phi[:, 2:] = (circle.imag if self.kind == "sine" else circle.real).T
-        if not slopes:
-            return phi, None
-        inside = (z >= self.interval[0]) & (z <= self.interval[1])
-        rate = np.pi / self.width * np.arange(1, self.waves + 1)
-        d_phi = np.empty_like(phi)
-        d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
-        d_phi[:, 2:] = (circle.real if self.kind == "sine" else -circle.imag).T * rate * inside[:, None]
-        return phi, d_phi
+        return trigonometric_features(z, self.interval, self.waves, self.kind, slopes)
 
     def coefficients(self, xi: np.ndarray) -> np.ndarray:
         """Coefficients of the features, ``(..., P) -> (..., 2 + waves)``."""

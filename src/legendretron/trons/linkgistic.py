@@ -20,7 +20,8 @@ from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner
 from legendretron.trons.design import Design
-from legendretron.trons.laplace import Posterior, laplace, log_likelihood
+from legendretron.trons.drawn_links import Links
+from legendretron.trons.laplace import Posterior, laplace
 from legendretron.trons.link_prior import LinkPrior
 from legendretron.trons.row_order import in_one_order
 
@@ -74,17 +75,17 @@ class LinkgisticClassifier(BinaryLinkLearner):
     ) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
-        prior = self._make_prior(_interval(design.predictor(w), weight))
+        prior = self._make_prior(_interval(em.predictor(w), weight))
         posterior = Posterior(np.zeros(prior.n_latent), np.eye(prior.n_latent))
         bounds, errors = [], []
         self.history_ = History()
         progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
         quiet = 0
         for n_iter in range(1, int(self.max_iter) + 1):
-            z = design.predictor(w)
+            z = em.predictor(w)
             posterior = em.e_step(prior, posterior, z, w)
             w = em.m_step(prior, posterior, w)
-            z = design.predictor(w)
+            z = em.predictor(w)
             bound, error, log_loss = em.bound(prior, posterior, z, w)
             bounds.append(bound)
             errors.append(error)
@@ -160,6 +161,13 @@ class _EM:
         self.alpha = _AUTOMATIC_PENALTY / self.total if owner.alpha == "auto" else float(owner.alpha)
         self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+
+    def predictor(self, w: np.ndarray) -> np.ndarray:
+        """Predictors ``(n,)`` of weights; those of the last weights are kept, as one step ends where the next begins."""
+        if self._last is None or not np.array_equal(self._last[0], w):
+            self._last = w.copy(), self.design.predictor(w)
+        return self._last[1]
 
     def noise(self, size: int) -> np.ndarray:
         """Standard normal numbers ``(S, P)`` in pairs of opposite sign, which makes their mean exact."""
@@ -171,20 +179,13 @@ class _EM:
 
     def logistic_regression(self) -> np.ndarray:
         """Predictor for the link to start from, the identity in log-odds."""
-
-        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-            t = self.design.predictor(w)
-            value = (self.penalty(w) - float(log_likelihood(t, self.y, self.counts))) / self.total
-            gradient = self.design.pull(self.counts * (expit(t) - self.y)) / self.total
-            gradient[:-1] += self.alpha * w[:-1]
-            return value, gradient
-
-        return _minimise(objective, np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
+        straight = Links((-1.0, 1.0), np.array([[0.0, 1.0]]), "cosine")
+        return _minimise(self._loss_of(straight), np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
 
     def bound(self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray) -> tuple[float, float, float]:
         """Evidence lower bound with the penalty as the predictor's log-prior, its Monte Carlo error, and the log-loss."""
         c = prior.coefficients(posterior.sample(self.noise(prior.n_latent)))
-        values = log_likelihood(prior.features(z)[0] @ c.T, self.y, self.counts)
+        values = Links(prior.interval, c, prior.kind).log_likelihood(z, self.y, self.counts)
         pairs = values.reshape(2, -1).mean(0)
         error = float(pairs.std(ddof=1) / np.sqrt(len(pairs))) if len(pairs) > 1 else 0.0
         mean = float(values.mean())
@@ -206,25 +207,33 @@ class _EM:
         """Raise the expected log-likelihood less the penalty, by some steps of L-BFGS."""
         c = prior.coefficients(posterior.sample(self.noise(prior.n_latent)))
 
-        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-            phi, d_phi = prior.features(self.design.predictor(w), slopes=True)
-            assert d_phi is not None
-            t = phi @ c.T
-            value = (self.penalty(w) - float(log_likelihood(t, self.y, self.counts).mean())) / self.total
-            of_z = ((expit(t) - self.y[:, None]) * (d_phi @ c.T)).mean(axis=1)
-            gradient = self.design.pull(self.counts * of_z) / self.total
-            gradient[:-1] += self.alpha * w[:-1]
-            return value, gradient
+        return _minimise(self._loss_of(Links(prior.interval, c, prior.kind)), w, self.m_steps)
 
-        return _minimise(objective, w, self.m_steps)
+    def _loss_of(self, links: Links) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+        """Mean expected loss with the penalty, and its gradient, as a function of the weights."""
+
+        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+            values, slopes = links.with_slopes(self.predictor(w), self.y, self.counts)
+            gradient = -self.design.pull(slopes) / self.total
+            gradient[:-1] += self.alpha * w[:-1]
+            return (self.penalty(w) - float(values.mean())) / self.total, gradient
+
+        return objective
 
 
 def _minimise(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
     """L-BFGS; never to a worse point than the start."""
+    values: list[float] = []
+
+    def recorded(w: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective(w)
+        values.append(value)
+        return value, gradient
+
     found = scipy.optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
+        recorded, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
     )
-    return found.x if found.fun <= objective(start)[0] else start
+    return found.x if found.fun <= values[0] else start  # which is evaluated first
 
 
 def _interval(z: np.ndarray, weight: np.ndarray) -> tuple[float, float]:

@@ -1,0 +1,84 @@
+"""Compiled predictions of estimators against plain ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron._internal import chunks
+from legendretron.estimators import prediction
+
+LINKS = {"composite": {"hidden": 3}, "canonical": {}, "softmax": {}}
+
+
+def fitted(link, n_classes, n_features, dtype, **given):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, n_features)).astype(dtype)
+    y = np.arange(60) % n_classes
+    strengths = {} if link == "softmax" else {"link_alpha": 1e-3}
+    settings = {**LINKS[link], **strengths, **given}
+    model = LegendreTronClassifier(link=link, alpha=1e-3, max_epochs=3, random_state=0, **settings)
+    return model.fit(X, y), rng
+
+
+def plain(monkeypatch, model, method, X):
+    with monkeypatch.context() as patch:
+        patch.setattr(prediction, "row_probabilities", lambda link, dtype: None)
+        return getattr(model, method)(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("link", "n_classes", "n_features"), [
+    ("composite", 2, 1), ("composite", 5, 3), ("canonical", 2, 4), ("canonical", 3, 1), ("softmax", 4, 2),
+])  # fmt: skip
+def test_equals_plain_predictions(monkeypatch, link, n_classes, n_features, dtype):
+    model, rng = fitted(link, n_classes, n_features, dtype)
+    assert model._compiled() is not None
+    monkeypatch.setattr(chunks, "ENTRIES_IN_CACHE", 200)  # several chunks
+    monkeypatch.setattr(chunks, "ROWS_OF_A_PRODUCT", 1)
+    X = 3 * rng.normal(size=(301, n_features)).astype(dtype)
+    tolerance = 1e-12 if dtype == np.float64 else 3e-5
+    for rows in (X, X[:1], X[:17], np.asfortranarray(X), scipy.sparse.csr_array(X)):
+        for method in ("predict_proba", "predict_log_proba", "decision_function"):
+            found, expected = getattr(model, method)(rows), plain(monkeypatch, model, method, rows)
+            assert found.dtype == expected.dtype == dtype
+            assert np.allclose(found, expected, rtol=tolerance, atol=tolerance)
+        assert np.array_equal(model.predict(rows), plain(monkeypatch, model, "predict", rows))
+
+
+@pytest.mark.parametrize("link", list(LINKS))
+def test_large_features_and_weights(monkeypatch, link):
+    model, _ = fitted(link, 3, 2, np.float64)
+    large = np.array([[1e300, -1e300], [1.0, 2.0]])
+    outcomes = []
+    for predict in (model.predict_proba, lambda X: plain(monkeypatch, model, "predict_proba", X)):
+        try:
+            outcomes.append(predict(large).round(12).tolist())
+        except ValueError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict_proba([[np.inf, 0.0]])
+    model.coef_[0, 0] = np.nan
+    with pytest.raises(ValueError, match="the fit has diverged"):
+        model.predict_proba([[1.0, 0.0]])
+    with pytest.raises(ValueError, match="the fit has diverged"):
+        model.predict_proba(scipy.sparse.csr_array([[0.0, 1.0]]))
+
+
+def test_a_parameter_that_is_not_finite_is_seen():
+    model, _ = fitted("composite", 3, 2, np.float64)
+    model.predict_proba([[1.0, 0.0]])
+    model.link_.blocks[0].raw_alpha.fill_(-np.inf)  # a finite alpha, 0
+    with pytest.raises(ValueError, match="the fit has diverged"):
+        model.predict_proba([[1.0, 0.0]])
+
+
+def test_weights_that_are_changed_count():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 3
+    model = MultinomialLogisticClassifier(alpha=0.1).fit(X, y)
+    before = model.predict_proba(X)
+    model.coef_[...] = 0.0
+    model.intercept_[...] = 0.0
+    assert not np.allclose(before, 1 / 3, atol=1e-3)
+    assert np.allclose(model.predict_proba(X), 1 / 3)

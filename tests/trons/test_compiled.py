@@ -1,0 +1,53 @@
+"""Compiled parts of the trons against their plain versions."""
+
+import numpy as np
+import pytest
+
+from legendretron.trons import bounded_steps, drawn_links
+from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
+from legendretron.trons.row_order import in_one_order
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bounded_steps(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 300))
+    target = rng.normal(size=n) if seed % 2 else (rng.random(n) < np.linspace(0, 1, n)).astype(float)
+    slack = rng.exponential(10.0 ** rng.uniform(-3, 1), size=n - 1)
+    if seed % 5 == 0:
+        slack[:] = np.inf
+    low, top = ((-np.inf, np.inf), (0.0, 1.0))[seed % 3 == 0]
+    given = target, rng.uniform(0.1, 2.0, n), slack, low, top
+    compiled = bounded_steps.solve_steps(*given)
+    monkeypatch.setattr(bounded_steps, "has_numba", lambda: False)
+    plain = bounded_steps.solve_steps(*given)
+    assert np.allclose(compiled[0], plain[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("prior", [
+    IntegratedSquare((-2.0, 3.0), 5, 0.8, 0.1), GaussianLogOdds((-1.0, 1.0), 4, 2.0, 0.2),
+])  # fmt: skip
+@pytest.mark.parametrize("n", [1, 64, 150])
+def test_expected_likelihoods(monkeypatch, prior, n):
+    rng = np.random.default_rng(n)
+    c = prior.coefficients(rng.normal(size=(6, prior.n_latent)))
+    z, y, counts = 3 * rng.normal(size=n), (rng.random(n) < 0.4).astype(float), rng.uniform(0.5, 2.0, n)
+    links = drawn_links.Links(prior.interval, c, prior.kind)
+    values, slopes = links.with_slopes(z, y, counts)
+    alone = links.log_likelihood(z, y, counts)
+    monkeypatch.setattr(drawn_links, "has_numba", lambda: False)
+    expected, of_z = links.with_slopes(z, y, counts)
+    assert np.allclose(values, expected, rtol=1e-12)
+    assert np.allclose(alone, links.log_likelihood(z, y, counts), rtol=1e-12)
+    assert np.allclose(slopes, of_z, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_distinct_rows_stay_and_equal_ones_are_merged(dtype):
+    X = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
+    y, weight = np.arange(50) % 2, np.ones(50)
+    assert in_one_order(X, y, weight)[0] is X
+    twice = np.concatenate([X, X[:4]])
+    merged = in_one_order(twice, np.concatenate([y, y[:4]]), np.ones(54))
+    assert len(merged[0]) == 50
+    assert merged[2].sum() == 54
