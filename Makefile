@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 # without bytecode on disk, each of the processes that tests start would compile all of torch
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory gallery rooms clean
+.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory gallery bench rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
@@ -26,6 +26,7 @@ help:
 	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
 	@echo "make gallery     draw the pictures of docs/gallery.md by running its code"
+	@echo "make bench       time everything beside its peers, and compare with the records; half an hour on a quiet machine"
 	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
 
@@ -82,6 +83,9 @@ theory: $(VENV)/.tested
 
 gallery: $(VENV)/.tested
 	$(BIN)/python docs/gallery.py
+
+bench: $(VENV)/.tested
+	$(BIN)/python benchmarks/bench.py --out bench
 
 rooms: $(VENV)/.tested
 	$(BIN)/python docs/rooms.py
