@@ -180,7 +180,7 @@ def main() -> None:
     if options.out:
         record = {
             "command": f"OMP_NUM_THREADS=1 python benchmarks/prediction_speed.py --rounds {options.rounds} "
-            f"--seconds {options.seconds}",
+            f"--seconds {options.seconds} --dtypes {' '.join(options.dtypes)}",
             "load": {"processors": os.cpu_count(), "before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
             "seed": 0,
             "rows": rows,
