@@ -1,4 +1,4 @@
-"""Every case that is to be fast, beside its peer: run all benchmarks of speed, and compare with what is wanted and with before.
+"""Every case that is to be fast, beside its peer: run all benchmarks of speed, and compare with bars and with before.
 
     make bench
     python benchmarks/bench.py --out bench --data DIR --only training prediction

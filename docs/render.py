@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/results.md and docs/theory.md from the records in docs/results.
+"""Write the tables of README.md, docs/performance.md, docs/results.md and docs/theory.md from the records in docs/results.
 
     python docs/render.py
 
@@ -195,7 +195,18 @@ def head() -> str:
     return table(["network", "mode", "last layer", "time per step", "extra"], rows)
 
 
+def bars() -> str:
+    """Ratios of the benchmarks of speed, beside what is wanted."""
+    rows = []
+    for row in record("bench")["rows"]:
+        reached = " / ".join(f"{ratio:.3g}" for ratio in row["reached"])
+        wanted = f"{'at least' if row['at_least'] else 'at most'} {row['wanted']:g}"
+        rows.append([row["case"], reached, wanted, "" if row["met"] else "missed", f"`{row['record']}`"])
+    return table(["case", "ratio", "wanted", "", "record"], rows)
+
+
 TABLES = {
+    "docs/performance.md": {"bars": bars},
     "README.md": {"defaults": defaults},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),

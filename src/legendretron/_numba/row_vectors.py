@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from llvmlite import ir
-
 from legendretron._numba.vectors import _Value, _written
 
 __all__ = [
@@ -143,29 +141,9 @@ def residual_row(code, log_p, pl, g, pg, total, out, po, n):
 @_written
 def log_row(code, x, px, out, po, n):
     """``log(x)`` for normal numbers, with an error of a few units in the last place."""
-    whole = ir.IntType(8 * code.bytes)
-    wholes, kind = ir.VectorType(whole, code.lanes), code.kind(code.lanes)
-    bits, terms = (23, 5) if code.single else (52, 11)
-
-    def constant(value):
-        return ir.Constant(wholes, [value] * code.lanes)
 
     def body(j):
-        value = code.builder.bitcast(x.load(code.builder.add(px, j), code.lanes).value, wholes)
-        # x = 2^k m with m from 1/sqrt(2) to sqrt(2): by integers, as the exponent stands before the digits
-        half = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}[bits]
-        above = code.builder.sub(value, constant(half))
-        exponent = code.builder.ashr(above, constant(bits))
-        m = _Value(
-            code, code.builder.bitcast(code.builder.sub(value, code.builder.shl(exponent, constant(bits))), kind)
-        )
-        k = _Value(code, code.builder.sitofp(exponent, kind))
-        s = (m - 1.0) / (m + 1.0)  # log m = 2 artanh(s)
-        series = code.polynomial([2.0 / (2 * i + 1) for i in range(terms, -1, -1)], s * s)
-        high, low = (
-            (0.693359375, -2.12194440e-4) if code.single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
-        )
-        out.store(code.builder.add(po, j), k * high + (s * series + k * low))
+        out.store(code.builder.add(po, j), code.log(x.load(code.builder.add(px, j), code.lanes)))
 
     code.pieces(n, code.lanes, body)
 
