@@ -24,4 +24,3 @@ def kept(tmp_path, monkeypatch):
 
 def test_kept_code_is_found_until_a_source_changes(kept):
     assert [kept("one"), kept("one"), kept("two"), kept("one")] == [0, 1, 0, 1]
-
