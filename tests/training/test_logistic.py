@@ -176,7 +176,8 @@ def test_a_start_near_the_minimum_saves_iterations(way):
     torch.testing.assert_close(warm.weight, cold.weight, rtol=1e-5, atol=1e-5)
     done = fit(x, y, 0.001, start=(cold.weight, cold.bias), tol=1e-8)
     assert int(done.n_iter) == 0
-    assert torch.equal(done.weight, cold.weight)
+    # large problems are solved in other coordinates, and the way there and back rounds
+    torch.testing.assert_close(done.weight, cold.weight, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
