@@ -1,7 +1,7 @@
 """Time of fits of SlIsotron and ISGP-Linkgistic, beside those of an older version of the library, in turns.
 
-    git worktree add /tmp/older c013d34
-    OMP_NUM_THREADS=1 python benchmarks/tron_speed.py --older /tmp/older/src --out docs/results/tron_speed.json
+    git worktree add ../older c013d34
+    OMP_NUM_THREADS=1 python benchmarks/tron_speed.py --older ../older/src --out docs/results/tron_speed.json
 
 Every fit has a process of its own, on random data of the shape of MNIST's training images, with the settings of
 ``legendretron reproduce table_auc``. Medians of processor time, without the time to compile or to import.
