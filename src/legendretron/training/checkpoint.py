@@ -64,8 +64,8 @@ def _check(tensors: dict[str, Tensor], notes: dict[str, Any], expected: dict[str
     if set(notes) != _NOTES:
         raise ValueError(f"its notes must be {sorted(_NOTES)}, got {sorted(notes)}.")
     epoch, seconds = notes["epoch"], notes["seconds"]
-    if type(epoch) is not int or epoch < 1:
-        raise ValueError(f"epoch must be an integer of at least 1, got {epoch!r}.")
+    if type(epoch) is not int or epoch < 0:
+        raise ValueError(f"epoch must be an integer that is not negative, got {epoch!r}.")
     if type(seconds) is not float or not 0.0 <= seconds < math.inf:
         raise ValueError(f"seconds must be a finite number that is not negative, got {seconds!r}.")
     History.from_dict(notes["history"])

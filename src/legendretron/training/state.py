@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,8 +33,8 @@ class TrainingState:
     ----------
     model : LinearModel
         What is trained.
-    sample, validation : Sample
-        To train on; to stop early on, if given.
+    sample, validation : Sample, optional
+        To train on; to stop early on, if given. A subclass may take rows from elsewhere.
     settings : TrainingSettings
         How.
     n_parts : int
@@ -45,7 +46,7 @@ class TrainingState:
     def __init__(
         self,
         model: LinearModel,
-        sample: Sample,
+        sample: Sample | None,
         settings: TrainingSettings,
         validation: Sample | None,
         n_parts: int,
@@ -135,6 +136,7 @@ class TrainingState:
 
     def step_for(self, n_rows: int) -> AnyStep:
         """Make the step for batches of so many rows."""
+        assert self.sample is not None
         step = Step(self.model, self.sample.features, self._penalty, self.optimiser, self.rate, self.totals, n_rows)
         changing = [self.model.flat, self.optimiser.first, self.optimiser.second, self.optimiser.count, self.totals]
         return make_step(step, changing, self.settings.compiled)
@@ -158,7 +160,7 @@ class TrainingState:
         stop_requested : callable
             Whether to end now.
         """
-        settings, model, validation = self.settings, self.model, self.validation
+        settings = self.settings
         progress = Progress(self.n_parts, settings.verbose, label=settings.label)
         began = time.monotonic() - self.seconds
         interrupted = False
@@ -178,10 +180,8 @@ class TrainingState:
                 train_loss, accuracy = self.totals / n_rows
                 self._check_finite(train_loss)
                 validation_loss = torch.full_like(train_loss, torch.nan)
-                if validation is not None:
-                    validation_loss, accuracy = model.evaluate(
-                        validation.features, validation.rows, validation.labels, validation.weights
-                    )
+                if self.validates:
+                    validation_loss, accuracy = self._evaluate()
                     self._keep_best(validation_loss)
                 self.history.append(
                     self.epoch,
@@ -194,19 +194,30 @@ class TrainingState:
                 progress.update(
                     self.epoch,
                     float(train_loss.mean()),
-                    None if validation is None else float(validation_loss.mean()),
+                    float(validation_loss.mean()) if self.validates else None,
                 )
                 if settings.checkpoint is not None and self.epoch % settings.checkpoint_every == 0:
                     self.save()
         return self._result(interrupted)
 
+    @property
+    def validates(self) -> bool:
+        """Whether there are rows to stop early on."""
+        return self.validation is not None
+
+    def _evaluate(self) -> tuple[Tensor, Tensor]:
+        """Log-loss and accuracy of each run on the rows to stop early on."""
+        held_out = self.validation
+        assert held_out is not None
+        return self.model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+
     def _result(self, interrupted: bool) -> TrainingResult:
         flat, path = self.model.flat, self.settings.checkpoint
-        if self.validation is not None:
+        if self.validates:
             flat.copy_(torch.where(_mask(self.stopping.best_loss < np.inf, flat), self.best, flat))
         flat[self.diverged] = torch.nan
         if path is not None and not interrupted:
-            path.unlink(missing_ok=True)
+            self._remove_checkpoint(path)
         return TrainingResult(
             history=self.history,
             n_iter=self.n_iter.cpu(),
@@ -215,6 +226,9 @@ class TrainingState:
             diverged=self._risen(),
             moments=self.optimiser.moments(),
         )
+
+    def _remove_checkpoint(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
 
     def _check_finite(self, train_loss: Tensor) -> None:
         bad = ~torch.isfinite(train_loss) & ~self.stopped
@@ -247,10 +261,15 @@ class TrainingState:
         if len(losses) == 0:
             return torch.zeros(runs, dtype=torch.bool)
         highest = losses.nan_to_num(torch.inf).amax(0)
-        reached = losses[-1] if self.validation is None else torch.from_numpy(self.stopping.best_loss)
+        reached = torch.from_numpy(self.stopping.best_loss) if self.validates else losses[-1]
         # training begins at log C, or at random not far above
         risen = highest > 5.0 * math.log(n_classes)
-        return risen & ~(reached < 0.98 * self.sample.constant_loss(n_classes).cpu())
+        return risen & ~(reached < 0.98 * self._constant_loss())
+
+    def _constant_loss(self) -> Tensor:
+        """Mean log-loss of each run with the frequencies of the classes for every row, shape (R,)."""
+        assert self.sample is not None
+        return self.sample.constant_loss(self.model.n_outputs + 1).cpu()
 
 
 def take_steps(step: AnyStep, batches: tuple[Tensor, ...], rates: Tensor, rate: Tensor) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""One model trained by many processes, on this machine or a cluster: by Ray, or by torchrun."""
