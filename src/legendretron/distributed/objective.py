@@ -13,6 +13,7 @@ from legendretron.distributed.layout import Layout
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.model import LinearModel
+from legendretron.training.penalty import Penalty
 from legendretron.training.step import objective_gradient
 
 __all__ = ["JointObjective", "SharedGradient"]
@@ -95,12 +96,25 @@ class SharedGradient:
         Which processes there are.
     """
 
+    penalty = Penalty
+
     def __init__(self, model: LinearModel, layout: Layout) -> None:
         self.model, self.layout = model, layout
         self.module = JointObjective(model)
         self.wrapped: nn.Module = self.module
         if layout.n_data > 1:
             self.wrapped = DistributedDataParallel(self.module, process_group=layout.data_group, gradient_as_bucket_view=True)
+
+    @torch.no_grad()
+    def initialize_link(self, features: Features, weight: Tensor, n_rows: int) -> None:
+        """See :class:`~legendretron.distributed.training.Objective`."""
+        model = self.model
+        if n_rows < 2:  # no variance to take
+            model.link.keep_start()
+            return
+        rows = torch.arange(weight.shape[1], device=weight.device).unsqueeze(0)
+        z, _ = features.product(rows, model.weight, model.bias.unsqueeze(1))
+        model.link.initialize(z, weight, across_ranks=self.layout.n_data > 1)
 
     def gradient(self, features: Features, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """See :class:`~legendretron.distributed.training.Objective`."""

@@ -10,11 +10,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from legendretron._internal.process_groups import is_sharded
 from legendretron.distributed.layout import Layout
 from legendretron.distributed.shards import JointBatches, Rows, ShardedRows, ShardReader
 from legendretron.training.features import Features, as_features
 from legendretron.training.minibatch import rate_factor
 from legendretron.training.model import LinearModel
+from legendretron.training.penalty import Penalty
 from legendretron.training.problem import TrainingResult, TrainingSettings
 from legendretron.training.state import TrainingState
 from legendretron.training.threads import threads_for
@@ -24,6 +26,12 @@ __all__ = ["Objective", "ShardedState", "train_shards"]
 
 class Objective(Protocol):
     """The loss of this process's rows, and the gradient of all processes' rows."""
+
+    penalty: type[Penalty]
+
+    def initialize_link(self, features: Features, weight: Tensor, n_rows: int) -> None:
+        """Initialise what depends on a first batch, of ``n_rows`` on all processes."""
+        ...
 
     def gradient(self, features: Features, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gradient of the joint loss, like ``model.flat``, and the weighted sums of losses and hits of the own rows."""
@@ -82,10 +90,17 @@ class ShardedState(TrainingState):
             {"taken": self._taken, "settled": self._settled},
         )  # fmt: skip
 
+    def _make_penalty(self, kind: type[Penalty] = Penalty) -> Penalty:
+        return super()._make_penalty(self.objective.penalty)
+
     @property
     def validates(self) -> bool:
         """Whether there are rows to stop early on."""
         return sum(self.rows.held_out) > 0
+
+    def _link_buffers(self) -> dict[str, Tensor]:
+        # those that are divided by class hold settings, which do not change
+        return {name: buffer for name, buffer in super()._link_buffers().items() if not is_sharded(buffer)}
 
     def save(self) -> None:
         """Write a checkpoint; processes that hold the same parameters leave it to the first of them."""
@@ -122,7 +137,7 @@ class ShardedState(TrainingState):
         n_rows = self.batches.joint(step)
         features, labels, weight = self._on_device(parts)
         if epoch == 0 and step == 0 and self.model.link.needs_batch:
-            self._initialize_link(features, weight)
+            self.objective.initialize_link(features, weight, n_rows)
         gradient, loss, hits = self.objective.gradient(features, labels, weight * (self._weight_factor / n_rows))
         self.rate.copy_(self.rates([self._rate_factor(epoch, step)]).squeeze(0).unsqueeze(1))
         self.optimiser.step(gradient, self.rate, self._penalty)
@@ -155,16 +170,6 @@ class ShardedState(TrainingState):
         features = as_features(rows.X, flat.dtype, flat.device)
         labels = torch.as_tensor(rows.labels, dtype=torch.int64, device=flat.device).unsqueeze(0)
         return features, labels, torch.as_tensor(rows.weight).to(flat).unsqueeze(0)
-
-    def _initialize_link(self, features: Features, weight: Tensor) -> None:
-        """Initialise what depends on a first batch, with the joint one."""
-        model = self.model
-        if self.batches.joint(0) < 2:
-            model.link.keep_start()
-            return
-        with torch.no_grad():
-            z, _ = features.product(torch.arange(weight.shape[1], device=weight.device)[None], model.weight, model.bias[:, None])
-            model.link.initialize(z, weight, across_ranks=self.layout.n_processes > 1)
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
         sums = self.model.flat.new_zeros(3, 1, dtype=torch.float64)

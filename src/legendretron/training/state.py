@@ -69,8 +69,12 @@ class TrainingState:
         self.rate = torch.zeros(runs, 1, dtype=flat.dtype, device=flat.device)
         self.totals = torch.zeros(2, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
-        self._penalty = Penalty(
-            model,
+        self._penalty = self._make_penalty()
+
+    def _make_penalty(self, kind: type[Penalty] = Penalty) -> Penalty:
+        flat, settings = self.model.flat, self.settings
+        return kind(
+            self.model,
             settings.alpha.to(flat),
             settings.link_alpha.to(flat),
             intercept=settings.penalize_intercept,
