@@ -28,6 +28,7 @@ ROOMS = (
         "_internal",
         "_triton",
         "_numba",
+        "streaming",
         "export",
         "simplex",
         "projected_categorical",
@@ -57,6 +58,7 @@ COLUMNS = {
     "datasets": 3.3,
     "_triton": -1.8,
     "_numba": -2.9,
+    "streaming": 2.3,
 }
 Graph = dict[str, set[str]]
 

@@ -8,6 +8,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
 - :mod:`legendretron.nn`: heads and links for your own networks
+- :mod:`legendretron.streaming`: tables larger than memory, read in batches
 - :mod:`legendretron.training`: the training engine, for many models side by side
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
@@ -56,6 +57,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
     "diagnostics": ("canonicality", "properness"),
     "nn": (),
+    "streaming": (),
     "training": (),
     "estimators": ("LegendreCalibrator", "LegendreTronClassifier", "MultinomialLogisticClassifier"),
     "trons": (),
