@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -43,10 +44,11 @@ class SplitModel(LinearModel):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, link: Link, layout: Layout) -> None:
+        self._template, link = link, copy.deepcopy(link)
         noise, clean = (link.noise, link.clean) if isinstance(link, NoisyLink) else (None, link)
         self.n_runs = 1
         self.n_features, self.n_outputs = weight.shape
-        self._group, self._template = layout.classes.get_group(), link
+        self._group = layout.classes.get_group()
         head = LegendreHead(
             self.n_features, self.n_outputs + 1, clean, label_noise=noise, device=weight.device, dtype=weight.dtype
         )
