@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["Layout", "joined", "started_by_torchrun"]
+__all__ = ["PATIENCE", "Layout", "joined", "started_by_torchrun"]
 
 #: How long a process waits for the others, that may still read or choose penalties, before it takes them for lost.
-_PATIENCE = timedelta(hours=2)
+PATIENCE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def joined(device: str, class_parallel: int = 1) -> Iterator[Layout]:
         torch.cuda.set_device(own)
     else:
         own = torch.device(device)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo", timeout=_PATIENCE)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Layout.of_group(own, class_parallel)
     finally:

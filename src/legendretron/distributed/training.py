@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from legendretron._internal.process_groups import is_sharded
+from legendretron.distributed.checkpoints import CheckpointStore
 from legendretron.distributed.layout import Layout
 from legendretron.distributed.shards import JointBatches, Rows, ShardedRows, ShardReader
-from legendretron.training.features import Features, as_features
+from legendretron.training.features import DenseFeatures, Features, as_features
 from legendretron.training.minibatch import rate_factor
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
-from legendretron.training.problem import TrainingResult, TrainingSettings
+from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
 from legendretron.training.state import TrainingState
 from legendretron.training.threads import threads_for
 
@@ -59,8 +63,10 @@ class ShardedState(TrainingState):
         Which part of the work is this process's.
     weight_factor : float
         What weights are multiplied by, so that their mean over all rows is one.
-    constant_loss : float
-        Log-loss of a model that looks at no feature.
+    class_weight : ndarray of shape (C,)
+        Sum of the weights of each class's rows.
+    store : CheckpointStore, optional
+        Where checkpoints go; there are none if it is not given.
     checkpoint_steps : int, optional
         Steps between two checkpoints; if not given, there is one after every ``settings.checkpoint_every`` epochs.
     """
@@ -74,19 +80,21 @@ class ShardedState(TrainingState):
         layout: Layout,
         *,
         weight_factor: float,
-        constant_loss: float,
+        class_weight: np.ndarray,
+        store: CheckpointStore | None = None,
         checkpoint_steps: int | None = None,
     ) -> None:
-        self.rows, self.objective, self.layout = rows, objective, layout
+        self.rows, self.objective, self.layout, self.store = rows, objective, layout, store
+        settings = replace(settings, checkpoint=None if store is None else store.path)
         self.batches = JointBatches(rows.sizes, settings.batch_size)
         self.n_steps = settings.max_steps or settings.max_epochs * self.batches.n_steps
         self.checkpoint_steps = checkpoint_steps
-        self._weight_factor, self._loss_of_constant = weight_factor, constant_loss
+        self._weight_factor = weight_factor
         #: steps taken in this epoch, and the sums of losses and hits of all processes up to the last checkpoint in it
         self._taken = torch.zeros((), dtype=torch.int64)
         self._settled = torch.zeros(2, 1, dtype=model.flat.dtype, device=model.flat.device)
         super().__init__(
-            model, None, settings, None, math.ceil(self.n_steps / self.batches.n_steps),
+            model, _stand_in(model, class_weight), settings, None, math.ceil(self.n_steps / self.batches.n_steps),
             {"taken": self._taken, "settled": self._settled},
         )  # fmt: skip
 
@@ -104,8 +112,13 @@ class ShardedState(TrainingState):
 
     def save(self) -> None:
         """Write a checkpoint; processes that hold the same parameters leave it to the first of them."""
+        assert self.store is not None
         if self.layout.data_rank == 0:
             super().save()
+        self.store.written()
+
+    def _remove_checkpoint(self, path: Path) -> None:
+        """Keep it until the model has been written: a process may be lost before."""
 
     def steps_of(self, epoch: int) -> tuple[int, Iterator[None]]:
         """See :meth:`TrainingState.train`."""
@@ -182,18 +195,20 @@ class ShardedState(TrainingState):
         loss, hits, total = self.layout.sum_over_rows(sums)
         return (loss / total).to(self.model.flat.dtype), (hits / total).to(self.model.flat.dtype)
 
-    def _constant_loss(self) -> Tensor:
-        return torch.tensor([self._loss_of_constant], dtype=torch.float64)
+
+def _stand_in(model: LinearModel, class_weight: np.ndarray) -> Sample:
+    """A sample that stands for all rows: one row for each class, with the weight of all of its rows."""
+    weight = torch.as_tensor(class_weight).to(model.flat)[None]
+    labels = torch.arange(weight.shape[1], device=weight.device)[None]
+    return Sample(DenseFeatures(weight.new_zeros(1, model.n_features)), torch.zeros_like(labels), labels, weight)
 
 
 def train_shards(state: ShardedState) -> TrainingResult:
     """Train in place, from the checkpoint if there is one; every process of the layout must call this."""
-    model, settings = state.model, state.settings
+    model = state.model
     own = state.batches.batch_size / state.layout.n_data
     with threads_for(2.0 * own * model.n_features * model.n_outputs):
-        state.resume()
-        result = state.train(state.steps_of, lambda: False)
-    if settings.checkpoint is not None:
-        state.layout.everyone(None)  # nobody begins anew because another one has removed the checkpoint already
-    return result
-
+        if state.store is not None:
+            state.store.fetch()
+            state.resume()
+        return state.train(state.steps_of, lambda: False)

@@ -33,8 +33,8 @@ class TrainingState:
     ----------
     model : LinearModel
         What is trained.
-    sample, validation : Sample, optional
-        To train on; to stop early on, if given. A subclass may take rows from elsewhere.
+    sample, validation : Sample
+        To train on; to stop early on, if given.
     settings : TrainingSettings
         How.
     n_parts : int
@@ -46,7 +46,7 @@ class TrainingState:
     def __init__(
         self,
         model: LinearModel,
-        sample: Sample | None,
+        sample: Sample,
         settings: TrainingSettings,
         validation: Sample | None,
         n_parts: int,
@@ -140,7 +140,6 @@ class TrainingState:
 
     def step_for(self, n_rows: int) -> AnyStep:
         """Make the step for batches of so many rows."""
-        assert self.sample is not None
         step = Step(self.model, self.sample.features, self._penalty, self.optimiser, self.rate, self.totals, n_rows)
         changing = [self.model.flat, self.optimiser.first, self.optimiser.second, self.optimiser.count, self.totals]
         return make_step(step, changing, self.settings.compiled)
@@ -268,12 +267,7 @@ class TrainingState:
         reached = torch.from_numpy(self.stopping.best_loss) if self.validates else losses[-1]
         # training begins at log C, or at random not far above
         risen = highest > 5.0 * math.log(n_classes)
-        return risen & ~(reached < 0.98 * self._constant_loss())
-
-    def _constant_loss(self) -> Tensor:
-        """Mean log-loss of each run with the frequencies of the classes for every row, shape (R,)."""
-        assert self.sample is not None
-        return self.sample.constant_loss(self.model.n_outputs + 1).cpu()
+        return risen & ~(reached < 0.98 * self.sample.constant_loss(n_classes).cpu())
 
 
 def take_steps(step: AnyStep, batches: tuple[Tensor, ...], rates: Tensor, rate: Tensor) -> Iterator[None]:
