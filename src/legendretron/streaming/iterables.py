@@ -32,7 +32,8 @@ class IterableSource(BlockSource):
     n_blocks = 1  # it can only be read from the beginning
 
     def __init__(self, batches: Iterable[Any], reader: RecordReader | None = None) -> None:
-        if iter(batches) is batches:
+        iterator = iter(batches)
+        if iterator is batches:
             raise ValueError(
                 f"source must be readable several times, but a {type(batches).__name__} can be iterated over only once; "
                 "give a list of batches, or an object whose __iter__ starts anew."
@@ -43,7 +44,7 @@ class IterableSource(BlockSource):
                 "rows are shuffled here."
             )
         self._batches, self._reader = batches, reader
-        first = next(iter(batches), None)
+        first = next(iterator, None)
         if first is None:
             raise ValueError("source has no batches.")
         if is_record_batch(first):

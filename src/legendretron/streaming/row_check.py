@@ -51,9 +51,10 @@ class RowCheck:
             bad |= ~(np.isfinite(batch.weight) & (batch.weight >= 0.0))
         if not bad.any():
             return batch
-        self.n_skipped += int(bad.sum())
+        places, before = np.flatnonzero(bad), self.n_skipped
+        self.n_skipped += len(places)
         if self.n_skipped > self._most:
-            raise BadRowError(self._message(batch, int(np.flatnonzero(bad)[0])))
+            raise BadRowError(self._message(batch, int(places[self._most - before])))
         return batch.take(~bad)
 
     def _message(self, batch: Batch, row: int) -> str:
