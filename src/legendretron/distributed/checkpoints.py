@@ -65,7 +65,9 @@ class SharedFile:
                     "share."
                 )
             return
-        own = {progress: path for path in (self._kept, self.path) if (progress := checkpoint_progress(path)) is not None}
+        own = {
+            progress: path for path in (self._kept, self.path) if (progress := checkpoint_progress(path)) is not None
+        }
         common = set.intersection(*map(set, self._layout.everyone(list(own))))
         if self._layout.data_rank == 0:
             if not common:

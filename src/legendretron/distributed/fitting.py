@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from legendretron._internal.init_linear import init_linear
 from legendretron._internal.validation import check_integer
 from legendretron.distributed.checkpoints import CheckpointStore
 from legendretron.distributed.layout import Layout
 from legendretron.distributed.objective import SharedGradient
-from legendretron.distributed.shards import Rows
-from legendretron.distributed.source_shards import Shard, SourceShards, scan_shards
+from legendretron.distributed.source_shards import Shard, SourceShards, merged, of_shards, scan_shards, window_for
 from legendretron.distributed.training import Objective, ShardedState, train_shards
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fingerprint import fingerprint
-from legendretron.estimators.fixed_link import is_fixed
+from legendretron.estimators.plan import Plan
+from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized
-from legendretron.streaming.batch import Batch
+from legendretron.estimators.stream_data import StreamData, Taken, balanced_factors, given_factors
+from legendretron.estimators.stream_fit import (
+    MOST_HELD_OUT,
+    SAMPLE_ROWS,
+    check_streamable,
+    chosen_on,
+    sample_size,
+    stream_settings,
+    take_names,
+    units_of,
+)
+from legendretron.links import LabelNoise
 from legendretron.streaming.scan import Summary
 from legendretron.streaming.source import Source
 from legendretron.training.model import LinearModel
+from legendretron.training.row_window import Rows
+from legendretron.tuning import Tuning
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
-    from legendretron.estimators.plan import Plan
 
 __all__ = ["AgreedError", "check_estimator", "fit_shards"]
 
@@ -37,19 +49,15 @@ class AgreedError(ValueError):
     """Something is wrong that all processes have found, so that none waits for another."""
 
 
-def check_estimator(estimator: LinearLinkClassifier, class_parallel: int = 1) -> None:
+def check_estimator(estimator: LinearLinkClassifier) -> None:
     """Raise a ``ValueError`` for parameters that several processes cannot follow."""
-    for name, value, why in (
-        ("solver", "lbfgs", "needs all rows at once; use solver='adam' or 'auto'"),
-        ("warm_start", True, "is not for several processes; set it to False"),
-        ("keep_interrupted", True, "is not for several processes; set it to False, and use checkpoints"),
-    ):
-        if getattr(estimator, name) == value:
-            raise ValueError(f"{name}={value!r} {why}.")
-    if is_fixed(getattr(estimator, "link", None)):
-        raise ValueError("link must be one that is learned: a loss that is kept fixed is fitted by one process, with fit.")
-    if estimator.random_state is None:
-        raise ValueError("random_state must be given, so that all processes draw the same; got None.")
+    check_streamable(estimator)
+    if estimator.keep_interrupted:
+        raise ValueError("keep_interrupted=True is not for several processes; leave it out, and keep checkpoints.")
+    if not isinstance(estimator.random_state, Integral):
+        raise ValueError(
+            f"random_state must be a number, so that all processes draw the same, got {estimator.random_state!r}."
+        )
 
 
 def fit_shards(
@@ -61,6 +69,7 @@ def fit_shards(
     store: CheckpointStore | None = None,
     checkpoint_steps: int | None = None,
     skip_bad_rows: int = 0,
+    sample_rows: int = SAMPLE_ROWS,
 ) -> None:
     """Fit an estimator; every process of the layout calls this, and has the fitted estimator afterwards.
 
@@ -78,90 +87,182 @@ def fit_shards(
         Where checkpoints go.
     checkpoint_steps : int, optional
         Steps between two checkpoints, in place of ``estimator.checkpoint_every`` epochs.
-    skip_bad_rows : int
-        How many bad rows may be left out.
+    skip_bad_rows, sample_rows : int
+        As in :meth:`~legendretron.LegendreTronClassifier.fit_stream`.
     """
-    check_estimator(estimator, layout.n_class_parts)
-    n_shards = layout.n_data if n_shards is None else check_integer("n_shards", n_shards, 1)
-    if n_shards < layout.n_data:
-        raise AgreedError(f"n_shards={n_shards} must be at least {layout.n_data}, so that every process has rows to read.")
-    seed = estimator._seed()
-    held_out = float(estimator.validation_fraction) if estimator.early_stopping else 0.0
-    shards = [Shard(source, number, n_shards, skip_bad_rows, None, held_out, seed) for number in range(n_shards)]
     try:
-        factors = _class_factors(estimator, shards, layout)
-        shards = [replace(shard, factors=factors) for shard in shards]
-        summary, sizes, held = scan_shards(shards, layout)
+        check_estimator(estimator)
+        n_shards = layout.n_data if n_shards is None else check_integer("n_shards", n_shards, 1)
+        if n_shards < layout.n_data:
+            raise ValueError(
+                f"n_shards must be at least {layout.n_data}, so that every process has rows, got {n_shards}."
+            )
+        if checkpoint_steps is not None:
+            check_integer("checkpoint_steps", checkpoint_steps, 1)
+        seed = estimator._seed()
+        factors, summaries = _scanned(source, n_shards, layout, estimator.class_weight, skip_bad_rows)
+        summary = merged(summaries)
+        if len(summary.classes) < 2:
+            only = summary.classes.tolist()[0]
+            raise ValueError(f"fit needs rows of at least 2 classes, but the data contains only one class: {only!r}.")
+        kind = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
+        share = 0.0
+        if estimator.early_stopping:
+            share = min(float(estimator.validation_fraction), MOST_HELD_OUT / summary.n_rows)
+        shards = [
+            StreamData(
+                Shard(source, number, n_shards), replace(summary, n_rows=own.n_rows, n_skipped=own.n_skipped), factors,
+                seed % 2**63, share, kind,
+            )
+            for number, own in enumerate(summaries)
+        ]  # fmt: skip
+        wanted = None if estimator._strengths().fixed else sample_size(summary, sample_rows)
+        sample, held, sizes = _gathered(shards, layout, wanted)
+        if share and not 0 < sum(sizes) < summary.n_rows:
+            raise ValueError(
+                f"early_stopping cannot hold out validation_fraction={estimator.validation_fraction} of {summary.n_rows} "
+                "rows; raise validation_fraction, or set early_stopping=False."
+            )
+        fit = _Fit(estimator, summary, shards, sizes, held, layout)
+        fit.prepare(sample, seed, tuned=wanted is not None)
     except ValueError as error:
         raise AgreedError(str(error)) from error
-    if len(summary.classes) < 2:
-        raise AgreedError(
-            f"fit needs samples of at least 2 classes, but the data contains only one class: {summary.classes[0]!r}."
+    fit.train(store, checkpoint_steps)
+
+
+def _scanned(
+    source: Source, n_shards: int, layout: Layout, class_weight: Any, skip_bad_rows: int
+) -> tuple[dict[Any, float] | None, list[Summary]]:
+    """Factors on the weights of classes, and the summaries of all shards; for balanced classes it takes two passes."""
+    factors = given_factors(class_weight)
+    if class_weight == "balanced":
+        factors = balanced_factors(merged(scan_shards(source, n_shards, layout, None, skip_bad_rows)))
+    return factors, scan_shards(source, n_shards, layout, factors, skip_bad_rows)
+
+
+def _gathered(
+    shards: list[StreamData], layout: Layout, wanted: int | None
+) -> tuple[Taken | None, dict[int, Taken], list[int]]:
+    """A sample of about so many rows, on the first process; rows held out, on each its own; rows of shards to train on."""
+    all_rows = sum(data.summary.n_rows for data in shards)
+    if wanted is None and not shards[0].held_out:
+        return None, {}, [data.summary.n_rows for data in shards]
+    sampled: dict[int, Taken] = {}
+    held: dict[int, Taken] = {}
+
+    def gather(number: int) -> int:
+        data = shards[number]
+        part, out = data.gather(None if wanted is None else max(1, round(wanted * data.summary.n_rows / all_rows)))
+        if part is not None:
+            sampled[number] = part
+        if out is None:
+            return 0
+        held[number] = out
+        return len(out.places)
+
+    n_held = of_shards(gather, len(shards), layout)
+    sizes = [data.summary.n_rows - n for data, n in zip(shards, n_held, strict=True)]
+    if wanted is None:
+        return None, held, sizes
+    everyone = {number: part for own in layout.at_first(sampled) for number, part in own.items()}
+    return shards[0].joined([everyone[number] for number in sorted(everyone)]), held, sizes
+
+
+class _Fit:
+    """What the processes train, and what they make of it."""
+
+    def __init__(
+        self,
+        estimator: LinearLinkClassifier,
+        summary: Summary,
+        shards: list[StreamData],
+        sizes: list[int],
+        held: dict[int, Taken],
+        layout: Layout,
+    ) -> None:
+        self.estimator, self.summary, self.shards = estimator, summary, shards
+        self.sizes, self.held, self.layout = sizes, held, layout
+        self.kind = shards[0].dtype
+
+    def prepare(self, sample: Taken | None, seed: int, tuned: bool) -> None:
+        """Choose strengths, on the first process, and make the model, on each."""
+        estimator, summary, layout = self.estimator, self.summary, self.layout
+        n_classes, dtype = len(summary.classes), torch.float32 if self.kind == np.float32 else torch.float64
+        generator = torch.Generator().manual_seed(seed)
+        self.units = units_of(estimator, summary)
+        self.start = estimator._fresh(self.units, n_classes, generator, dtype)
+        before = generator.get_state()
+        link = estimator._make_link(n_classes, generator, dtype, summary.n_rows)
+        noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=tuned)
+        self.tuning = self._chosen(sample, dtype, seed, noise) if tuned else None
+        strengths = estimator._strengths().pair()
+        if self.tuning is not None:
+            strengths = self.tuning.chosen.alpha, self.tuning.chosen.link_alpha
+        self.plan = estimator._plan_of(link, strengths, self.tuning, noise, found, dtype, anew=True)
+        if self.plan.is_softmax:
+            generator.set_state(before)
+        self.model, self.objective = _model(self.plan, self.start, layout)
+        settings = stream_settings(estimator, generator, sum(self.sizes), self.plan.strengths)
+        identity = (
+            summary.classes, summary.class_weight, summary.mean, summary.variance,
+            [seed, *self.plan.strengths, *self.sizes],
+        )  # fmt: skip
+        self.settings = replace(
+            settings,
+            fingerprint=fingerprint(estimator, identity),
+            verbose=settings.verbose if layout.first else 0,
         )
-    n_classes, n_rows = len(summary.classes), sum(sizes)
-    kind = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
-    dtype = torch.float32 if kind == np.float32 else torch.float64
-    generator = torch.Generator().manual_seed(seed)
-    start = _start(estimator, summary, generator, dtype)
-    before = generator.get_state()
-    link = estimator._make_link(n_classes, generator, dtype, n_rows)
-    noise, found = estimator._noise_to_begin_with(n_classes, False, False, False)
-    plan = estimator._plan_of(link, estimator._strengths().pair(), None, noise, found, dtype, anew=True)
-    if plan.is_logistic:
-        generator.set_state(before)
-    model, objective = _model(plan, start, layout)
-    settings = estimator._training_settings((), generator, n_rows, plan.strengths, False)
-    identity = (summary.classes, summary.class_weight, summary.mean, start.scale, [seed, *plan.strengths, *sizes, *held])
-    class_weight = swap_classes(summary.class_weight)
-    state = ShardedState(
-        model,
-        SourceShards(shards, sizes, held, _prepare(summary, start, kind)),
-        replace(settings, fingerprint=fingerprint(estimator, identity), verbose=settings.verbose if layout.first else 0),
-        objective,
-        layout,
-        weight_factor=summary.n_rows / summary.total_weight,
-        class_weight=class_weight,
-        store=store,
-        checkpoint_steps=checkpoint_steps,
-    )
-    result = train_shards(state)
-    estimator._keep(model, result, plan, summary.classes, class_weight, n_rows, start, kind)
-    estimator._tuning = None
-    estimator.n_features_in_ = summary.n_features
-    if summary.feature_names is not None:
-        estimator.feature_names_in_ = np.array(summary.feature_names, dtype=object)
-    if layout.first:
-        estimator._report(result)
 
+    def _chosen(self, sample: Taken | None, dtype: torch.dtype, seed: int, noise: LabelNoise | None) -> Tuning:
+        """Strengths chosen on the sample by the first process, for all."""
+        tuning, error = None, ""
+        if self.layout.first:
+            assert sample is not None
+            try:
+                tuning = chosen_on(
+                    self.estimator, self.summary, sample, self.units, dtype, self.layout.device, seed, noise
+                )
+            except ValueError as problem:
+                error = str(problem)
+        tuning, error = self.layout.from_first((tuning, error))
+        if error:
+            raise ValueError(error)
+        return tuning
 
-def _class_factors(
-    estimator: LinearLinkClassifier, shards: list[Shard], layout: Layout
-) -> dict[Any, float] | None:
-    """What the weights of a class's rows are multiplied by."""
-    given = estimator.class_weight
-    if given is None or isinstance(given, dict):
-        values = np.asarray(list((given or {}).values()), dtype=float)
-        if not (np.isfinite(values).all() and (values >= 0).all()):
-            raise ValueError(f"class_weight must hold finite, non-negative weights, got {given!r}.")
-        return given
-    counts = scan_shards(shards, layout)[0]  # a pass of its own: means and deviations depend on the weights
-    balanced = counts.n_rows / (len(counts.classes) * counts.class_rows)
-    return dict(zip(counts.classes.tolist(), balanced.tolist(), strict=True))
+    def train(self, store: CheckpointStore | None, checkpoint_steps: int | None) -> None:
+        """Train, and keep the result in the estimator."""
+        estimator, summary, plan = self.estimator, self.summary, self.plan
+        n_classes = len(summary.classes)
+        precision = np.dtype(np.float32 if plan.precision == torch.float32 else np.float64)
 
+        def held_rows(held: Taken) -> Rows:
+            x = self.units.transform(held.X).astype(precision, copy=False)
+            return Rows(x, swap_labels(held.places, n_classes), held.weight)
 
-def _start(
-    estimator: LinearLinkClassifier, summary: Summary, generator: torch.Generator, dtype: torch.dtype
-) -> Standardized:
-    """The initial linear predictor, in the units of the summary."""
-    d, k = summary.n_features, len(summary.classes) - 1
-    mean, scale = np.zeros(d), np.ones(d)
-    if estimator.standardize:
-        scale = summary.scale
-        mean = mean if summary.sparse else summary.mean
-    weight, bias = torch.zeros(k, d, dtype=dtype), torch.zeros(k, dtype=dtype)
-    if estimator.init == "paper":
-        init_linear(d, generator, weight, bias)
-    return Standardized(mean, scale, weight.T.contiguous(), bias)
+        def passes(data: StreamData) -> Callable[[int], Generator[Rows]]:
+            return data.passes(self.units, precision, shuffle=True)
+
+        class_weight = swap_classes(summary.class_weight)
+        state = ShardedState(
+            self.model,
+            SourceShards(self.shards, self.sizes, self.held, held_rows, passes, window_for(summary, precision)),
+            self.settings,
+            self.objective,
+            self.layout,
+            class_weight=class_weight / class_weight.sum(),
+            store=store,
+            checkpoint_steps=checkpoint_steps,
+        )
+        result = train_shards(state)
+        with restore_on_error(estimator):
+            take_names(estimator, summary)
+            estimator._keep(
+                self.model, result, plan, summary.classes, class_weight, sum(self.sizes), self.start, self.kind
+            )
+            estimator._tuning = self.tuning
+            estimator.n_skipped_rows_ = summary.n_skipped
+        if self.layout.first:
+            estimator._report(result)
 
 
 def _model(plan: Plan, start: Standardized, layout: Layout) -> tuple[LinearModel, Objective]:
@@ -172,19 +273,5 @@ def _model(plan: Plan, start: Standardized, layout: Layout) -> tuple[LinearModel
         return model, SharedGradient(model, layout)
     from legendretron.distributed.class_parallel import SplitGradient, SplitModel
 
-    try:
-        split = SplitModel(weight, bias, link, layout)
-    except ValueError as error:
-        raise AgreedError(str(error)) from error
+    split = SplitModel(weight, bias, link, layout)
     return split, SplitGradient(split, layout)
-
-
-def _prepare(summary: Summary, units: Standardized, dtype: Any) -> Callable[[Batch], Rows]:
-    n_classes = len(summary.classes)
-
-    def rows(batch: Batch) -> Rows:
-        assert batch.weight is not None
-        labels = swap_labels(summary.numbers(batch), n_classes)
-        return Rows(units.transform(batch.X.astype(dtype, copy=False)), labels, batch.weight)
-
-    return rows

@@ -20,7 +20,7 @@ PATIENCE = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class Layout:
-    """This process among all.
+    """The part of one process in the work of all.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Layout:
         device = torch.device(device)
         if size % class_parallel:
             raise ValueError(
-                f"class_parallel={class_parallel} must divide the number of processes, which is {size}; start a multiple of it."
+                f"class_parallel={class_parallel} must divide the number of processes, {size}; start a multiple of it."
             )
         if class_parallel == 1:
             return cls(rank, size, device, rank, size)
@@ -103,6 +103,14 @@ class Layout:
         distributed.all_gather_object(found, value)
         return found
 
+    def at_first(self, value: Any) -> list[Any]:
+        """The values of all processes on the first one; an empty list on the others."""
+        if self.n_processes == 1:
+            return [value]
+        found: list[Any] | None = [None] * self.n_processes if self.first else None
+        distributed.gather_object(value, found, dst=0)
+        return found or []
+
     def from_first(self, value: Any) -> Any:
         """The value of the first process, on every one."""
         if self.n_processes == 1:
@@ -113,8 +121,8 @@ class Layout:
 
 
 def started_by_torchrun() -> bool:
-    """Whether ``torchrun``, or a like launcher, has started this process as one of several."""
-    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    """Whether ``torchrun``, or a launcher like it, has started this process as one of a group."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
 
 
 @contextmanager

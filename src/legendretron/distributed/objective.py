@@ -61,7 +61,8 @@ class JointObjective(nn.Module):
             hits.copy_((hit * weight).sum())
             return (nll * weight).sum(), gradient
 
-        return _WithGradient.apply(self.flat, loss_and_gradient), hits
+        loss: Tensor = _WithGradient.apply(self.flat, loss_and_gradient)  # type: ignore[no-untyped-call]
+        return loss, hits
 
     def _nll_step(self, n_rows: int) -> Any:
         if n_rows not in self._nll_steps:
@@ -103,7 +104,9 @@ class SharedGradient:
         self.module = JointObjective(model)
         self.wrapped: nn.Module = self.module
         if layout.n_data > 1:
-            self.wrapped = DistributedDataParallel(self.module, process_group=layout.data_group, gradient_as_bucket_view=True)
+            self.wrapped = DistributedDataParallel(
+                self.module, process_group=layout.data_group, gradient_as_bucket_view=True
+            )
 
     @torch.no_grad()
     def initialize_link(self, features: Features, weight: Tensor, n_rows: int) -> None:

@@ -16,12 +16,12 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
+from legendretron.distributed.files import are_paths, source_of
 from legendretron.distributed.fitting import AgreedError, check_estimator, fit_shards
 from legendretron.distributed.layout import PATIENCE, Layout
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.streaming.as_source import as_source
-from legendretron.streaming.source import Source
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -36,12 +36,8 @@ AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 class _Files:
     """Files that every worker can read."""
 
-    paths: list[str]
+    paths: Any
     columns: dict[str, Any]
-
-    def source(self) -> Source:
-        import pyarrow.dataset
-        return as_source(pyarrow.dataset.dataset(self.paths[0]), **self.columns)
 
 
 def fit_ray(
@@ -119,8 +115,10 @@ def fit_ray(
     if num_workers % class_parallel:
         raise ValueError(f"class_parallel={class_parallel} must divide num_workers={num_workers}.")
     if address is not None and storage_path is None and address not in ("auto", "local"):
-        raise ValueError("storage_path must be given with the address of a cluster: a folder that all its machines share.")
-    check_estimator(estimator, class_parallel)
+        raise ValueError(
+            "storage_path must be given with the address of a cluster: a folder that all its machines share."
+        )
+    check_estimator(estimator)
     import_extra("ray.train.torch", "fit_ray", "distributed")
     import ray
     import ray.train
@@ -155,6 +153,7 @@ def fit_ray(
             ),
         )
         result = trainer.fit()
+        assert result.checkpoint is not None  # the last thing that workers do is to hand in the model
         with result.checkpoint.as_directory() as folder:
             if (error := Path(folder, _ERROR)).exists():
                 raise ValueError(error.read_text())
@@ -169,10 +168,8 @@ def _for_workers(data: Any, columns: dict[str, Any]) -> Any:
     """What workers make a source of."""
     if is_ray_dataset(data):
         return RayBlocks.of(data, columns)
-    if isinstance(data, str | os.PathLike):
-        return _Files([os.fspath(data)], columns)
-    if isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data):
-        return _Files([os.fspath(path) for path in data], columns)
+    if are_paths(data):
+        return _Files(data, columns)
     return as_source(data, **columns)
 
 
@@ -188,7 +185,7 @@ def _work(config: dict[str, Any]) -> None:
         name, content = _MODEL, ""
         try:
             fit_shards(
-                estimator, data.source() if isinstance(data, _Files) else data, layout,
+                estimator, source_of(data.paths, **data.columns) if isinstance(data, _Files) else data, layout,
                 n_shards=config["n_shards"], store=store, checkpoint_steps=config["checkpoint_steps"],
                 skip_bad_rows=config["skip_bad_rows"],
             )  # fmt: skip

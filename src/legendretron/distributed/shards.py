@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse
 
-__all__ = ["JointBatches", "Rows", "ShardReader", "ShardedRows"]
+from legendretron.training.row_window import Rows
+
+__all__ = ["JointBatches", "ShardReader", "ShardedRows", "joined_rows"]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Some rows, ready to be trained on.
-
-    Attributes
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        Standardised features.
-    labels : ndarray of shape (n,)
-        Numbers of the classes.
-    weight : ndarray of shape (n,)
-        What each row counts.
-    """
-
-    X: Any
-    labels: np.ndarray
-    weight: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, part: slice) -> Rows:
-        return Rows(self.X[part], self.labels[part], self.weight[part])
-
-    @staticmethod
-    def joined(parts: Sequence[Rows]) -> Rows:
-        """Several one after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        stack = scipy.sparse.vstack if scipy.sparse.issparse(parts[0].X) else np.concatenate
-        return Rows(
-            stack([part.X for part in parts]),
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.weight for part in parts]),
-        )
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """Several one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    sparse = scipy.sparse.issparse(parts[0].x)
+    x = [part.x for part in parts]
+    return Rows(
+        scipy.sparse.vstack(x, format="csr") if sparse else np.concatenate(x),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+    )
 
 
 class ShardedRows(Protocol):
@@ -126,8 +103,7 @@ class ShardReader:
             return next(self._batches)
         except StopIteration:
             raise ValueError(
-                f"shard {self._shard} ended before its last row: the data has fewer rows than when it was first read. It must "
-                "not change while a model is trained on it."
+                f"shard {self._shard} ended before its last row; the data must not change while a model is trained on it."
             ) from None
 
     def take(self, n_rows: int) -> Rows | None:
@@ -135,28 +111,19 @@ class ShardReader:
         parts: list[Rows] = []
         while n_rows:
             batch = self._next()
-            if len(batch) > n_rows:
-                batch, rest = batch[:n_rows], batch[n_rows:]
-                self._ahead.insert(0, rest)
-            if len(batch):
+            if len(batch.labels) > n_rows:
+                self._ahead.insert(0, batch.take(slice(n_rows, None)))
+                batch = batch.take(slice(n_rows))
+            if len(batch.labels):
                 parts.append(batch)
-            n_rows -= len(batch)
-        return Rows.joined(parts) if parts else None
+            n_rows -= len(batch.labels)
+        return joined_rows(parts) if parts else None
 
     def skip(self, n_rows: int) -> None:
         """Pass over rows, which were trained on before a checkpoint."""
         while n_rows:
             batch = self._next()
-            if len(batch) > n_rows:
-                self._ahead.insert(0, batch[n_rows:])
+            if len(batch.labels) > n_rows:
+                self._ahead.insert(0, batch.take(slice(n_rows, None)))
                 return
-            n_rows -= len(batch)
-
-    def end(self) -> None:
-        """Check that no rows are left."""
-        left = sum(map(len, self._ahead)) or next((len(batch) for batch in self._batches if len(batch)), 0)
-        if left:
-            raise ValueError(
-                f"shard {self._shard} has more rows than when it was first read. The data must not change while a model is "
-                "trained on it."
-            )
+            n_rows -= len(batch.labels)

@@ -2,130 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from legendretron.distributed.layout import Layout
-from legendretron.distributed.shards import Rows
+from legendretron.distributed.shards import joined_rows
+from legendretron.estimators.stream_data import StreamData, Taken
 from legendretron.streaming.batch import Batch
 from legendretron.streaming.moments import Moments
 from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import BadRowError, RowCheck
-from legendretron.streaming.row_hash import HELD_OUT, row_share
+from legendretron.streaming.row_check import BadRowError
 from legendretron.streaming.scan import Summary, scan
 from legendretron.streaming.source import Source
+from legendretron.training.row_window import Rows
 
-__all__ = ["Shard", "SourceShards", "merged", "scan_shards"]
+__all__ = ["Shard", "SourceShards", "merged", "of_shards", "scan_shards", "window_for"]
 
-#: Rows of a shard that are shuffled among each other.
-_WINDOW = 2**16
+#: Bytes of the features that are shuffled among each other in a shard, and rows of them at most.
+_WINDOW_BYTES, _WINDOW_ROWS = 2**26, 2**16
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Shard:
-    """One part of a source, without bad rows and those of weight zero.
+    """One part of a source, as a source."""
 
-    Attributes
-    ----------
-    source : Source
-        The whole.
-    number, n_shards : int
-        Which part of how many.
-    skip_bad_rows : int
-        How many bad rows may be left out.
-    factors : mapping, optional
-        What the weights of a class's rows are multiplied by.
-    held_out : float
-        Share of the rows that is held out, to stop early on.
-    seed : int
-        Of the choice of these, and of the order of rows.
-    """
-
-    source: Source
-    number: int
-    n_shards: int
-    skip_bad_rows: int = 0
-    factors: Mapping[Any, float] | None = None
-    held_out: float = 0.0
-    seed: int = 0
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Of the source."""
-        return self.source.feature_names
+    def __init__(self, source: Source, number: int, n_shards: int) -> None:
+        self.source, self.number, self.n_shards = source, number, n_shards
+        self.feature_names = source.feature_names
 
     def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        """Read the part once, in the order of an epoch; see :class:`~legendretron.streaming.Source`."""
-        return self.checked(self.row_check(), epoch, seed)
-
-    def row_check(self) -> RowCheck:
-        """A check of the rows of one pass."""
-        return RowCheck(self.feature_names, self.skip_bad_rows)
-
-    def checked(self, check: RowCheck, epoch: int | None = None, seed: int = 0) -> Iterator[Batch]:
-        """As :meth:`batches`, by a check that can be asked afterwards how many rows it has left out."""
-        for batch in map(check, self.source.batches(epoch, seed=seed, shard=(self.number, self.n_shards))):
-            weighted = self._weighted(batch)
-            assert weighted.weight is not None
-            yield weighted if (weighted.weight > 0.0).all() else weighted.take(weighted.weight > 0.0)
-
-    def _weighted(self, batch: Batch) -> Batch:
-        weight = np.ones(len(batch)) if batch.weight is None else batch.weight
-        if self.factors is not None and batch.y is not None:
-            labels, places = np.unique(batch.y, return_inverse=True)
-            weight = weight * np.array([self.factors.get(label, 1.0) for label in labels.tolist()])[places]
-        return replace(batch, weight=weight)
-
-    def is_held_out(self, batch: Batch) -> np.ndarray:
-        """Which rows of a batch are held out, shape (n,)."""
-        if self.held_out == 0.0:
-            return np.zeros(len(batch), dtype=bool)
-        return row_share(batch.row_numbers, self.seed, HELD_OUT) < self.held_out
+        """See :class:`~legendretron.streaming.Source`; there are no parts of a part."""
+        return self.source.batches(epoch, seed=seed, shard=(self.number, self.n_shards))
 
 
-class _Counted:
-    """A shard that counts, while it is read, the rows that are held out."""
+def of_shards(work: Callable[[int], T], n_shards: int, layout: Layout) -> list[T]:
+    """What a function returns for each shard; every process calls it for its own, and has all results.
 
-    def __init__(self, shard: Shard) -> None:
-        self._shard, self.feature_names = shard, shard.feature_names
-        self.check = shard.row_check()
-        self.n_held_out = 0
-
-    def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
-        for batch in self._shard.checked(self.check, epoch, seed):
-            self.n_held_out += int(self._shard.is_held_out(batch).sum())
-            yield batch
-
-
-def scan_shards(shards: list[Shard], layout: Layout) -> tuple[Summary, list[int], list[int]]:
-    """Read all shards once, each in one process, and return what every process then knows.
-
-    Returns the summary of all rows, and how many rows of each shard are to be trained on and how many are held out.
+    A ``ValueError`` of one process is raised on all of them: the others would wait in vain.
     """
-    found: dict[int, tuple[Summary | None, int, str]] = {}
-    for number in layout.shards(len(shards)):
-        counted = _Counted(shards[number])
-        # an error is told to the others, who would wait in vain
+    found: dict[int, tuple[T | None, str]] = {}
+    for number in layout.shards(n_shards):
         try:
-            summary = replace(scan(counted), n_skipped=counted.check.n_skipped)
-            found[number] = summary, counted.n_held_out, ""
-        except (ValueError, OSError) as error:
-            found[number] = None, 0, str(error)
+            found[number] = work(number), ""
+        except (ValueError, OSError) as problem:
+            found[number] = None, str(problem) or repr(problem)
     everyone = {number: one for part in layout.everyone(found) for number, one in part.items()}
-    in_order = [everyone[number] for number in range(len(shards))]
-    for number, (_, _, error) in enumerate(in_order):
-        if error:
-            raise ValueError(error if len(shards) == 1 else f"shard {number + 1} of {len(shards)}: {error}")
-    summaries = [summary for summary, _, _ in in_order if summary is not None]
-    held_out = [count for _, count, _ in in_order]
-    skipped, most = sum(summary.n_skipped for summary in summaries), shards[0].skip_bad_rows
-    if skipped > most:
-        raise BadRowError(f"{skipped} rows are bad, but only {most} may be left out; repair them, or raise skip_bad_rows.")
-    return merged(summaries), [s.n_rows - n for s, n in zip(summaries, held_out, strict=True)], held_out
+    for number in range(n_shards):
+        if error := everyone[number][1]:
+            raise ValueError(error)
+    return [everyone[number][0] for number in range(n_shards)]
+
+
+def scan_shards(
+    source: Source, n_shards: int, layout: Layout, factors: Mapping[Any, float] | None, skip_bad_rows: int
+) -> list[Summary]:
+    """The first pass over all shards, each in one process; all processes have all summaries afterwards."""
+
+    def first_pass(number: int) -> Summary:
+        return scan(source, factors=factors, skip_bad_rows=skip_bad_rows, shard=(number, n_shards))
+
+    found = of_shards(first_pass, n_shards, layout)
+    skipped = sum(summary.n_skipped for summary in found)
+    if skipped > skip_bad_rows:
+        raise BadRowError(
+            f"{skipped} rows are bad, but only {skip_bad_rows} may be left out; repair them, or raise skip_bad_rows."
+        )
+    return found
 
 
 def merged(summaries: list[Summary]) -> Summary:
@@ -175,54 +121,65 @@ class SourceShards:
 
     Parameters
     ----------
-    shards : list of Shard
-        All of them.
-    sizes, held_out : list of int
-        From :func:`scan_shards`.
-    prepare : callable
-        Makes :class:`Rows` of a batch: standardised features, labels as numbers.
+    shards : list of StreamData
+        All of them; each with the summary of all rows, but its own number of rows.
+    sizes : list of int
+        Rows of each shard to train on; the others are held out.
+    held : dict of int to Taken
+        Rows held out of the shards that this process reads.
+    rows_of : callable
+        Makes rows to train on of these.
+    passes : callable
+        From a shard to its passes, see :meth:`~legendretron.estimators.stream_data.StreamData.passes`.
     window : int
-        Rows that are shuffled among each other, beside the blocks that are read in another order in each epoch.
+        Rows that are shuffled among each other, beside row groups that are read in another order in each epoch.
     """
 
     def __init__(
         self,
-        shards: list[Shard],
+        shards: list[StreamData],
         sizes: list[int],
-        held_out: list[int],
-        prepare: Callable[[Batch], Rows],
-        window: int = _WINDOW,
+        held: dict[int, Taken],
+        rows_of: Callable[[Taken], Rows],
+        passes: Callable[[StreamData], Callable[[int], Generator[Rows]]],
+        window: int,
     ) -> None:
-        self.shards, self.sizes, self.held_out, self._prepare = shards, sizes, held_out, prepare
-        self._window = window
+        self.shards, self.sizes = shards, sizes
+        self.held_out = [data.summary.n_rows - size for data, size in zip(shards, sizes, strict=True)]
+        self._held, self._rows_of, self._passes, self._window = held, rows_of, passes, window
+        self._n_rows = sum(data.summary.n_rows for data in shards)
 
     def training(self, shard: int, epoch: int) -> Iterator[Rows]:
         """The rows of a shard to train on, in the order of an epoch."""
-        with closing(read_ahead(self._shuffled(shard, epoch))) as rows:
+        with closing(read_ahead(self._shuffled(shard, epoch), depth=2)) as rows:
             yield from rows
 
     def validation(self, shard: int) -> Iterator[Rows]:
         """The rows of a shard to stop early on."""
-        own = self.shards[shard]
-        for batch in own.batches():
-            if (held := own.is_held_out(batch)).any():
-                yield self._prepare(batch.take(held))
+        if shard in self._held:
+            yield self._rows_of(self._held[shard])
 
     def _shuffled(self, shard: int, epoch: int) -> Iterator[Rows]:
-        own, window, held = self.shards[shard], list[Rows](), 0
-        random = np.random.default_rng((own.seed, shard, epoch))
-        for batch in own.batches(epoch, seed=own.seed):
-            kept = batch.take(~own.is_held_out(batch))
-            window.append(self._prepare(kept))
-            held += len(kept)
-            if held >= self._window:
-                yield _in_random_order(window, random)
-                window, held = [], 0
-        if held:
+        data, window, n_held = self.shards[shard], list[Rows](), 0
+        random = np.random.default_rng((data.seed, shard, epoch))
+        even = self._n_rows / data.summary.n_rows  # weights are to have a mean of one over all shards
+        with closing(self._passes(data)(epoch)) as batches:
+            for rows in batches:
+                window.append(rows._replace(weights=rows.weights * even))
+                n_held += len(rows.labels)
+                if n_held >= self._window:
+                    yield _in_random_order(window, random)
+                    window, n_held = [], 0
+        if n_held:
             yield _in_random_order(window, random)
 
 
+def window_for(summary: Summary, precision: np.dtype[Any]) -> int:
+    """Rows of a shard that are shuffled among each other."""
+    return min(_WINDOW_ROWS, max(1, _WINDOW_BYTES // (summary.n_features * precision.itemsize)))
+
+
 def _in_random_order(parts: list[Rows], random: np.random.Generator) -> Rows:
-    rows = Rows.joined(parts)
-    order = random.permutation(len(rows))
-    return Rows(rows.X[order], rows.labels[order], rows.weight[order])
+    rows = joined_rows(parts)
+    order = random.permutation(len(rows.labels))
+    return Rows(rows.x[order], rows.labels[order], rows.weights[order])

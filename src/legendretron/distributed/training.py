@@ -16,12 +16,13 @@ from torch import Tensor
 from legendretron._internal.process_groups import is_sharded
 from legendretron.distributed.checkpoints import CheckpointStore
 from legendretron.distributed.layout import Layout
-from legendretron.distributed.shards import JointBatches, Rows, ShardedRows, ShardReader
+from legendretron.distributed.shards import JointBatches, ShardedRows, ShardReader, joined_rows
 from legendretron.training.features import DenseFeatures, Features, as_features
 from legendretron.training.minibatch import rate_factor
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
+from legendretron.training.row_window import Rows
 from legendretron.training.state import TrainingState
 from legendretron.training.threads import threads_for
 
@@ -31,7 +32,10 @@ __all__ = ["Objective", "ShardedState", "train_shards"]
 class Objective(Protocol):
     """The loss of this process's rows, and the gradient of all processes' rows."""
 
-    penalty: type[Penalty]
+    @property
+    def penalty(self) -> type[Penalty]:
+        """Kind of the penalty."""
+        ...
 
     def initialize_link(self, features: Features, weight: Tensor, n_rows: int) -> None:
         """Initialise what depends on a first batch, of ``n_rows`` on all processes."""
@@ -61,8 +65,6 @@ class ShardedState(TrainingState):
         What is minimised.
     layout : Layout
         Which part of the work is this process's.
-    weight_factor : float
-        What weights are multiplied by, so that their mean over all rows is one.
     class_weight : ndarray of shape (C,)
         Sum of the weights of each class's rows.
     store : CheckpointStore, optional
@@ -79,7 +81,6 @@ class ShardedState(TrainingState):
         objective: Objective,
         layout: Layout,
         *,
-        weight_factor: float,
         class_weight: np.ndarray,
         store: CheckpointStore | None = None,
         checkpoint_steps: int | None = None,
@@ -89,7 +90,6 @@ class ShardedState(TrainingState):
         self.batches = JointBatches(rows.sizes, settings.batch_size)
         self.n_steps = settings.max_steps or settings.max_epochs * self.batches.n_steps
         self.checkpoint_steps = checkpoint_steps
-        self._weight_factor = weight_factor
         #: steps taken in this epoch, and the sums of losses and hits of all processes up to the last checkpoint in it
         self._taken = torch.zeros((), dtype=torch.int64)
         self._settled = torch.zeros(2, 1, dtype=model.flat.dtype, device=model.flat.device)
@@ -138,9 +138,6 @@ class ShardedState(TrainingState):
                 taken = [reader.take(batches.taken(shard, step)) for shard, reader in readers.items()]
                 self._step(epoch, step, [part for part in taken if part is not None])
                 yield
-            if last == batches.n_steps:
-                for reader in readers.values():
-                    reader.end()
         self._settle()
         self.totals.copy_(self._settled)
         self._settled.zero_()
@@ -151,7 +148,7 @@ class ShardedState(TrainingState):
         features, labels, weight = self._on_device(parts)
         if epoch == 0 and step == 0 and self.model.link.needs_batch:
             self.objective.initialize_link(features, weight, n_rows)
-        gradient, loss, hits = self.objective.gradient(features, labels, weight * (self._weight_factor / n_rows))
+        gradient, loss, hits = self.objective.gradient(features, labels, weight / n_rows)
         self.rate.copy_(self.rates([self._rate_factor(epoch, step)]).squeeze(0).unsqueeze(1))
         self.optimiser.step(gradient, self.rate, self._penalty)
         self.totals[0].add_(loss, alpha=n_rows)
@@ -179,10 +176,10 @@ class ShardedState(TrainingState):
         if not parts:
             features = as_features(flat.new_zeros(0, self.model.n_features).cpu().numpy(), flat.dtype, flat.device)
             return features, torch.zeros(1, 0, dtype=torch.int64, device=flat.device), flat.new_zeros(1, 0)
-        rows = Rows.joined(parts)
-        features = as_features(rows.X, flat.dtype, flat.device)
+        rows = joined_rows(parts)
+        features = as_features(rows.x, flat.dtype, flat.device)
         labels = torch.as_tensor(rows.labels, dtype=torch.int64, device=flat.device).unsqueeze(0)
-        return features, labels, torch.as_tensor(rows.weight).to(flat).unsqueeze(0)
+        return features, labels, torch.as_tensor(rows.weights).to(flat).unsqueeze(0)
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
         sums = self.model.flat.new_zeros(3, 1, dtype=torch.float64)
