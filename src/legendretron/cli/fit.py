@@ -13,6 +13,18 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
+from legendretron.cli.cluster import (
+    Address,
+    BackendOption,
+    CheckpointSteps,
+    ClassParallel,
+    MaxFailures,
+    Shards,
+    Storage,
+    Workers,
+    cluster_of,
+    fit_by_cluster,
+)
 from legendretron.cli.defaults import default_of
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
 from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto, wrong_usage_of
@@ -205,6 +217,14 @@ def fit(
             rich_help_panel="Output",
         ),
     ] = None,
+    backend: BackendOption = None,
+    workers: Workers = None,
+    address: Address = None,
+    storage: Storage = None,
+    max_failures: MaxFailures = None,
+    shards: Shards = None,
+    class_parallel: ClassParallel = None,
+    checkpoint_steps: CheckpointSteps = None,
 ) -> None:
     """Fit a model to a table and write it to a file.
 
@@ -233,6 +253,14 @@ def fit(
     if suspicious is not None:
         check_suffix(suspicious, TABLES, "--suspicious")
     noise = parse_noise(label_noise)
+    cluster = cluster_of(
+        backend=backend, workers=workers, address=address, storage=storage, max_failures=max_failures, shards=shards,
+        class_parallel=class_parallel, checkpoint_steps=checkpoint_steps,
+        unsuitable={
+            "--suspicious": suspicious, "--label-noise": noise if isinstance(noise, Path) else None,
+            "--checkpoint": checkpoint if backend is not None else None,
+        },
+    )  # fmt: skip
     matrix_file = noise if isinstance(noise, Path) else None
     check_outputs(
         {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious},
@@ -248,7 +276,8 @@ def fit(
         "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
         "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
         "early_stopping": None if validation is None else True, "validation_fraction": validation,
-        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
+        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype,
+        "checkpoint": None if cluster is not None else checkpoint,
     })  # fmt: skip
     if checkpoint is not None and estimator.solver == "lbfgs":
         reason = "it needs --solver adam or auto, not lbfgs."
@@ -262,6 +291,10 @@ def fit(
         import_extra("matplotlib", "drawing", "plots")
     if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
         import_extra("pyarrow", "writing Parquet", "cli")
+    if cluster is not None:
+        roles = {"target": target, "features": features or None, "drop": tuple(drop or ())}
+        fit_by_cluster(report, cluster, estimator, str(data), roles, out, checkpoint, tuning)
+        return
     table = _read(data, target, features, drop, format_for(data, format))
     _set_noise(estimator, table, noise)
     folds = None if suspicious is None else _folds(estimator, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_ray"]
 
-_MODEL, _ERROR = "model.safetensors", "error.txt"
+_MODEL, _NOTES, _ERROR = "model.safetensors", "notes.json", "error.txt"
 AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 
@@ -158,6 +159,7 @@ def fit_ray(
             if (error := Path(folder, _ERROR)).exists():
                 raise ValueError(error.read_text())
             fitted = load_any_estimator(Path(folder, _MODEL))
+            fitted.n_skipped_rows_ = int(json.loads(Path(folder, _NOTES).read_text())["n_skipped_rows"])
     kept = estimator.get_params(deep=False)
     estimator.__dict__.update(fitted.__dict__)
     estimator.__dict__.update(kept)  # such as verbose, which a file does not hold
@@ -182,7 +184,7 @@ def _work(config: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
         layout = Layout.of_group(get_device(), config["class_parallel"])
         store = RayCheckpoints(Path(folder), layout)
-        name, content = _MODEL, ""
+        problem = ""
         try:
             fit_shards(
                 estimator, source_of(data.paths, **data.columns) if isinstance(data, _Files) else data, layout,
@@ -190,15 +192,16 @@ def _work(config: dict[str, Any]) -> None:
                 skip_bad_rows=config["skip_bad_rows"],
             )  # fmt: skip
         except AgreedError as error:  # on all workers alike: there is no sense in starting again
-            name, content = _ERROR, str(error)
+            problem = str(error)
         checkpoint = None
         if layout.first:
             out = Path(folder, "out")
             out.mkdir()
-            if content:
-                (out / name).write_text(content)
+            if problem:
+                (out / _ERROR).write_text(problem)
             else:
-                estimator.save(out / name)
+                estimator.save(out / _MODEL)
+                (out / _NOTES).write_text(json.dumps({"n_skipped_rows": estimator.n_skipped_rows_}))
             checkpoint = ray.train.Checkpoint.from_directory(out)
         ray.train.report({"finished": True}, checkpoint=checkpoint)
 
