@@ -31,7 +31,7 @@ import pyarrow.parquet
 import torch
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from legendretron import LegendreTronClassifier
 from legendretron._internal.files import write_atomically

@@ -20,7 +20,7 @@ _BATCH_ROWS = 2**14
 #: Bytes of each column that are read from a file at once. Without this a reader holds whole row groups.
 _BUFFER = 2**16
 #: Columns that are read at once, those of one row group at least: of each there is a page in memory, or two, of a megabyte.
-_COLUMNS_AT_ONCE = 200
+_COLUMNS_AT_ONCE = 128
 
 
 def is_arrow_dataset(data: Any) -> bool:
