@@ -98,7 +98,7 @@ def _check_names(path: Path, names: list[str]) -> None:
 def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOptions) -> Any:
     pandas = import_extra("pandas", "reading tables", "cli")
     name = repr(str(path))
-    options = {"sep": form.sep, "encoding": form.encoding, "skipinitialspace": form.sep != "\t", "low_memory": False}
+    options = {"sep": form.sep, "encoding": form.encoding, "skipinitialspace": True, "low_memory": False}
     try:
         with open_compressed(path) as file:
             header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)

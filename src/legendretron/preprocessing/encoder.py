@@ -204,7 +204,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : data frame, pyarrow table or record batch, or array of shape (n_samples, n_features)
-            Rows with the columns of the fit; in a data frame in any order, and others are ignored.
+            Rows with the columns of the fit; in a data frame in any order. Other columns are ignored, and those that the
+            encoder leaves out need not be there.
 
         Returns
         -------
@@ -212,7 +213,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             float32 if all numbers of the fit were float32 and there was no date, else float64.
         """
         columns = self.columns_
-        frame, _ = as_frame(X, self)
+        frame, _ = as_frame(X, self, optional=[column.name for column in columns if column.is_left_out])
         places, width = {}, 0
         for column in columns:
             places[column.name] = slice(width, width := width + len(column.outputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from legendretron._internal.extras import import_extra
 __all__ = ["as_frame", "columns_of"]
 
 
-def as_frame(X: Any, fitted: Any = None) -> tuple[Any, np.ndarray | None]:
+def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
     """Return a table as a data frame, and the names of its columns if it came with names.
 
     Parameters
@@ -23,6 +23,8 @@ def as_frame(X: Any, fitted: Any = None) -> tuple[Any, np.ndarray | None]:
         The table. Columns of an array are named x0, x1, ...
     fitted : encoder, optional
         An encoder whose columns are needed, in its order; other columns of a data frame are left out.
+    optional : collection of str
+        Columns of the encoder that may be missing.
     """
     pandas = import_extra("pandas", "encoding a table", "cli")
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
@@ -48,12 +50,14 @@ def as_frame(X: Any, fitted: Any = None) -> tuple[Any, np.ndarray | None]:
         if len(names) != fitted.n_features_in_:
             raise ValueError(_wrong_number(len(names), fitted))
         return X, None
-    if lacking := [name for name in known if name not in names]:
-        shown = ", ".join(map(repr, lacking[:8])) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
+    lacking = [name for name in known if name not in names]
+    if needed := [name for name in lacking if name not in optional]:
+        shown = ", ".join(map(repr, needed[:8])) + (f" and {len(needed) - 8} more" if len(needed) > 8 else "")
         raise ValueError(
             f"the table has no column {shown}, which the fit had; it has {', '.join(map(repr, names[:20]))}."
         )
-    return X.iloc[:, [names.index(name) for name in known]], None
+    frame = X.set_axis(names, axis=1)
+    return frame.assign(**dict.fromkeys(lacking, np.nan))[known] if lacking else frame[known], None
 
 
 def columns_of(frame: Any) -> Iterator[tuple[str, Any]]:
