@@ -9,6 +9,7 @@ from legendretron.datasets.libsvm_stream import LibsvmSource
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import choose_columns
+from legendretron.datasets.text_form import TextOptions
 from legendretron.datasets.text_stream import TextSource
 from legendretron.streaming import Source, as_source
 
@@ -22,6 +23,7 @@ def open_source(
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     n_features: int | None = None,
+    text: TextOptions | None = None,
     skip_bad_rows: int = 0,
 ) -> Source:
     """Open the files of a table, which are read in batches, again and again.
@@ -32,7 +34,7 @@ def open_source(
     ----------
     parts : TableParts
         The files, from :func:`~legendretron.datasets.table_parts.find_parts`.
-    target, features, drop, n_features
+    target, features, drop, n_features, text
         As in :func:`~legendretron.datasets.read_table`.
     skip_bad_rows : int
         How many lines of text with too many or too few fields may be left out.
@@ -45,7 +47,7 @@ def open_source(
         return LibsvmSource(parts.files, n_features)
     if parts.format != "parquet":
         return TextSource(
-            parts.files, parts.format, target, features=features, drop=drop, skip_bad_rows=skip_bad_rows
+            parts.files, parts.format, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
         )
     arrow = import_extra("pyarrow", "reading Parquet", "cli")
     dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
@@ -59,6 +61,6 @@ def open_source(
     return as_source(opened, target=target, features=chosen)
 
 
-def column_names(parts: TableParts) -> list[str]:
+def column_names(parts: TableParts, text: TextOptions | None = None) -> list[str]:
     """Names of the columns of the first file."""
-    return header_of(parts.files[0], parts.format)
+    return header_of(parts.files[0], parts.format, text)

@@ -72,7 +72,9 @@ def find_parts(path: str | os.PathLike[str], format: str | None = None) -> Table
     formats = {file: format_of(file, format) for file in files}
     if len(set(formats.values())) > 1:
         some = [next(file for file in files if formats[file] == kind) for kind in sorted(set(formats.values()))]
-        raise ValueError(f"{str(path)!r} holds files of several formats, such as {quoted(some)}; give a pattern for one.")
+        raise ValueError(
+            f"{str(path)!r} holds files of several formats, such as {quoted(some)}; give a pattern for one."
+        )
     return TableParts(tuple(files), formats[files[0]])
 
 

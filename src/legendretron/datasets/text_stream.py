@@ -14,15 +14,31 @@ from legendretron._internal.extras import import_extra
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import choose_columns, typed_labels
+from legendretron.datasets.text_form import TextOptions, text_form
 from legendretron.streaming import BadRowError, Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
 __all__ = ["TextSource"]
 
 _BLOCK = 2**22  # bytes
-_SEPARATORS = {"csv": ",", "tsv": "\t"}
 #: Fields that count as missing, as pandas has them.
-_MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+_MISSING = [
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-NaN",
+    "-nan",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+]
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -42,6 +58,8 @@ class TextSource(BlockSource):
         Column of the labels.
     features, drop : sequence of str, optional
         Columns to take as features, by default all others, and to leave out.
+    text : TextOptions, optional
+        How the files are written; found out for each of them if not given.
     skip_bad_rows : int
         How many lines with too many or too few fields may be left out.
 
@@ -59,11 +77,14 @@ class TextSource(BlockSource):
         *,
         features: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
+        text: TextOptions | None = None,
         skip_bad_rows: int = 0,
     ) -> None:
-        self._files, self._separator, self._target = list(files), _SEPARATORS[format], target
+        given = TextOptions() if text is None else text
+        self._files, self._target, self._missing = list(files), target, [*_MISSING, *given.na]
+        self._forms = [text_form(path, format, given) for path in files]
         self._most, self.n_bad_lines = skip_bad_rows, 0
-        self._headers = [header_of(path, format) for path in files]
+        self._headers = [header_of(path, format, text) for path in files]
         self.feature_names = tuple(choose_columns(files[0], self._headers[0], target, features, drop))
         wanted = [*self.feature_names, *([] if target is None else [target])]
         for path, header in zip(files, self._headers, strict=True):
@@ -88,7 +109,9 @@ class TextSource(BlockSource):
             y = None
             if self._labels is not None:
                 texts = records.column(self._target).to_pylist()
-                y = np.array([self._labels[None if text is None else text.lstrip()] for text in texts], dtype=self._kind)
+                y = np.array(
+                    [self._labels[None if text is None else text.lstrip()] for text in texts], dtype=self._kind
+                )
             yield Batch(X, y, None, np.arange(done, done + n), origin)
             done += n
 
@@ -108,7 +131,7 @@ class TextSource(BlockSource):
     def _records(self, block: int, columns: list[str]) -> Iterator[Any]:
         csv = import_extra("pyarrow.csv", "reading text in batches", "cli")
         arrow = import_extra("pyarrow", "reading text in batches", "cli")
-        path, header = self._files[block], self._headers[block]
+        path, header, form = self._files[block], self._headers[block], self._forms[block]
         if block == 0:
             self.n_bad_lines = 0
 
@@ -120,10 +143,16 @@ class TextSource(BlockSource):
         with open_compressed(path) as file, _naming(path, header):
             yield from csv.open_csv(
                 file,
-                read_options=csv.ReadOptions(block_size=_BLOCK, column_names=header, skip_rows=1, use_threads=False),
-                parse_options=csv.ParseOptions(delimiter=self._separator, invalid_row_handler=bad_line),
+                read_options=csv.ReadOptions(
+                    block_size=_BLOCK, column_names=header, skip_rows=1, use_threads=False, encoding=form.encoding
+                ),
+                parse_options=csv.ParseOptions(delimiter=form.sep, invalid_row_handler=bad_line),
                 convert_options=csv.ConvertOptions(
-                    column_types=kinds, include_columns=columns, null_values=_MISSING, strings_can_be_null=True
+                    column_types=kinds,
+                    include_columns=columns,
+                    null_values=self._missing,
+                    strings_can_be_null=True,
+                    decimal_point=form.decimal,
                 ),
             )
 
