@@ -23,6 +23,7 @@ from legendretron.distributed.layout import PATIENCE, Layout
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.streaming.as_source import as_source
+from legendretron.streaming.source import Source
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -39,6 +40,10 @@ class _Files:
 
     paths: Any
     columns: dict[str, Any]
+
+    def source(self, skip_bad_rows: int) -> Source:
+        """The source, in a worker."""
+        return source_of(self.paths, **self.columns, skip_bad_rows=skip_bad_rows)
 
 
 def fit_ray(
@@ -187,7 +192,7 @@ def _work(config: dict[str, Any]) -> None:
         problem = ""
         try:
             fit_shards(
-                estimator, source_of(data.paths, **data.columns) if isinstance(data, _Files) else data, layout,
+                estimator, data.source(config["skip_bad_rows"]) if isinstance(data, _Files) else data, layout,
                 n_shards=config["n_shards"], store=store, checkpoint_steps=config["checkpoint_steps"],
                 skip_bad_rows=config["skip_bad_rows"],
             )  # fmt: skip

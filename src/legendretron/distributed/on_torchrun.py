@@ -91,7 +91,9 @@ def fit_torchrun(
         group = joined(device.type, class_parallel)
     with group as layout:
         store = None if checkpoint is None else SharedFile(checkpoint, layout)
-        source = source_of(data, target=target, weight=weight, features=features, drop=tuple(drop))
+        source = source_of(
+            data, target=target, weight=weight, features=features, drop=drop, skip_bad_rows=skip_bad_rows
+        )
         fit_shards(
             estimator, source, layout, n_shards=n_shards, store=store, checkpoint_steps=checkpoint_steps,
             skip_bad_rows=skip_bad_rows,

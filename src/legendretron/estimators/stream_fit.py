@@ -60,7 +60,8 @@ def fit_source(
     summary, factors = scan_with_class_weight(source, estimator.class_weight, skip_bad_rows)
     if len(summary.classes) < 2:
         raise ValueError(
-            f"fit_stream needs rows of at least 2 classes, but the source contains only one class: {summary.classes.tolist()[0]!r}."
+            f"fit_stream needs rows of at least 2 classes, but the source has only one: "
+            f"{summary.classes.tolist()[0]!r}."
         )
     take_names(estimator, summary)
     dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)

@@ -19,6 +19,8 @@ __all__ = ["ArrowSource", "is_arrow_dataset"]
 _BATCH_ROWS = 2**14
 #: Bytes of each column that are read from a file at once. Without this a reader holds whole row groups.
 _BUFFER = 2**16
+#: Columns that are read at once, those of one row group at least: of each there is a page in memory, or two, of a megabyte.
+_COLUMNS_AT_ONCE = 128
 
 
 def is_arrow_dataset(data: Any) -> bool:
@@ -91,6 +93,7 @@ class ArrowSource(BlockSource):
                 self.n_rows += int(starts[-1])
         if first is not None:  # the files say more than the data set, whose types are those of the first
             self._reader = RecordReader.of_schema(self._common(dataset), reader)
+        self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
         if not self._blocks:
             raise ValueError("source is a data set without rows.")
 

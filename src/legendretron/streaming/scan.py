@@ -85,8 +85,8 @@ class Summary:
         if len(unknown):
             place = f"{batch.origin}: " if batch.origin else ""
             raise ValueError(
-                f"{place}the label {y[unknown].tolist()[0]!r} was not seen in the first pass; a source must yield the same rows each "
-                "time it is read."
+                f"{place}the label {y[unknown].tolist()[0]!r} was not seen in the first pass; a source must yield "
+                "the same rows each time it is read."
             )
         return places
 

@@ -13,9 +13,6 @@ from legendretron.streaming.batch import Batch
 
 __all__ = ["BlockSource", "Source"]
 
-#: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.
-_AT_ONCE = 8
-
 
 class Source(Protocol):
     """A table that can be read any number of times, in batches.
@@ -51,6 +48,8 @@ class BlockSource(ABC):
     """A source whose rows come in blocks, such as row groups, that can be read in any order."""
 
     feature_names: tuple[str, ...] | None = None
+    #: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.
+    at_once = 8
 
     @property
     @abstractmethod
@@ -78,7 +77,7 @@ class BlockSource(ABC):
             np.random.default_rng((seed, epoch)).shuffle(blocks)
         left, reading = deque(blocks.tolist()), deque[Iterator[Batch]]()
         while left or reading:
-            while left and len(reading) < (1 if epoch is None else _AT_ONCE):
+            while left and len(reading) < (1 if epoch is None else self.at_once):
                 reading.append(self.read_block(left.popleft()))
             block = reading.popleft()
             batch = next(block, None)
