@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,11 +42,27 @@ from legendretron.tuning import Tuning
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["AgreedError", "check_estimator", "fit_shards"]
+__all__ = ["AgreedError", "agreed", "check_estimator", "fit_shards"]
+
+T = TypeVar("T")
 
 
 class AgreedError(ValueError):
     """Something is wrong that all processes have found, so that none waits for another."""
+
+
+def agreed(layout: Layout, make: Callable[[], T]) -> T:
+    """What a function returns; if it raises a ``ValueError`` on some process, all raise an :class:`AgreedError`."""
+    made: T | None = None
+    error = ""
+    try:
+        made = make()
+    except (ValueError, OSError) as problem:
+        error = str(problem) or repr(problem)
+    for found in layout.everyone(error):
+        if found:
+            raise AgreedError(found)
+    return made  # type: ignore[return-value]
 
 
 def check_estimator(estimator: LinearLinkClassifier) -> None:

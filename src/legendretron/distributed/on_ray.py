@@ -18,7 +18,7 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
 from legendretron.distributed.files import are_paths, source_of
-from legendretron.distributed.fitting import AgreedError, check_estimator, fit_shards
+from legendretron.distributed.fitting import AgreedError, agreed, check_estimator, fit_shards
 from legendretron.distributed.layout import PATIENCE, Layout
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators.loading import load_any_estimator
@@ -191,11 +191,18 @@ def _work(config: dict[str, Any]) -> None:
         store = RayCheckpoints(Path(folder), layout)
         problem = ""
         try:
+            source = data
+            if isinstance(data, _Files):
+                source = agreed(layout, lambda: data.source(config["skip_bad_rows"]))
             fit_shards(
-                estimator, data.source(config["skip_bad_rows"]) if isinstance(data, _Files) else data, layout,
-                n_shards=config["n_shards"], store=store, checkpoint_steps=config["checkpoint_steps"],
+                estimator,
+                source,
+                layout,
+                n_shards=config["n_shards"],
+                store=store,
+                checkpoint_steps=config["checkpoint_steps"],
                 skip_bad_rows=config["skip_bad_rows"],
-            )  # fmt: skip
+            )
         except AgreedError as error:  # on all workers alike: there is no sense in starting again
             problem = str(error)
         checkpoint = None

@@ -13,7 +13,7 @@ from torch import distributed
 from legendretron._internal.validation import check_device
 from legendretron.distributed.checkpoints import SharedFile
 from legendretron.distributed.files import source_of
-from legendretron.distributed.fitting import fit_shards
+from legendretron.distributed.fitting import agreed, fit_shards
 from legendretron.distributed.layout import Layout, joined, started_by_torchrun
 
 if TYPE_CHECKING:
@@ -91,9 +91,8 @@ def fit_torchrun(
         group = joined(device.type, class_parallel)
     with group as layout:
         store = None if checkpoint is None else SharedFile(checkpoint, layout)
-        source = source_of(
-            data, target=target, weight=weight, features=features, drop=drop, skip_bad_rows=skip_bad_rows
-        )
+        columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
+        source = agreed(layout, lambda: source_of(data, **columns, skip_bad_rows=skip_bad_rows))
         fit_shards(
             estimator, source, layout, n_shards=n_shards, store=store, checkpoint_steps=checkpoint_steps,
             skip_bad_rows=skip_bad_rows,
