@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.rendezvous import rendezvous
+
+from legendretron.distributed.fresh_store import fresh_store
 
 __all__ = ["PATIENCE", "Layout", "joined", "started_by_torchrun"]
 
@@ -137,7 +140,14 @@ def joined(device: str, class_parallel: int = 1) -> Iterator[Layout]:
         torch.cuda.set_device(own)
     else:
         own = torch.device(device)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo", timeout=PATIENCE)
+    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo",
+        store=fresh_store(store, rank, size),
+        rank=rank,
+        world_size=size,
+        timeout=PATIENCE,
+    )
     try:
         yield Layout.of_group(own, class_parallel)
     finally:
