@@ -166,7 +166,7 @@ def compared(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)

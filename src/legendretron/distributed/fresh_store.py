@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Any
 
-from torch.distributed import PrefixStore
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 __all__ = ["fresh_store"]
 
