@@ -60,7 +60,7 @@ COLUMNS = {
     "datasets": 3.3,
     "_triton": -1.8,
     "_numba": -2.9,
-    "streaming": 2.3,
+    "streaming": 2.1,
 }
 Graph = dict[str, set[str]]
 

@@ -34,7 +34,7 @@ def write(frame, path):
         frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
 
 
-@pytest.fixture(scope="module", params=[".parquet", ".csv", ".tsv"])
+@pytest.fixture(scope="module", params=[".parquet", ".csv", pytest.param(".tsv", marks=pytest.mark.exhaustive)])
 def tables(request, frame, tmp_path_factory):
     """One file, and the same rows in several, of a format."""
     folder = tmp_path_factory.mktemp("tables")
