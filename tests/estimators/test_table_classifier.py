@@ -96,13 +96,6 @@ def test_onnx(fitted, tmp_path):
     assert metadata["feature_names"] == list(frame)
 
 
-def test_a_column_with_the_name_of_an_output(tmp_path):
-    frame = pd.DataFrame({"label": [1.0, None, 2.0, 3.0]})
-    with pytest.raises(ValueError, match="'label' has the name of an output"):
-        TableClassifier(LOGISTIC).fit(frame, [0, 1, 0, 1]).to_onnx(tmp_path / "m.onnx")
-    assert not (tmp_path / "m.onnx").exists()
-
-
 def test_names_of_coefficients_say_what_they_are(fitted):
     _, _, model = fitted
     names = model.estimator_.feature_names_in_.tolist()

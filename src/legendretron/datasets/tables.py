@@ -140,7 +140,7 @@ def read_columns(
     as_text : sequence of str
         Features that stay text in CSV and TSV, even if they look like numbers.
     keep : sequence of str
-        Further columns to return, as they are written.
+        Further columns to return, as they are written. Only those in ``features`` are features as well.
     missing : {"impute", "drop-rows", "error"}
         What to do with rows in which a feature or the label is missing. ``"impute"``: features are left as they are, and a
         missing label is an error.
@@ -152,9 +152,10 @@ def read_columns(
         if keep:
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
-    frame = read_frame(path, kind, as_text=[*([] if target is None else [target]), *as_text, *keep], text=text)
-    columns = _choose(path, list(frame.columns), target, features, drop)
+    only_kept = [name for name in keep if name not in (features or ())]
+    frame = read_frame(path, kind, as_text=[*([] if target is None else [target]), *as_text, *only_kept], text=text)
     _check_known(path, list(frame.columns), keep)
+    columns = _choose(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
     rows = None
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
