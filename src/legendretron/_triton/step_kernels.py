@@ -526,7 +526,7 @@ def loss_kernel(
         e = tl.where(every < K, tl.exp(y - top), 0.0)
         total = tl.exp(-top) + tl.sum(e)
         first = tl.min(tl.where(y == highest, every, K)).to(label.dtype)
-        own = tl.sum(tl.where(every == label, y, 0.0))
+        own = tl.sum(tl.where((every == label) & (every < K), y, 0.0))  # of the reference class it is 0
     else:
         for start in range(0, K, BLOCK_K):
             cols = start + every
@@ -538,7 +538,7 @@ def loss_kernel(
             place = tl.min(tl.where(y == most, cols, K))
             first = tl.where(most > highest, place, first)
             highest = tl.maximum(highest, most)
-            own += tl.sum(tl.where(cols == label, y, 0.0))
+            own += tl.sum(tl.where((cols == label) & (cols < K), y, 0.0))
     nll = top - own + tl.log(total)
     # among equals the first class counts, and the last of two
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
