@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import legendretron
 from legendretron import (
@@ -31,6 +32,12 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import mixed_tables as benchmark
 
 LOGISTIC = MultinomialLogisticClassifier(alpha=1e-3, tol=1e-10)
+
+
+@pytest.mark.exhaustive
+@parametrize_with_checks([TableClassifier(MultinomialLogisticClassifier(alpha=1e-3))])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
 
 
 @pytest.fixture(scope="module", params=benchmark.TABLES)

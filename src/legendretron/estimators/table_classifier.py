@@ -132,7 +132,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
-        labels: np.ndarray = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        indices = self.predict_log_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:
