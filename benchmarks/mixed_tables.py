@@ -15,8 +15,8 @@ import argparse
 import gzip
 import io
 import json
+import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -41,6 +41,7 @@ from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
 from legendretron.cli import main as command_line
 from legendretron.experiments.rounding import rounded
+from prediction_speed import peak
 
 SEED = 0
 
@@ -171,10 +172,9 @@ def held_out_scores(frame: pd.DataFrame, y: pd.Series) -> dict[str, dict[str, fl
 
 
 def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:
-    """Seconds and megabytes of an encoder that is given made-up rows in parts, an identifier for each among them."""
+    """Time of the processor and memory of an encoder that is given made-up rows in parts, an identifier for each among them."""
     rng = np.random.default_rng(SEED)
-    encoder, seconds = TableEncoder(), 0.0
-    before = 0.0
+    encoder, seconds, before = TableEncoder(), 0.0, 0.0
     for start in range(0, rows, part):
         number = np.arange(start, min(rows, start + part))
         batch = pd.DataFrame(
@@ -185,14 +185,18 @@ def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:
                 "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(number % 2000, "D"),
             }
         )
-        began = time.perf_counter()
+        began = time.process_time()
         encoder.partial_fit(batch)
-        seconds += time.perf_counter() - began
+        seconds += time.process_time() - began
         if start == 2 * part:  # the counts of an identifier are full by then
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            before = peak()
     assert [column.kind for column in encoder.columns_] == ["identifier", "categories", "number", "date"]
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"rows": rows, "rows_a_second": round(rows / seconds), "grown_mb": round(grown, 1)}
+    return {
+        "rows": rows,
+        "rows_a_second": round(rows / seconds),
+        "peak_mb_of_three_parts": round(before, 1),
+        "peak_mb": round(peak(), 1),
+    }
 
 
 def main() -> None:
@@ -221,6 +225,7 @@ def main() -> None:
     if options.out:
         record = {
             "command": f"OMP_NUM_THREADS=1 python benchmarks/mixed_tables.py --rows {options.rows}",
+            "load": {"processors": os.cpu_count(), "after": round(os.getloadavg()[0], 1)},
             "seed": SEED,
             "tables": tables,
             "in_parts": parts,

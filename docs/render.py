@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/guide.md, docs/performance.md, docs/results.md and docs/theory.md from the records in docs/results.
+"""Write the tables of README.md and of the pages in docs from the records in docs/results.
 
     python docs/render.py
 

@@ -21,11 +21,11 @@ from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
+from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
 from tests.experiments.test_loss_transfer import benchmark as loss_transfer
-from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_other_tables import benchmark as other_tables
 
 ROOT = Path(__file__).resolve().parent.parent
