@@ -172,7 +172,7 @@ def held_out_scores(frame: pd.DataFrame, y: pd.Series) -> dict[str, dict[str, fl
 
 
 def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:
-    """Time of the processor and memory of an encoder that is given made-up rows in parts, an identifier for each among them."""
+    """Processor time and memory of an encoder that is given made-up rows in parts, with an identifier for each row."""
     rng = np.random.default_rng(SEED)
     encoder, seconds, before = TableEncoder(), 0.0, 0.0
     for start in range(0, rows, part):
