@@ -166,7 +166,10 @@ def read_columns(
         return _from_libsvm(path, target, features, drop, n_features)
     texts = texts_of(target, as_text, features, keep)
     frame = read_frame(path, kind, as_text=texts, text=text)
-    return columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    table = columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    if table.rows is not None and not len(table.rows):
+        raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
+    return table
 
 
 def texts_of(
@@ -203,10 +206,6 @@ def columns_of(
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
         rows = first_row + np.flatnonzero(whole)
-        if not len(rows) and not first_row:
-            raise ValueError(
-                f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty."
-            )
         frame = frame[whole]
     elif missing == "error":
         _check_gaps(path, frame[columns])
