@@ -96,9 +96,8 @@ class FittedColumn:
             return values.numbers if values.texts is None else np.full(len(values.texts.codes), np.nan)
         if values.texts is None:
             if "date" in (self.kind, values.kind) or not self._is_truth(values.numbers):
-                raise self._refused(
-                    {"date": "dates", "number": "other numbers", "boolean": "true and false"}[values.kind]
-                )
+                numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
+                raise self._refused({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
             return values.numbers
         different = values.texts.different
         if self.kind == "number":
