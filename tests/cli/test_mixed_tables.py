@@ -155,6 +155,8 @@ def test_missing_values(run, tmp_path):
     assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
     scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--missing", "drop-rows", "--json").json
     assert scores["rows"] == 12
+    words = ["calibrate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "c", "--missing", "drop-rows"]
+    assert run(*words).err == "12 rows with missing values were left out\n"
 
 
 def test_numbers_that_are_names(run, tmp_path):

@@ -219,7 +219,8 @@ def test_not_fitted():
     (lambda saved: saved["columns"][0].update(gaps=-1), "gaps must be an integer"),
     (lambda saved: saved["columns"][0].update(categories=["a"]), "must have no categories"),
     (lambda saved: saved["columns"][2].update(categories=["a", "a"]), "different texts"),
-    (lambda saved: saved["columns"][2].update(categories=[], pooled=0), "must be 1 to 32"),
+    (lambda saved: saved["columns"][2].update(categories=[], pooled=5), "must be 1 to 32"),
+    (lambda saved: saved["columns"][2].update(categories=[str(i) for i in range(33)]), "must be 1 to 32"),
     (lambda saved: saved.update(columns=[{**saved["columns"][0], "kind": "empty"}]), "must not all be left out"),
 ])  # fmt: skip
 def test_forged_encoders(change, message):
