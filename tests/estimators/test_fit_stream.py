@@ -13,8 +13,9 @@ import torch
 from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators import base
 from legendretron.links import CanonicalLink
-from legendretron.training import minibatch, row_window, stepwise
+from legendretron.training import as_features, minibatch, row_window, stepwise
 
 N = 700
 
@@ -337,3 +338,21 @@ def test_bad_rows_are_counted_and_left_out(table):
     model = legendretron(max_epochs=2).fit_stream(pieces(broken, y, weight), skip_bad_rows=3)
     assert model.n_skipped_rows_ == 3
     same(model, legendretron(max_epochs=2).fit(X[good], y[good], weight[good]), X)
+
+
+def test_fit_does_not_copy_memory_maps_that_it_need_not_standardise(table, tmp_path, monkeypatch):
+    X, y, _ = table
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    seen = []
+
+    def noted(x, dtype, device):
+        features = as_features(x, dtype, device)
+        seen.append(np.shares_memory(features.x.numpy(), mapped))
+        return features
+
+    monkeypatch.setattr(base, "as_features", noted)
+    settings = {"standardize": False, "max_epochs": 1, "learning_rate": 1e-3}
+    model = legendretron(**settings).fit(mapped, y)
+    assert seen == [True]
+    np.testing.assert_array_equal(model.coef_, legendretron(**settings).fit(X, y).coef_)

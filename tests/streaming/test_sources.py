@@ -1,5 +1,7 @@
 """Sources: every row once, with a number that never changes, however it is read."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -37,7 +39,7 @@ def sources(table, files):
     X, y, weight = table
     tensors = TensorDataset(torch.as_tensor(X), torch.as_tensor(y), torch.as_tensor(weight))
     cuts = [0, 10, 500, 501, N]
-    pieces = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    pieces = [slice(a, b) for a, b in itertools.pairwise(cuts)]
     names = {"target": "label", "weight": "w", "drop": ["other"]}
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=y, w=weight)
     return {
@@ -175,3 +177,76 @@ def test_kinds_of_labels(y, expected):
     assert summary.classes.dtype.kind == expected.dtype.kind
     (batch,) = as_source((np.eye(3), np.asarray(y))).batches()
     assert summary.numbers(batch).tolist() == [1, 0, 1]
+
+
+# --- what goes wrong ---
+
+
+def test_iterators_can_be_read_only_once():
+    with pytest.raises(ValueError, match=r"a generator can be iterated over only once; give a list"):
+        as_source((np.eye(2), np.arange(2)) for _ in range(3))
+
+
+def test_loaders_must_not_shuffle():
+    data = TensorDataset(torch.eye(4), torch.arange(4))
+    with pytest.raises(ValueError, match=r"DataLoader that shuffles.* give it shuffle=False"):
+        as_source(DataLoader(data, shuffle=True))
+    as_source(DataLoader(data, batch_size=3))
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "source has no batches"),
+        ([np.eye(3)], "batch 1 of the source must be"),
+        ([(np.arange(3), np.arange(3))], r"batch 1 of the source: X must be of shape \(n, d\), got \(3,\)"),
+        ([(np.eye(3), np.arange(3)), (np.eye(3), np.arange(2))], r"batch 2 of the source: y must be of shape \(3,\)"),
+        ([(np.eye(3), np.arange(3)), (np.eye(2), np.arange(2))], "batch 2 of the source: has 2 features"),
+        ([(np.eye(3), np.array([0.5, 1, 2]))], "holds the label 0.5, which is not a whole number"),
+        ([(np.eye(3), np.arange(3)), (np.eye(3), np.array(["a", "b", "c"]))], "batch 2 .* labels of another type"),
+        ([(np.array([["a"]]), np.arange(1))], "batch 1 of the source: X must hold numbers"),
+        ([(np.eye(2), np.arange(2), np.array([1.0, -1.0]))], "the weight is -1.0"),
+        ([(np.eye(2), np.arange(2), np.zeros(2))], "source has no row with a positive weight"),
+        ([(np.eye(2), np.array([None, "a"], dtype=object))], "the label is missing in row 0"),
+        ([(np.eye(2), np.array([1, "a"], dtype=object))], "holds the label 1, a int"),
+        ([(np.full((2, 1), 1e308) * [[1], [-1]], np.arange(2))], "too large to take a variance"),
+        ([(np.eye(2), np.arange(2)), (scipy.sparse.csr_array(np.eye(2)), np.arange(2))], "is sparse, unlike"),
+        ([(scipy.sparse.csr_array([[0.0, np.nan], [0, 1]]), np.arange(2))], "feature 1 holds a missing value"),
+    ],
+)
+def test_bad_batches(batches, message):
+    with pytest.raises(ValueError, match=message):
+        scan(as_source(batches)).scale  # noqa: B018
+
+
+def test_what_is_no_source():
+    for data in ("file.csv", 3, {"X": 1}):
+        with pytest.raises(ValueError, match=f"got a {type(data).__name__}"):
+            as_source(data)
+
+
+def test_names_of_columns_are_checked(files):
+    data = ds.dataset(files)
+    for arguments, message in (
+        ({"target": "nothing"}, "no target column 'nothing'"),
+        ({"target": "label", "features": ["a", "z"]}, "no column 'z'"),
+        ({"target": "label"}, r"not numbers in the source: 'other' \(.*string\)"),
+        ({"target": "label", "features": ["label"]}, "features must not hold the target"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            as_source(data, **arguments)
+
+
+def test_filters_are_refused(files):
+    with pytest.raises(ValueError, match="without a filter"):
+        as_source(ds.dataset(files).filter(ds.field("a") > 0), target="label", drop=["other"])
+
+
+def test_a_source_without_labels(files):
+    with pytest.raises(ValueError, match="name the column that is to be predicted by target"):
+        scan(as_source(ds.dataset(files), drop=["other"]))
+
+
+def test_shards_are_checked(table):
+    with pytest.raises(ValueError, match=r"shard must be \(rank, world\)"):
+        next(as_source(table).batches(shard=(2, 2)))

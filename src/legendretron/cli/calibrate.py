@@ -181,7 +181,7 @@ def calibrate(
         for name, given in (("--features", features), ("--drop", drop), ("--input", input)):
             if given:
                 raise typer.BadParameter("it is for PREDICTIONS, not for MODEL; leave it out.", param_hint=f"'{name}'")
-        X, scores, y, classes, inner = _of_model(model, data, target, format, text, missing)
+        X, scores, y, classes, inner = _of_model(report, model, data, target, format, text, missing)
         calibrator.set_params(estimator=inner)
     if isinstance(calibrator.label_noise, float):
         check_rate(calibrator.label_noise, len(classes), "symmetric")
@@ -231,7 +231,13 @@ def _predictions(
 
 
 def _of_model(
-    path: Path, data: Path, target: str | None, format: str | None, text: TextOptions, missing: str
+    report: Report,
+    path: Path,
+    data: Path,
+    target: str | None,
+    format: str | None,
+    text: TextOptions,
+    missing: str,
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     import numpy as np
@@ -252,6 +258,8 @@ def _of_model(
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the labels?", data, kind, text)
     table = table_for(estimator, data, target, kind, text=text, missing=str(missing))
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
     y = estimator.classes_[class_numbers(estimator, table)]
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from legendretron.cli.errors import one_line
 from legendretron.cli.report import grid
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def column_view(columns: Sequence[FittedColumn]) -> Any:
     plain = [column for column in columns if column.kind == "number" and not (column.gaps or column.constant)]
     for column in columns:
         if column not in plain:
-            view.add_row(column.name, column.kind, f"{column.gaps:,}", _becomes(column))
+            view.add_row(one_line(column.name), column.kind, f"{column.gaps:,}", one_line(_becomes(column)))
     if plain:
         view.add_row(f"{len(plain):,} more", "number", "0", "itself")
     return view

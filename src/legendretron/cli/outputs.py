@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,16 @@ import typer
 from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
 
-__all__ = ["check_outputs", "check_suffix", "check_writable", "frame_bytes", "naming", "write_output"]
+__all__ = [
+    "check_outputs",
+    "check_suffix",
+    "check_writable",
+    "frame_bytes",
+    "frames_to",
+    "naming",
+    "text_of",
+    "write_output",
+]
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
@@ -99,6 +108,42 @@ def write_output(path: Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
+@contextmanager
+def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that appends data frames to a CSV, TSV or Parquet file, which is there, whole, after the block."""
+    suffix = path.suffix.lower()
+    with naming(path), atomic_file(path) as file:
+        if suffix != ".parquet":
+            begun = False
+
+            def append_text(frame: Any) -> None:
+                nonlocal begun
+                file.write(text_of(frame, suffix, header=not begun).encode())
+                begun = True
+
+            yield append_text
+            return
+        arrow = import_extra("pyarrow", "writing Parquet", "cli")
+        parquet = import_extra("pyarrow.parquet", "writing Parquet", "cli")
+        with ExitStack() as stack:
+            writer: Any = None
+
+            def append(frame: Any) -> None:
+                nonlocal writer
+                table = arrow.Table.from_pandas(frame, preserve_index=False)
+                if writer is None:
+                    writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+                writer.write_table(table.cast(writer.schema))
+
+            yield append
+
+
+def text_of(frame: Any, suffix: str, *, header: bool = True) -> str:
+    """Return a data frame as the text of a CSV or TSV file."""
+    text: str = frame.to_csv(index=False, lineterminator="\n", sep="\t" if suffix == ".tsv" else ",", header=header)
+    return text
+
+
 def frame_bytes(frame: Any, suffix: str) -> bytes:
     """Return a data frame as the content of a CSV, TSV or Parquet file."""
     if suffix == ".parquet":
@@ -106,5 +151,4 @@ def frame_bytes(frame: Any, suffix: str) -> bytes:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    text: str = frame.to_csv(index=False, lineterminator="\n", sep="\t" if suffix == ".tsv" else ",")
-    return text.encode()
+    return text_of(frame, suffix).encode()

@@ -56,10 +56,12 @@ DATA_OPTIONS = {
     "categorical": "--categorical",
     "max_categories": "--max-categories",
 }
-_ALL = OPTIONS | CALIBRATE_OPTIONS
+#: The option for each argument of ``fit_stream``.
+STREAM_OPTIONS = {"skip_bad_rows": "--skip-bad-rows"}
+_ALL = OPTIONS | CALIBRATE_OPTIONS | STREAM_OPTIONS
 _ANY = "|".join(_ALL)
 #: Names that are not English words.
-_UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
+_UNMISTAKABLE = "|".join(name for name in OPTIONS | STREAM_OPTIONS if "_" in name or name == "alpha")
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
 
 _TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."
@@ -90,7 +92,7 @@ def in_options(text: str) -> str:
     >>> in_options("raise max_epochs or alpha, or set early_stopping=False; there is no column 'max_epochs'.")
     "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
     >>> in_options("read the file with decimal=',' or na='?', or give categorical='age'.")
-    "read the file with --decimal , or --na '?', or give --categorical age."
+    "read the file with --decimal ',' or --na '?', or give --categorical age."
     """
     text = plain_values(text).replace(_TOO_LARGE, _TOO_LARGE_HINT)
     text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
@@ -100,12 +102,17 @@ def in_options(text: str) -> str:
     )
     text = _outside_quotes(
         rf"\b({'|'.join(DATA_OPTIONS)})='([^']*)'",
-        lambda found: f"{DATA_OPTIONS[found[1]]} {shlex.quote(found[2])}",
+        lambda found: f"{DATA_OPTIONS[found[1]]} {_typed(found[2])}",
         text,
     )
     text = re.sub(rf"\A({'|'.join(DATA_OPTIONS)}) must", lambda found: f"{DATA_OPTIONS[found[1]]} must", text)
     text = re.sub(rf"\A({_ANY})\b", lambda found: _ALL[found[1]], text)
     return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: _ALL[found[1]], text)
+
+
+def _typed(value: str) -> str:
+    """A value as it is typed in a shell; marks in quotes, so that they are not read as marks of the sentence."""
+    return f"'{value}'" if value in (",", ".") else shlex.quote(value)
 
 
 def _outside_quotes(pattern: str, replace: Callable[[re.Match[str]], str], text: str) -> str:

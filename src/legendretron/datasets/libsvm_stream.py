@@ -34,8 +34,6 @@ class LibsvmSource(BlockSource):
         Number of features, which an index must not exceed.
     """
 
-    feature_names = None
-
     def __init__(self, files: Sequence[Path], n_features: int | None = None) -> None:
         self._files = list(files)
         self._n_features = None if n_features is None else check_integer("n_features", n_features, 1)

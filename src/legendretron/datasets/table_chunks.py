@@ -8,7 +8,7 @@ from typing import Any
 from legendretron.datasets.libsvm_stream import LibsvmSource
 from legendretron.datasets.table_files import frame_chunks
 from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import Table, columns_of
+from legendretron.datasets.tables import Table, columns_of, texts_of
 
 __all__ = ["ROWS_AT_ONCE", "read_in_chunks"]
 
@@ -39,7 +39,7 @@ def read_in_chunks(
         for batch in LibsvmSource(parts.files, n_features).batches():
             yield Table(parts.files[0], batch.X, batch.y, None, None)
         return
-    texts = [*([] if target is None else [target]), *as_text, *keep]
+    texts = texts_of(target, as_text, features, keep)
     for path in parts.files:
         done = 0
         for frame in frame_chunks(path, parts.format, ROWS_AT_ONCE, as_text=texts, text=text):

@@ -93,8 +93,7 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     """Names of the columns of a CSV, TSV or Parquet file."""
     if kind == "parquet":
         with _parquet(path) as content:
-            names = [str(name) for name in content.schema_arrow.names if not name.startswith(_INDEX)]
-        return names
+            return [str(name) for name in content.schema_arrow.names if not name.startswith(_INDEX)]
     options = TextOptions() if text is None else text
     form = text_form(path, kind, options)
     with _reading_text(path, form):

@@ -28,6 +28,7 @@ __all__ = [
     "has_only_numbers",
     "read_columns",
     "read_table",
+    "texts_of",
     "typed_labels",
 ]
 
@@ -151,7 +152,7 @@ def read_columns(
     as_text : sequence of str
         Features that stay text in CSV and TSV, even if they look like numbers.
     keep : sequence of str
-        Further columns to return, as they are written.
+        Further columns to return, as they are written. Only those in ``features`` are features as well.
     missing : {"impute", "drop-rows", "error"}
         What to do with rows in which a feature or the label is missing. ``"impute"``: features are left as they are, and a
         missing label is an error.
@@ -163,8 +164,23 @@ def read_columns(
         if keep:
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
-    frame = read_frame(path, kind, as_text=[*([] if target is None else [target]), *as_text, *keep], text=text)
-    return columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    texts = texts_of(target, as_text, features, keep)
+    frame = read_frame(path, kind, as_text=texts, text=text)
+    table = columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    if table.rows is not None and not len(table.rows):
+        raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
+    return table
+
+
+def texts_of(
+    target: str | None, as_text: Sequence[str], features: Sequence[str] | None, keep: Sequence[str]
+) -> list[str]:
+    """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
+    return [*([] if target is None else [target]), *as_text, *_only_kept(features, keep)]
+
+
+def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]:
+    return [name for name in keep if name not in (features or ())]
 
 
 def columns_of(
@@ -183,16 +199,13 @@ def columns_of(
 
     See :func:`read_columns`.
     """
-    columns = choose_columns(path, list(frame.columns), target, features, drop)
     _check_known(path, list(frame.columns), keep)
+    only_kept = _only_kept(features, keep)
+    columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
     rows = None
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
         rows = first_row + np.flatnonzero(whole)
-        if not len(rows) and not first_row:
-            raise ValueError(
-                f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty."
-            )
         frame = frame[whole]
     elif missing == "error":
         _check_gaps(path, frame[columns])

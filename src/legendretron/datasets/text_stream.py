@@ -85,8 +85,9 @@ class TextSource(BlockSource):
         self._forms = [text_form(path, format, given) for path in files]
         self._most, self.n_bad_lines = skip_bad_rows, 0
         self._headers = [header_of(path, format, text) for path in files]
-        self.feature_names = tuple(choose_columns(files[0], self._headers[0], target, features, drop))
-        wanted = [*self.feature_names, *([] if target is None else [target])]
+        self._features = tuple(choose_columns(files[0], self._headers[0], target, features, drop))
+        self.feature_names = self._features
+        wanted = [*self._features, *([] if target is None else [target])]
         for path, header in zip(files, self._headers, strict=True):
             lacking = [name for name in wanted if name not in header]
             if lacking:
@@ -101,10 +102,10 @@ class TextSource(BlockSource):
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches."""
         origin, done = repr(str(self._files[block])), block * ROWS_OF_A_FILE
-        for records in self._records(block, [*self.feature_names, *([] if self._target is None else [self._target])]):
+        for records in self._records(block, [*self._features, *([] if self._target is None else [self._target])]):
             n = records.num_rows
-            X = np.empty((n, len(self.feature_names)))
-            for place, name in enumerate(self.feature_names):
+            X = np.empty((n, len(self._features)))
+            for place, name in enumerate(self._features):
                 X[:, place] = records.column(name).to_numpy(zero_copy_only=False)
             y = None
             if self._labels is not None:
@@ -167,7 +168,7 @@ def _naming(path: Path, header: list[str]) -> Iterator[None]:
         reason, column = str(error), _COLUMN.search(str(error))
         if column is not None:
             raise BadRowError(
-                f"{str(path)!r}: column {header[int(column[1])]!r} is not numbers only: {reason[column.end() :]}; leave it out "
-                "(fit --drop), or encode it as numbers."
+                f"{str(path)!r}: column {header[int(column[1])]!r} is not numbers only: {reason[column.end() :]}; leave it "
+                "out (fit --drop), or encode it as numbers."
             ) from error
         raise ValueError(f"{str(path)!r} is not a regular table: {reason.removeprefix('CSV parse error: ')}") from error

@@ -392,7 +392,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     ) -> None:
         """Keep what has been trained; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
         w, b, trained = model.take(0)
-        for name in ("gradient_norm_", "converged_"):
+        for name in ("gradient_norm_", "converged_", "n_skipped_rows_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if fixed is not None:
             assert result.largest_gradient is not None

@@ -122,15 +122,18 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self.estimator_._all_parts(self._check_features(X), log=False)
+        X = self._check_features(X)
+        return self.estimator_._all_parts(X, log=False)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self.estimator_._all_parts(self._check_features(X), log=True)
+        X = self._check_features(X)
+        return self.estimator_._all_parts(X, log=True)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
-        labels: np.ndarray = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        indices = self.predict_log_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[indices]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:

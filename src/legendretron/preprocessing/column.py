@@ -72,7 +72,8 @@ class FittedColumn:
             texts = texts_of(self.name, column)
             places = [self.places.get(text, self.elsewhere) for text in texts.different]
             of_gap = self.places.get(None, self.elsewhere)
-            encoded: np.ndarray = self.one_hot[np.append(places, of_gap).astype(np.intp)[texts.codes]]
+            own = np.append(places, of_gap).astype(np.intp)[texts.codes]
+            encoded: np.ndarray = own[:, None] == np.arange(len(self.outputs))
             return encoded
         numbers = self._numbers(read_values(self.name, column))
         gaps = np.isnan(numbers)
@@ -81,19 +82,13 @@ class FittedColumn:
 
     @functools.cached_property
     def places(self) -> dict[str | None, int]:
-        """Rows of ``one_hot`` by category."""
+        """Which output each category has."""
         return {text: place for place, text in enumerate(self.categories)}
 
     @property
     def elsewhere(self) -> int:
-        """Row of ``one_hot`` of values that have no column of their own."""
+        """Which output all other values have; there is none of this number if nothing was pooled."""
         return len(self.categories)
-
-    @functools.cached_property
-    def one_hot(self) -> np.ndarray:
-        """What each category becomes, and in the last row all others."""
-        width = len(self.categories)
-        return np.eye(width + 1) if self.pooled else np.eye(width + 1, width)
 
     def _numbers(self, values: Values) -> np.ndarray:
         """Numbers of a column that has them, also if they come as text; a ``ValueError`` if not all are of the kind."""
@@ -101,9 +96,8 @@ class FittedColumn:
             return values.numbers if values.texts is None else np.full(len(values.texts.codes), np.nan)
         if values.texts is None:
             if "date" in (self.kind, values.kind) or not self._is_truth(values.numbers):
-                raise self._refused(
-                    {"date": "dates", "number": "other numbers", "boolean": "true and false"}[values.kind]
-                )
+                numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
+                raise self._refused({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
             return values.numbers
         different = values.texts.different
         if self.kind == "number":

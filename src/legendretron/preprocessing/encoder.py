@@ -185,15 +185,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def notes_(self) -> list[str]:
         """Remarks on columns that are left out, one line each."""
         notes = []
+        spared = "Take it out of the table (fit --drop) to be spared this remark"
         for column in self.columns_:
             if column.kind == "identifier":
                 notes.append(
                     f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
-                    f"numbers of rows. Drop it to leave it out without this remark; categorical={column.name!r} takes its "
-                    "most frequent values as categories."
+                    f"numbers of rows. {spared}; categorical={column.name!r} takes its most frequent values as categories."
                 )
             elif column.kind == "empty":
-                notes.append(f"column {column.name!r} is left out: it has no values. Drop it to leave out this remark.")
+                notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
         return notes
 
     # --- after fitting ---

@@ -51,16 +51,15 @@ def prepend_columns(model: Any, columns: Sequence[FittedColumn], dtype: np.dtype
         is_text = column.kind == "categories"
         inputs.append(helper.make_tensor_value_info(column.name, TensorProto.STRING if is_text else number, [rows, 1]))
         if is_text:
-            flat = constant(f"{own}/rows", np.array([-1], dtype=np.int64))
-            table = constant(f"{own}/one_hot", column.one_hot.astype(dtype))
+            outputs_of = constant(f"{own}/outputs", np.arange(len(column.outputs), dtype=np.int64)[None])
             keys = ["" if text is None else text for text in column.categories]
             nodes += [
-                helper.make_node("Reshape", [column.name, flat], [f"{own}/text"]),
                 helper.make_node(
-                    "LabelEncoder", [f"{own}/text"], [f"{own}/code"], domain="ai.onnx.ml",
+                    "LabelEncoder", [column.name], [f"{own}/place"], domain="ai.onnx.ml",
                     keys_strings=keys, values_int64s=list(range(len(keys))), default_int64=column.elsewhere,
-                ) if keys else helper.make_node("Constant", [], [f"{own}/code"], value_ints=[column.elsewhere]),
-                helper.make_node("Gather", [table, f"{own}/code"], [f"{own}/columns"], axis=0),
+                ),
+                helper.make_node("Equal", [f"{own}/place", outputs_of], [f"{own}/is"]),
+                helper.make_node("Cast", [f"{own}/is"], [f"{own}/columns"], to=number),
             ]  # fmt: skip
             parts.append(f"{own}/columns")
             continue

@@ -58,7 +58,7 @@ def checked_columns(saved: Any) -> tuple[FittedColumn, ...]:
         check_fields("a column of encoder", fields, _COLUMN)
         name, kept = fields["name"], fields["categories"]
         if fields["kind"] == "categories":
-            if len(set(kept)) != len(kept) or not 1 <= len(kept) + bool(fields["pooled"]) <= most:
+            if len(set(kept)) != len(kept) or not kept or len(kept) + bool(fields["pooled"]) > most:
                 raise ValueError(
                     f"categories of {name!r} must be 1 to {most} different texts, got {reprlib.repr(kept)}."
                 )

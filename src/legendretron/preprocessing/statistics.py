@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.values import Values, dates_of, numbers_of
+from legendretron.preprocessing.values import Values, dates_of, look_like_dates, numbers_of
 
 __all__ = ["MOST_COUNTED", "ColumnStatistics"]
 
@@ -74,6 +74,7 @@ class ColumnStatistics:
             self.numbers.add(values.numbers[~gaps])
             self.single &= values.single or bool(gaps.all())
             return
+        self.categorical |= values.declared
         amounts = np.bincount(values.texts.codes[~gaps], minlength=len(values.texts.different))
         for text, amount in zip(values.texts.different, amounts.tolist(), strict=True):
             if text in self.counts or len(self.counts) < MOST_COUNTED:
@@ -81,7 +82,7 @@ class ColumnStatistics:
             else:
                 self.uncounted += amount
         if self.all_dates and not self.categorical and values.texts.different:
-            days = dates_of(values.texts.different)
+            days = dates_of(values.texts.different) if look_like_dates(values.texts.different) else np.array([np.nan])
             self.all_dates = bool(np.isfinite(days).all())
             if self.all_dates:
                 self.numbers.add(np.repeat(days, amounts))

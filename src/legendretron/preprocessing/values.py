@@ -9,7 +9,7 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra
 
-__all__ = ["Texts", "Values", "dates_of", "number_text", "numbers_of", "read_values", "texts_of"]
+__all__ = ["Texts", "Values", "dates_of", "look_like_dates", "number_text", "numbers_of", "read_values", "texts_of"]
 
 #: Dates of ISO 8601, with or without a time of day and its offset.
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?")
@@ -45,12 +45,15 @@ class Values(NamedTuple):
         For text only.
     single : bool
         Whether the column holds float32.
+    declared : bool
+        Whether the type of the column says that its values are categories.
     """
 
     kind: Literal["number", "boolean", "date", "text"]
     numbers: np.ndarray
     texts: Texts | None = None
     single: bool = False
+    declared: bool = False
 
     @property
     def gaps(self) -> np.ndarray:
@@ -67,7 +70,7 @@ def read_values(name: str, column: Any) -> Values:
     types = import_extra("pandas", "reading tables", "cli").api.types
     dtype = column.dtype
     if hasattr(dtype, "categories"):
-        return Values("text", np.empty(0), texts_of(name, column))
+        return Values("text", np.empty(0), texts_of(name, column), declared=True)
     if types.is_object_dtype(dtype):
         inferred = types.infer_dtype(column, skipna=True)
         kind = _OBJECTS.get(inferred)
@@ -135,6 +138,11 @@ def numbers_of(texts: list[str]) -> np.ndarray:
     pandas = import_extra("pandas", "reading tables", "cli")
     numbers: np.ndarray = pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
     return numbers
+
+
+def look_like_dates(texts: list[str]) -> bool:
+    """Whether all texts have the form of a date of ISO 8601; ends at the first that has not."""
+    return all(map(_ISO_DATE.fullmatch, texts))
 
 
 def dates_of(texts: list[str]) -> np.ndarray:
