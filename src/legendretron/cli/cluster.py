@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -143,7 +144,7 @@ def fit_by_cluster(
     report: Report,
     cluster: Cluster,
     estimator: LinearLinkClassifier,
-    data: Any,
+    data: Path,
     columns: dict[str, Any],
     out: Path,
     checkpoint: Path | None,
@@ -153,6 +154,7 @@ def fit_by_cluster(
     """Fit, write the model, and report; of the processes of torchrun the first writes and reports."""
     from legendretron.distributed.fitting import AgreedError
 
+    place = re.sub(r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", str(data))  # an address; a path has lost its second slash
     first = os.environ.get("RANK", "0") == "0"
     if estimator.random_state is None:
         estimator.set_params(random_state=0)
@@ -169,12 +171,12 @@ def fit_by_cluster(
             if cluster.backend is None:
                 from legendretron.distributed import fit_torchrun
 
-                fit_torchrun(estimator, data, **columns, **how, checkpoint=checkpoint, out=out)
+                fit_torchrun(estimator, place, **columns, **how, checkpoint=checkpoint, out=out)
             else:
                 from legendretron.distributed import fit_ray
 
                 fit_ray(
-                    estimator, data, **columns, **how, num_workers=cluster.workers, address=cluster.address,
+                    estimator, place, **columns, **how, num_workers=cluster.workers, address=cluster.address,
                     storage_path=cluster.storage, max_failures=cluster.max_failures,
                 )  # fmt: skip
                 estimator.save(out)

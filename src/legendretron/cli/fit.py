@@ -347,7 +347,7 @@ def fit(
         import_extra("pyarrow", "writing Parquet", "cli")
     if cluster is not None:
         roles = {"target": target, "features": features or None, "drop": tuple(drop or ())}
-        fit_by_cluster(report, cluster, estimator, str(data), roles, out, checkpoint, tuning)
+        fit_by_cluster(report, cluster, estimator, data, roles, out, checkpoint, tuning, skip_bad_rows or 0)
         return
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
     parts = streamed_parts(data, format, stream)
