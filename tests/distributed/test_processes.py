@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
@@ -60,7 +61,7 @@ def test_two_processes_are_one_on_the_joint_batches(written, case):
     together = LegendreTronClassifier.load(written / f"{case}.safetensors")
     np.testing.assert_allclose(together.coef_, alone.coef_, atol=1e-5)
     np.testing.assert_allclose(together.intercept_, alone.intercept_, atol=1e-5)
-    X = np.random.default_rng(1).normal(size=(50, 4))
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 4)), columns=["x0", "x1", "x2", "x3"])
     np.testing.assert_allclose(together.predict_proba(X), alone.predict_proba(X), atol=1e-5)
     for column in ("train_loss", "accuracy", "validation_loss"):
         np.testing.assert_allclose(together.history_[column], alone.history_[column], atol=1e-5)

@@ -1,6 +1,7 @@
 """Fits by two workers of Ray, which really run."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier
@@ -55,10 +56,11 @@ def test_data_sets_of_ray(cluster, table):
         for _ in range(2)
     ]
     np.testing.assert_array_equal(together[0].coef_, together[1].coef_)  # the same blocks in the same order
-    X = np.random.default_rng(1).normal(size=(200, 4))
+    names = ["x0", "x1", "x2", "x3"]
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(200, 4)), columns=names)
     in_memory = LegendreTronClassifier(**SETTINGS)
     frame = dataset.to_pandas()
-    in_memory.fit(frame[["x0", "x1", "x2", "x3"]].to_numpy(), frame["label"], frame["w"])
+    in_memory.fit(frame[names], frame["label"], frame["w"])
     assert np.abs(together[0].predict_proba(X) - in_memory.predict_proba(X)).mean() < 0.05
 
 
