@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
+from legendretron.cli.options import (
+    AnyModelFile,
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
 
@@ -47,6 +57,11 @@ def evaluate(
         typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
                      show_default=False),
     ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
 ) -> None:  # fmt: skip
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
@@ -65,16 +80,19 @@ def evaluate(
         table_for,
     )
     from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+    from legendretron.datasets.text_form import TextOptions
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
     estimator = load_model(model)
-    kind = format_for(data, format)
+    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()))
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the true classes?", data, kind)
-    table = table_for(estimator, data, target, kind)
+        raise missing_target("which column holds the true classes?", data, kind, text)
+    table = table_for(estimator, data, target, kind, text=text, missing=str(missing))
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
     y = class_numbers(estimator, table)
     log_p = log_probabilities(estimator, table)
     scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
