@@ -44,18 +44,29 @@ def sharded_nll(
 def sharded_nll_and_hits(
     link: Link, z: Tensor, labels: Tensor, noise: LabelNoise | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Log-loss of labels ``(n,)`` as :func:`sharded_nll` gives it, and whether no class is likelier: both of shape (n,)."""
+    """Log-loss of labels ``(n,)`` as :func:`sharded_nll` gives it, and whether no class is likelier: both of shape (n,).
+
+    Of classes that are equally likely the first counts, as everywhere.
+    """
     of_classes, of_reference = _log_proba(link, z)
     picked = _of_labels(of_classes, of_reference, labels.unsqueeze(-1))
-    highest = torch.maximum(whole(of_classes.detach().amax(-1, keepdim=True)), whole(of_reference.detach()))
-    return -observed(noise, picked).squeeze(-1), (picked.detach() >= highest).squeeze(-1)
+    own = of_classes.detach()
+    highest = torch.maximum(whole(own.amax(-1, keepdim=True)), whole(of_reference.detach()))
+    is_highest = own >= same_on_all_ranks(highest, own)
+    first = whole(torch.where(is_highest, _columns(own, labels.device), own.shape[-1]).amin(-1))
+    return -observed(noise, picked).squeeze(-1), first == labels
+
+
+def _columns(of_classes: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the classes, split as these are."""
+    columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=device), of_classes)
+    return columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
 
 
 def _of_labels(of_classes: Tensor, of_reference: Tensor, labels: Tensor) -> Tensor:
     """Log-probabilities ``(n, 1)`` of labels ``(n, 1)``; those of no class are 0."""
     n_outputs = of_classes.shape[-1]
-    columns = same_on_all_ranks(torch.arange(n_outputs, device=labels.device), of_classes)
-    columns = columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
+    columns = _columns(of_classes, labels.device)
     own = torch.where(columns == same_on_all_ranks(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
     return whole(own) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
 
