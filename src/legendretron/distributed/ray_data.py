@@ -42,8 +42,14 @@ class RayBlocks(BlockSource):
 
     @classmethod
     def of(cls, dataset: Any, columns: dict[str, Any]) -> RayBlocks:
-        """Compute a data set; its blocks then stay in the object store."""
-        blocks = dataset.materialize().to_arrow_refs()
+        """Compute a data set; its blocks, in the order of its rows, then stay in the object store."""
+        options = dataset.context.execution_options
+        before = options.preserve_order
+        options.preserve_order = True  # otherwise blocks are in the order in which they happened to be ready
+        try:
+            blocks = dataset.materialize().to_arrow_refs()
+        finally:
+            options.preserve_order = before
         schema = dataset.schema().base_schema
         wanted = None if columns["features"] is None else tuple(columns["features"])
         reader = RecordReader(columns["target"], wanted, columns["weight"], columns["drop"])
