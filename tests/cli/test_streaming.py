@@ -1,5 +1,6 @@
 """Tables in several files, or too large for memory: read in batches."""
 
+import io
 import json
 
 import numpy as np
@@ -223,6 +224,35 @@ def test_lines_of_text(frame, run, tmp_path):
     assert "'word'" in error
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path):
+    """Categories and means come from all parts, labels such as 01 stay text if one of any part is."""
+    mixed = frame.assign(
+        colour=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
+    )
+    mixed.loc[mixed.index[300:], "colour"] = "green"
+    mixed.loc[mixed.index[[5, 350]], "b"] = np.nan
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in range(2):
+        rows = mixed.iloc[200 * number : 200 * (number + 1)]
+        write(rows[~((rows["kind"] == "03") & (number == 0))], folder / f"{number}{suffix}")
+    whole = pd.concat([mixed.iloc[:200][mixed.iloc[:200]["kind"] != "03"], mixed.iloc[200:]])
+    write(whole, tmp_path / f"whole{suffix}")
+    found = [
+        run("fit", data, "-o", tmp_path / name, "-t", "kind", *QUICK, "--json").json
+        for data, name in ((tmp_path / f"whole{suffix}", "whole"), (folder, "model"))
+    ]
+    assert found[0]["columns"] == found[1]["columns"]
+    assert found[0]["classes"] == found[1]["classes"] == ["03", "1", "2"]
+    assert found[1]["log_loss"] == pytest.approx(found[0]["log_loss"], abs=1e-5)
+    probabilities = [
+        pd.read_csv(io.StringIO(run("predict", tmp_path / "model", data, "--proba").out))
+        for data in (tmp_path / f"whole{suffix}", folder)
+    ]
+    pd.testing.assert_frame_equal(*probabilities)
+
+
 @pytest.mark.parametrize("kind", ["composite", "softmax"])
 def test_a_model_of_a_table_with_text_predicts_in_batches(kind, frame, run, tmp_path):
     mixed = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
@@ -274,6 +304,14 @@ def test_files_that_are_not_there(run, tmp_path, broken):
 def test_a_target_must_be_named(broken, run, tmp_path):
     ran = run("fit", broken, "-o", tmp_path / "model", code=2)
     assert "which column is to be predicted? There are: a, b, c, d, kind" in ran.error
+
+
+def test_no_part_is_replaced(broken, run):
+    before = (broken / "part-03.parquet").read_bytes()
+    ran = run("fit", broken, "-o", broken / "part-03.parquet", "-t", "kind", *QUICK, code=2)
+    assert "'--out': " in ran.error
+    assert "is the file of DATA, which would be replaced" in ran.error
+    assert (broken / "part-03.parquet").read_bytes() == before
 
 
 def test_skipping_is_for_batches(frame, run, tmp_path):

@@ -92,7 +92,7 @@ def evaluate(
         import_extra("matplotlib", "drawing", "plots")
     estimator = load_model(model)
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
-    parts = streamed_parts(data, format, stream)
+    parts = streamed_parts(data, format, stream, {"--plot": plot})
     kind = format_for(data, format) if parts is None else parts.format
     if target is None and kind != "libsvm":
         raise missing_target(

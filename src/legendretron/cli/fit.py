@@ -281,8 +281,8 @@ def fit(
     Columns may be numbers, text, dates (as 2024-05-31) or true and false, with missing values; the summary tells what became
     of each, and the file remembers it. The file is safe to share: loading it runs no code.
 
-    Tables larger than memory are read in batches, again and again: see --stream. Their columns must be numbers without
-    missing values, and penalties are chosen on a sample of the rows.
+    Tables larger than memory are read in batches, again and again: see --stream. Penalties are chosen on a sample of their
+    rows, and missing values are only filled in if some columns are text.
 
     Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
     finished one; with --checkpoint the same command resumes.
@@ -316,8 +316,9 @@ def fit(
         },
     )  # fmt: skip
     matrix_file = noise if isinstance(noise, Path) else None
+    outputs = {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious}
     check_outputs(
-        {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious},
+        outputs,
         {"DATA": data} if matrix_file is None else {"DATA": data, "--label-noise": matrix_file},
     )
     estimator = make_model(model, {
@@ -350,16 +351,16 @@ def fit(
         fit_by_cluster(report, cluster, estimator, data, roles, out, checkpoint, tuning, skip_bad_rows or 0)
         return
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
-    parts = streamed_parts(data, format, stream)
+    parts = streamed_parts(data, format, stream, outputs)
     if parts is not None:
-        check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious, "--categorical": categorical})
+        check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
         began = time.perf_counter()
-        scores = fit_in_batches(
+        scores, encoder = fit_in_batches(
             estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
-            skip_bad_rows=skip_bad_rows, report=report,
+            categorical=categorical or [], max_categories=max_categories, skip_bad_rows=skip_bad_rows, report=report,
             set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
         )  # fmt: skip
-        _finish(estimator, None, scores, model, time.perf_counter() - began, out, tuning, None, report)
+        _finish(estimator, encoder, scores, model, time.perf_counter() - began, out, tuning, None, report)
         return
     if skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."

@@ -16,6 +16,7 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
 
 __all__ = [
+    "check_no_input",
     "check_outputs",
     "check_suffix",
     "check_writable",
@@ -47,14 +48,20 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]
     for option, path in outputs.items():
         if path is None:
             continue
-        for name, other in taken.items():
-            if _same_file(path, other):
+        check_no_input({option: path}, taken)
+        taken[option] = path
+        check_writable(path)
+
+
+def check_no_input(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
+    """Raise a usage error for outputs that would replace an input; see :func:`check_outputs`."""
+    for option, path in outputs.items():
+        for name, other in inputs.items():
+            if path is not None and _same_file(path, other):
                 raise typer.BadParameter(
                     f"{str(path)!r} is the file of {name}, which would be replaced; choose another name.",
                     param_hint=f"'{option}'",
                 )
-        taken[option] = path
-        check_writable(path)
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -81,7 +81,7 @@ def predict(
         "missing": str(missing),
         "keep": keep or (),
     }
-    parts = streamed_parts(data, format, stream)
+    parts = streamed_parts(data, format, stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **options)
         _predict_in_parts(estimator, tables, proba, out, report)

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
+from legendretron.cli.encoded_source import EncodedSource
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.report import Report
-from legendretron.cli.wording import saying_options
+from legendretron.cli.wording import in_options, saying_options
 from legendretron.datasets.streams import column_names, open_source
+from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.tables import has_only_numbers
 from legendretron.datasets.text_form import TextOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.validation_split import ValidationSplitError
-from legendretron.streaming import scan
+from legendretron.preprocessing import TableEncoder
+from legendretron.streaming import Source, scan
 from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.row_check import RowCheck
 
@@ -36,11 +40,13 @@ def fit_in_batches(
     drop: list[str] | None,
     text: TextOptions,
     missing: str,
+    categorical: list[str],
+    max_categories: int,
     skip_bad_rows: int,
     set_noise: Callable[[np.ndarray], None] | None,
     report: Report,
-) -> FitScores:
-    """Fit, with a progress bar on a terminal, and score the model.
+) -> tuple[FitScores, TableEncoder | None]:
+    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text.
 
     Parameters
     ----------
@@ -48,8 +54,8 @@ def fit_in_batches(
         To be fitted.
     parts, target, features, drop, text
         The table.
-    missing : str
-        As the option; gaps are not imputed here.
+    missing, categorical, max_categories
+        As the options; gaps are only imputed in tables with text.
     skip_bad_rows : int
         How many bad rows may be left out.
     set_noise : callable, optional
@@ -65,7 +71,24 @@ def fit_in_batches(
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if report.quiet else 1)
     with saying_options():
-        source = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed)
+        encoder: TableEncoder | None = None
+        source: Source | None = None
+        if target is not None and parts.format != "libsvm":
+            of_table: dict[str, Any] = {
+                "features": features,
+                "drop": drop,
+                "text": text,
+                "as_text": categorical,
+                "missing": missing,
+            }
+            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}))
+            if categorical or not has_only_numbers(first, gaps=True):
+                encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+                source = EncodedSource(parts, target, encoder, **of_table)
+                for note in encoder.notes_:
+                    report.warning(in_options(note))
+        if source is None:
+            source = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed)
         if set_noise is not None:
             set_noise(scan(source, skip_bad_rows=allowed).classes)
         try:
@@ -86,10 +109,10 @@ def fit_in_batches(
                 f"{skipped} rows are bad ({bad_lines} lines with a wrong number of fields), but skip_bad_rows allows "
                 f"{allowed}."
             )
-        return _scored(estimator, source, skipped)
+        return _scored(estimator, source, skipped), encoder
 
 
-def _scored(estimator: LinearLinkClassifier, source: Any, skipped: int) -> FitScores:
+def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
     check = RowCheck(source.feature_names, skipped)
     rows, loss, hits = 0, 0.0, 0
     for batch in read_ahead(map(check, source.batches())):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from legendretron.cli.outputs import check_no_input
 
 if TYPE_CHECKING:
     from legendretron.datasets.table_parts import TableParts
@@ -16,8 +19,13 @@ __all__ = ["check_streamable", "streamed_parts"]
 _LARGE = 2**30
 
 
-def streamed_parts(data: Path, format: str | None, stream: bool | None) -> TableParts | None:
-    """The files of a table that is to be read in batches; None for one that is to be read as a whole."""
+def streamed_parts(
+    data: Path, format: str | None, stream: bool | None, outputs: Mapping[str, Path | None]
+) -> TableParts | None:
+    """The files of a table that is to be read in batches; None for one that is to be read as a whole.
+
+    Outputs, by their options, must not be among them.
+    """
     from legendretron.cli.models import format_for
     from legendretron.datasets.table_parts import find_parts
 
@@ -36,6 +44,8 @@ def streamed_parts(data: Path, format: str | None, stream: bool | None) -> Table
             f"{str(data)!r} is {len(parts.files)} files, which are read in batches; leave it out, or give one file.",
             param_hint="'--no-stream'",
         )
+    for path in parts.files:
+        check_no_input(outputs, {"DATA": path})
     return parts
 
 

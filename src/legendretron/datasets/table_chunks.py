@@ -20,6 +20,7 @@ def read_in_chunks(
     target: str | None = None,
     *,
     features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     n_features: int | None = None,
     text: Any = None,
     as_text: Sequence[str] = (),
@@ -32,7 +33,7 @@ def read_in_chunks(
     ----------
     parts : TableParts
         The files.
-    target, features, n_features, text, as_text, keep, missing
+    target, features, drop, n_features, text, as_text, keep, missing
         As in :func:`~legendretron.datasets.tables.read_columns`.
     """
     if parts.format == "libsvm":
@@ -44,6 +45,14 @@ def read_in_chunks(
         done = 0
         for frame in frame_chunks(path, parts.format, ROWS_AT_ONCE, as_text=texts, text=text):
             yield columns_of(
-                path, frame, parts.format, target, features=features, keep=keep, missing=missing, first_row=done
+                path,
+                frame,
+                parts.format,
+                target,
+                features=features,
+                drop=drop,
+                keep=keep,
+                missing=missing,
+                first_row=done,
             )
             done += len(frame)

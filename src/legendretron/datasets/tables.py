@@ -239,11 +239,11 @@ def typed_labels(texts: list[str], name: str) -> np.ndarray:
     return _labels(_parsed(texts), name)
 
 
-def has_only_numbers(table: Table) -> bool:
-    """Whether all features are numbers, or true and false, without gaps."""
+def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
+    """Whether all features are numbers, or true and false, without gaps unless these are allowed."""
     if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
         return True
-    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and not table.X.isna().any(axis=None)
+    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and (gaps or not table.X.isna().any(axis=None))
 
 
 def as_numbers(table: Table) -> Table:
