@@ -18,7 +18,7 @@ from legendretron.cli.report import Report, grid
 if TYPE_CHECKING:
     import numpy as np
 
-    from legendretron.cli.scores import Scores
+    from legendretron.diagnostics.scores import Scores
 
 __all__ = ["draw_reliability", "evaluate", "score_view"]
 
@@ -64,7 +64,7 @@ def evaluate(
         missing_target,
         table_for,
     )
-    from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+    from legendretron.diagnostics.scores import baseline_scores, class_scores, scores_of
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
@@ -78,7 +78,10 @@ def evaluate(
     y = class_numbers(estimator, table)
     log_p = log_probabilities(estimator, table)
     scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
-    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, class_scores(y, log_p), strict=True)]
+    classes = [
+        {"class": label, **row}
+        for label, row in zip(estimator.classes_, class_scores(y, log_p.argmax(1), log_p.shape[1]), strict=True)
+    ]
     payload = {
         "rows": len(y),
         **dataclasses.asdict(scores),
