@@ -36,13 +36,14 @@ ROOMS = (
         "losses",
         "diagnostics",
     ),
-    *("nn", "training", "tuning", "estimators", "trons", "plots", "datasets", "experiments", "paper", "cli"),
+    *("nn", "training", "tuning", "estimators", "trons", "plots", "report", "datasets", "experiments", "paper", "cli"),
 )
 #: Where a room is drawn, from left to right, so that few arrows cross; how high follows from the imports.
 COLUMNS = {
     "experiments": -0.8,
     "trons": -3.0,
     "plots": 0.1,
+    "report": -3.0,
     "estimators": -3.0,
     "tuning": -2.6,
     "diagnostics": 0.1,

@@ -11,6 +11,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.training`: the training engine, for many models side by side
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
+- :mod:`legendretron.report`: a page on how good a model is
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time names are import
     from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink, distill
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
     from legendretron.projected_categorical import ProjectedCategorical
+    from legendretron.report import EvaluationReport
 
 __all__ = [
     "CanonicalLink",
     "CanonicalLoss",
     "CompositeLink",
+    "EvaluationReport",
     "LegendreCalibrator",
     "LegendreTronClassifier",
     "Link",
@@ -59,6 +62,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "training": (),
     "estimators": ("LegendreCalibrator", "LegendreTronClassifier", "MultinomialLogisticClassifier"),
     "trons": (),
+    "report": ("EvaluationReport",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

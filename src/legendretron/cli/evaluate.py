@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import math
 from pathlib import Path
@@ -18,7 +19,10 @@ from legendretron.cli.report import Report, grid
 if TYPE_CHECKING:
     import numpy as np
 
+    from legendretron.cli.models import Model
+    from legendretron.datasets.tables import Table
     from legendretron.diagnostics.scores import Scores
+    from legendretron.report import EvaluationReport
 
 __all__ = ["draw_reliability", "evaluate", "score_view"]
 
@@ -47,6 +51,19 @@ def evaluate(
         typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
                      show_default=False),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--report", help="File for a report (.html): one page with all about the model.",
+                     show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another model, to put beside this one.", show_default=False, readable=False),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(help="Column of the weights of rows.", show_default=False, rich_help_panel="Data"),
+    ] = None,
     format: FormatOption = None,
 ) -> None:  # fmt: skip
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
@@ -63,37 +80,86 @@ def evaluate(
         log_probabilities,
         missing_target,
         table_for,
+        weights_for,
     )
     from legendretron.diagnostics.scores import baseline_scores, class_scores, scores_of
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
+    if html is not None:
+        check_suffix(html, (".html", ".htm"), "--report")
+    inputs = {"MODEL": model, "DATA": data, **({} if against is None else {"--against": against})}
+    check_outputs({"--plot": plot, "--report": html}, inputs)
     estimator = load_model(model)
+    other = None if against is None else load_model(against)
     kind = format_for(data, format)
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the true classes?", data, kind)
-    table = table_for(estimator, data, target, kind)
-    y = class_numbers(estimator, table)
-    log_p = log_probabilities(estimator, table)
-    scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
-    classes = [
-        {"class": label, **row}
-        for label, row in zip(estimator.classes_, class_scores(y, log_p.argmax(1), log_p.shape[1]), strict=True)
-    ]
+    table = table_for(estimator, data, target, kind, weight)
+    y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
+    weights = None if weight is None else weights_for(data, weight, kind)
+    scores = {"model": scores_of(y, log_p, weights)}
+    predictions, other_table = {model.stem: np.exp(log_p)}, None
+    if other is not None and against is not None:
+        if not np.array_equal(estimator.classes_, other.classes_):
+            raise ValueError(
+                f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
+            )
+        other_table = table_for(other, data, target, kind, weight)
+        other_log_p = log_probabilities(other, other_table)
+        scores["against"] = scores_of(y, other_log_p, weights)
+        predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
+    baseline = baseline_scores(y, log_p.shape[1], weights)
+    by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
+    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
     payload = {
         "rows": len(y),
-        **dataclasses.asdict(scores),
+        **dataclasses.asdict(scores["model"]),
         "baseline": dataclasses.asdict(baseline),
+        "against": dataclasses.asdict(scores["against"]) if other is not None else None,
         "classes": classes,
         "plot": None if plot is None else str(plot),
+        "report": None if html is None else str(html),
     }
+    if html is not None:
+        pair = None if other is None or other_table is None else (other, other_table)
+        made = _report((estimator, table), pair, y, weights, [*predictions])
+        write_output(html, made.to_html().encode())
+        payload["summary"] = made.summary
+        report.note(f"report: {html}")
     if plot is not None:
-        write_output(plot, draw_reliability(y, {model.stem: np.exp(log_p)}, plot.suffix))
+        write_output(plot, draw_reliability(y, predictions, plot.suffix))
         report.note(f"picture: {plot}")
-    views = score_view(f"{len(y):,} rows", model=scores, baseline=baseline), _class_view(classes)
+    views = score_view(f"{len(y):,} rows", **scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
+
+
+def _report(
+    model: tuple[Model, Table],
+    against: tuple[Model, Table] | None,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    names: list[str],
+) -> EvaluationReport:
+    """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
+    from legendretron.cli.models import features_for, without_names
+    from legendretron.cli.wording import saying_options
+    from legendretron.report import EvaluationReport
+
+    estimator, table = model
+    with saying_options(), without_names():
+        return EvaluationReport(
+            estimator,
+            features_for(estimator, table),
+            estimator.classes_[y],
+            weights,
+            None if against is None else (against[0], features_for(*against)),
+            name=names[0],
+            against_name=None if against is None else names[1],
+            data=table.path.name,
+            facts={"SHA-256 of the file": hashlib.sha256(table.path.read_bytes()).hexdigest()},
+        )
 
 
 def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:

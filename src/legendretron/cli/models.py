@@ -44,6 +44,7 @@ __all__ = [
     "missing_target",
     "probabilities",
     "table_for",
+    "weights_for",
     "without_names",
 ]
 
@@ -160,13 +161,19 @@ def missing_target(question: str, path: Path, format: str) -> Exception:
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
-def table_for(model: Model, path: Path, target: str | None, format: str) -> Table:
-    """Read a table with the features that a model knows, in its order; other columns are ignored."""
+def table_for(model: Model, path: Path, target: str | None, format: str, weight: str | None = None) -> Table:
+    """Read a table with the features that a model knows, in its order; other columns are ignored.
+
+    A model without names knows all columns but those of the target and the weights.
+    """
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
         raise typer.BadParameter(
             f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
         )
+    if weight is not None and (weight == target or (names is not None and weight in names)):
+        what = "the column of the true classes" if weight == target else "a feature of the model"
+        raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
     if format == "libsvm":
         if isinstance(model, LegendreCalibrator) and model.estimator is None:
             raise ValueError(
@@ -175,13 +182,28 @@ def table_for(model: Model, path: Path, target: str | None, format: str) -> Tabl
         return read_table(path, target, format=format, n_features=model.n_features_in_)
     if names is not None:
         return read_table(path, target, features=[str(name) for name in names], format=format)
+    left_out = [] if weight is None else [weight]
     try:
-        table = read_table(path, target, format=format)
+        table = read_table(path, target, format=format, drop=left_out)
     except ValueError:
-        _check_number(model, path, [name for name in read_frame(path, format).columns if name != target])
+        columns = [name for name in read_frame(path, format).columns if name not in (target, weight)]
+        _check_number(model, path, columns)
         raise
     _check_number(model, path, table.feature_names or ())
     return table
+
+
+def weights_for(path: Path, column: str, format: str) -> np.ndarray:
+    """Read the weights of rows from a column of a table."""
+    if format == "libsvm":
+        reason = "LIBSVM text has no column of weights; give a CSV, TSV or Parquet file."
+        raise typer.BadParameter(reason, param_hint="'--weight'")
+    weights = np.asarray(read_table(path, features=[column], format=format).X, dtype=np.float64).ravel()
+    if weights.min() < 0 or not weights.max() > 0:
+        raise ValueError(
+            f"column {column!r} of {str(path)!r} must hold weights that are not negative and not all zero."
+        )
+    return weights
 
 
 def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:

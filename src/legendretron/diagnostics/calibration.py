@@ -40,6 +40,8 @@ class CalibrationCurve:
         edges = np.linspace(0, 1, n_bins + 1)
         bins = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
         with np.errstate(invalid="ignore", divide="ignore"):
+            count: np.ndarray
+            independent: np.ndarray
             if weight is None:
                 count = independent = np.bincount(bins, minlength=n_bins)
                 mean, share = (np.bincount(bins, values, n_bins) / count for values in (confidence, right))

@@ -152,9 +152,9 @@ def area_under_curve(
     return area, adds
 
 
-def baseline_scores(y: np.ndarray, n_classes: int) -> Scores:
+def baseline_scores(y: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None) -> Scores:
     """Score the same prediction for every row: the class frequencies of these labels."""
-    share = np.bincount(y, minlength=n_classes) / len(y)
+    share = np.bincount(y, row_weights(sample_weight, len(y)), n_classes) / len(y)
     return Scores(
         accuracy=float(share.max()),
         log_loss=float(entr(share).sum()),
