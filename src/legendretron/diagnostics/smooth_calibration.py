@@ -189,8 +189,11 @@ class _Sums:
 
 def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:
     """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
-    decay = np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2)
-    smoothed: np.ndarray = idct(dct(sums, norm="ortho") * decay, norm="ortho")
+    return _diffused(dct(sums, norm="ortho"), sigma)
+
+
+def _diffused(modes: np.ndarray, sigma: float) -> np.ndarray:
+    smoothed: np.ndarray = idct(modes * np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2), norm="ortho")
     return smoothed
 
 
@@ -225,9 +228,10 @@ def _left_out_error(
 
 def _fixed_point(residuals: np.ndarray) -> float:
     """Bandwidth that is its own error, by bisection; not narrower than a cell."""
+    modes = dct(residuals, norm="ortho")
 
     def error(sigma: float) -> float:
-        return float(np.abs(_smooth(residuals, sigma)).sum())
+        return float(np.abs(_diffused(modes, sigma)).sum())
 
     low, high = 1.0 / _CELLS, 1.0
     if error(low) <= low:

@@ -48,7 +48,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def _tick_text(value: float) -> str:
-    if value != 0 and (abs(value) >= 1e5 or abs(value) < 1e-3):
+    if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e\u2212").replace("e+", "e").replace("e-", "e\u2212")
     return f"{value:,.6g}".replace("-", "\u2212")
 
@@ -338,7 +338,7 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
     """
     n, longest = len(share), min(max(map(len, names)), 14)
     margin = 12 + longest * 6
-    cell = max(12.0, min(44.0, (420.0 - margin) / n))
+    cell = max(12.0, min(80.0, (420.0 - margin) / n))
     size = margin + cell * n + 4
     parts = []
     for k, name in enumerate(names):
@@ -366,5 +366,5 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
                 )
     return (
         f'<svg viewBox="0 0 {size:.0f} {size:.0f}" role="img" aria-label="confusion matrix: true classes in rows, '
-        f'predicted ones in columns" style="max-width:{max(size, 300) * 1.25:.0f}px">{"".join(parts)}</svg>'
+        f'predicted ones in columns" style="max-width:{1.2 * size:.0f}px">{"".join(parts)}</svg>'
     )

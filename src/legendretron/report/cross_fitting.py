@@ -25,9 +25,9 @@ LEAST_ROWS = 30
 #: Folds with few rows, with many, and from how many rows on they are many.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 2, 5000
 #: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most rows.
-_MOST_NUMBERS, _MOST_ROWS = 2e7, 10_000
+_MOST_NUMBERS, _MOST_ROWS = 7e6, 10_000
 #: Most numbers (rows x classes) a calibration map is fitted to.
-_MOST_SCORES = 4e5
+_MOST_SCORES = 2e5
 
 
 class Fold(NamedTuple):
@@ -79,10 +79,8 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
     def fit(part: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
         if len(np.unique(rows.y[part])) < 2:
             return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a baseline may be a little short of its minimum
-            model = MultinomialLogisticClassifier(random_state=0)
-            model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        model = MultinomialLogisticClassifier(random_state=0)
+        model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
 
         def predict(others: np.ndarray) -> np.ndarray:
             # a class that none of these rows has may be that of the next one
@@ -140,7 +138,11 @@ def _out_of_fold(
     """Return predictions for all rows, and the number of rows that the largest fit has seen."""
     found: list[np.ndarray] = []
     for fold in folds:
-        predict = fit(fold.fit[:most])
+        with warnings.catch_warnings():
+            # a baseline may be a little short of its minimum, and of many classes each may have few rows
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "The number of unique classes is greater than")
+            predict = fit(fold.fit[:most])
         if predict is None:
             return None, 0
         for place, part in enumerate(predict(fold.predict)):

@@ -128,7 +128,7 @@ class EvaluationReport:
         classifier, features = inner(model, X)
         matrix, reason = features_for_logistic(features)
         notes, maps = _add_comparisons(contestants, rows, matrix, reason, seed)
-        measured = Measured(rows, contestants, seed)
+        measured = Measured(rows, contestants, {key: found.calibrated for key, found in maps.items()}, seed)
         error = measured.calibration_error("model")
         errors = class_errors(measured, "model", seed)
         answer = summary(measured, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -120,6 +121,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str =
     """
     body = []
     columns: list[bool] = [True] * len(head)
+    labels = [re.sub("<[^>]*>", " ", name).replace('"', "&quot;") for name in head]
     for row in rows:
         cells = []
         for place, cell in enumerate(row):
@@ -132,8 +134,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str =
             sorts = "" if not cell.numeric else f' data-v="{escaped(shown)}"'
             tag = "th" if place == 0 else "td"
             scope = ' scope="row"' if place == 0 else ""
-            cells.append(f"<{tag}{scope}{kind}{sorts}>{cell.html}</{tag}>")
+            # on a phone a cell stands below others, beside the head of its column
+            beside = f' data-head="{labels[place]}"' if len(head) > 2 and labels[place] else ""
+            cells.append(f"<{tag}{scope}{kind}{sorts}{beside}><span>{cell.html}</span></{tag}>")
         body.append(f"<tr>{''.join(cells)}</tr>")
+    wide = len(head) > 2
     heads = "".join(
         f'<th scope="col"{" class=n" if numeric and body else ""}>{name}</th>'
         for name, numeric in zip(head, columns, strict=True)
@@ -141,7 +146,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str =
     title = f"<caption>{caption}</caption>" if caption else ""
     kind = "scroll tall" if tall else "scroll"
     return (
-        f'<div class="{kind}" tabindex="0"><table class="sortable">{title}<thead><tr>{heads}</tr></thead>'
+        f'<div class="{kind}" tabindex="0"><table class="sortable{" wide" * wide}">{title}<thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
@@ -161,9 +166,10 @@ def bar_list(bars: Sequence[tuple[str, float]], most: float) -> str:
         share = 0.0 if not most > 0 else min(abs(value) / most, 1.0) * 50
         side = f"left:50%;width:{share:.1f}%" if value >= 0 else f"right:50%;width:{share:.1f}%"
         kind = "up" if value >= 0 else "down"
+        shown = f"{value:z.2f}".replace("-", "\u2212")
         rows.append(
             f'<li><span class="name">{escaped(name)}</span><span class="track"><span class="{kind}" style="{side}"></span>'
-            f'</span><span class="n">{number(value, 2)}</span></li>'
+            f'</span><span class="n">{shown}</span></li>'
         )
     return f'<ol class="bars">{"".join(rows)}</ol>'
 

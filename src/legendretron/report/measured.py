@@ -46,28 +46,44 @@ class Measured:
         Labels and weights.
     contestants : mapping of str to Contestant
         By a key; that of the dummy is ``"dummy"``.
+    calibrated : mapping of str to array of shape (n, C)
+        Log-probabilities of some of them after recalibration.
     seed : int
         Of the draws.
     """
 
-    def __init__(self, rows: Rows, contestants: Mapping[str, Contestant], seed: int) -> None:
-        self.rows, self.contestants = rows, dict(contestants)
+    def __init__(
+        self,
+        rows: Rows,
+        contestants: Mapping[str, Contestant],
+        calibrated: Mapping[str, np.ndarray],
+        seed: int,
+    ) -> None:
+        self.rows, self.contestants, self.calibrated = rows, dict(contestants), [*calibrated]
         columns = {}
         for key, one in self.contestants.items():
             columns[key, "accuracy"] = one.rows.right.astype(float)
             columns[key, "log_loss"], columns[key, "brier"] = one.rows.log_loss, one.rows.brier
             columns[key, "gap"] = one.rows.confidence - one.rows.right
+        for key, log_p in calibrated.items():
+            after = Contestant.of("", rows.y, log_p).rows
+            for score in ("log_loss", "brier"):
+                columns[key, f"{score} refinement"] = getattr(after, score)
+                columns[key, f"{score} calibration"] = columns[key, score] - getattr(after, score)
         self._value = {name: rows.mean(values) for name, values in columns.items()}
-        means = drawn_means(np.column_stack([*columns.values()]), rows.weight, seed)
-        self._draws = dict(zip(columns, means.T, strict=True))
         self.ranked = self._rows_to_rank(seed)
         self.areas = {key: self._areas(one) for key, one in self.contestants.items() if key != "dummy"}
-        influence = np.column_stack([found.influence for found in self.areas.values()])
-        for key, draws in zip(self.areas, drawn_means(influence, rows.weight[self.ranked], seed).T, strict=True):
-            area = float(np.nanmean(self.areas[key].area))
-            self._value[key, "auc"], self._draws[key, "auc"] = area, area + draws
+        influence = {}
+        for key, found in self.areas.items():
+            self._value[key, "auc"] = float(np.nanmean(found.area))
+            influence[key, "auc"] = self._value[key, "auc"] + found.influence
+        if len(self.ranked) == len(rows):
+            self._draws = _drawn(columns | influence, rows.weight, seed)
+        else:
+            self._draws = _drawn(columns, rows.weight, seed) | _drawn(influence, rows.weight[self.ranked], seed)
         if "dummy" in self.contestants:  # all pairs are ties
-            self._value["dummy", "auc"], self._draws["dummy", "auc"] = 0.5, np.full(len(means), 0.5)
+            self._value["dummy", "auc"] = 0.5
+            self._draws["dummy", "auc"] = np.full_like(self._draws["dummy", "accuracy"], 0.5)
         self._seed = seed
 
     def _rows_to_rank(self, seed: int) -> np.ndarray:
@@ -93,7 +109,11 @@ class Measured:
         return ClassArea(areas, errors, total / max(int(np.isfinite(areas).sum()), 1))
 
     def score(self, key: str, name: str) -> Estimate:
-        """Return a score of a contestant: one of ``SCORES``, or ``"gap"``, confidence less accuracy."""
+        """Return a score of a contestant: one of ``SCORES``, or ``"gap"``, confidence less accuracy.
+
+        Of those that were recalibrated, also ``"log_loss refinement"``, the score after recalibration, ``"log_loss
+        calibration"``, what recalibration saves, and the same of ``"brier"``.
+        """
         return interval(self._value[key, name], self._draws[key, name])
 
     def difference(self, key: str, other: str, name: str) -> Estimate:
@@ -117,3 +137,10 @@ class Measured:
             for _ in range(_CHANCES)
         ]
         return CalibrationError(error, float(np.quantile(chance, LEVEL)))
+
+
+def _drawn(
+    columns: dict[tuple[str, str], np.ndarray], weight: np.ndarray, seed: int
+) -> dict[tuple[str, str], np.ndarray]:
+    means = drawn_means(np.column_stack([*columns.values()]), weight, seed)
+    return dict(zip(columns, means.T, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve, smooth_calibration_error
-from legendretron.report.bootstrap import Estimate, drawn_means, interval
 from legendretron.report.charts import Chart, stacked_bars
 from legendretron.report.cross_fitting import Recalibrated
 from legendretron.report.markup import (
@@ -22,11 +21,10 @@ from legendretron.report.markup import (
     table,
 )
 from legendretron.report.measured import CalibrationError, Measured
-from legendretron.report.rows import Contestant
 from legendretron.report.sections.answer import calibration_in_words
 from legendretron.report.sections.scores import COLOURS
 
-__all__ = ["calibration", "class_errors", "decomposition"]
+__all__ = ["calibration", "class_errors"]
 
 #: Cells of a smooth curve for each point that is drawn.
 _STEP = 32
@@ -41,28 +39,6 @@ _DRAWS, _CLASS_DRAWS = 200, 60
 
 def _some(n: int, most: int, seed: int) -> np.ndarray:
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
-
-
-def decomposition(
-    measured: Measured, fitted: dict[str, Recalibrated], seed: int
-) -> dict[str, dict[str, tuple[Estimate, Estimate]]]:
-    """Return calibration and refinement of log-loss and Brier score, by contestant.
-
-    Refinement is the score of the model after recalibration, each row by a map that has not seen it; calibration is what
-    recalibration saves.
-    """
-    found: dict[str, dict[str, tuple[Estimate, Estimate]]] = {}
-    rows = measured.rows
-    for key, maps in fitted.items():
-        after = Contestant.of("", rows.y, maps.calibrated).rows
-        before = measured.contestants[key].rows
-        columns = np.column_stack(
-            [before.log_loss - after.log_loss, after.log_loss, before.brier - after.brier, after.brier]
-        )
-        draws = drawn_means(columns, rows.weight, seed)
-        parts = [interval(rows.mean(column), drawn) for column, drawn in zip(columns.T, draws.T, strict=True)]
-        found[key] = {"log-loss": (parts[0], parts[1]), "Brier score": (parts[2], parts[3])}
-    return found
 
 
 def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
@@ -108,7 +84,7 @@ def calibration(
         f"{escaped(model.name)} {words}. The curve shows how often the predicted class was right, against the probability "
         "that it was given; on the dashed line both agree, below it the model promises too much."
     )
-    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decomposed(measured, fitted, seed)]
+    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decomposed(measured, fitted)]
     if len(measured.rows.classes) > 2:
         parts.append(_by_class(measured, errors, seed))
     return section("calibration", "Can the probabilities be trusted?", *parts)
@@ -179,25 +155,19 @@ def _histogram(measured: Measured) -> str:
     return chart.figure(text)
 
 
-def _decomposed(measured: Measured, fitted: dict[str, Recalibrated], seed: int) -> str:
+def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
     if not fitted:
         return note("There are too few rows to recalibrate the model on some and to judge the others.")
-    found = decomposition(measured, fitted, seed)
     pictures, rows = [], []
-    for score in ("log-loss", "Brier score"):
-        bars = [
-            (
-                measured.contestants[key].name,
-                [("refinement", parts[score][1].value, "c5"), ("calibration", parts[score][0].value, "c1")],
-            )
-            for key, parts in found.items()
-        ]
-        pictures.append(figure(stacked_bars(bars, score), f"{score}: refinement (blue) and calibration (orange)"))
-        for key, parts in found.items():
-            cost, rest = parts[score]
+    for score, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
+        bars = []
+        for key in fitted:
+            name = measured.contestants[key].name
+            cost, rest = (measured.score(key, f"{score} {part}") for part in ("calibration", "refinement"))
+            bars.append((name, [("refinement", rest.value, "c5"), ("calibration", cost.value, "c1")]))
             rows.append(
                 [
-                    Cell.text(f"{measured.contestants[key].name}, {score}"),
+                    Cell.text(f"{name}, {title}"),
                     Cell.of(cost.value + rest.value),
                     Cell(
                         f"{number(cost.value, 4)}<small>{number(cost.low, 4)} to {number(cost.high, 4)}</small>",
@@ -206,10 +176,10 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated], seed: int) 
                     Cell(f"{number(rest.value)}<small>{number(rest.low)} to {number(rest.high)}</small>", rest.value),
                 ]
             )
-    own = found["model"]["log-loss"][0]
-    maps = fitted["model"]
+        pictures.append(figure(stacked_bars(bars, title), f"{title}: refinement (blue) and calibration (orange)"))
+    own, maps = measured.score("model", "log_loss calibration"), fitted["model"]
     if own.sign > 0:
-        share = own.value / (own.value + found["model"]["log-loss"][1].value)
+        share = own.value / measured.score("model", "log_loss").value
         verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."
     else:
         verdict = "Recalibration would not lower the log-loss: no error of calibration can be found."
@@ -218,7 +188,7 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated], seed: int) 
         "<h3>Calibration and refinement</h3>"
         + paragraph(
             f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
-            f"temperature is {number(temperature, 2)} ; above 1 it makes probabilities less extreme, below 1 more."
+            f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
         )
         + grid(pictures)
         + table(["", "score", "calibration", "refinement"], rows)

@@ -43,12 +43,16 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
         Labels and weights.
     """
     if is_softmax(classifier):
+        tried = getattr(classifier, "link", "softmax") != "softmax" and np.isinf(
+            getattr(classifier, "link_alpha_", 0.0)
+        )
+        chosen = " The fit found no learned link that was better on held-out rows." if tried else ""
         return section(
             "learned",
             _TITLE,
             paragraph(
-                "The link of this model is the softmax, so its loss is the log-loss and the model is a logistic regression. "
-                "Where the fit could choose, it found no learned link that was better on held-out rows."
+                "The link of this model is the softmax (the sigmoid, if there are two classes), as in logistic regression, and "
+                f"its canonical loss is the log-loss: there is no learned shape to draw.{chosen}"
             ),
         )
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):

@@ -26,10 +26,10 @@ __all__ = ["COLOURS", "comparison", "scores"]
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
 _HEADS = {
-    "accuracy": "accuracy<br>(higher is better)",
-    "log_loss": "log-loss<br>(lower)",
-    "brier": "Brier score<br>(lower)",
-    "auc": "area under ROC<br>(higher)",
+    "accuracy": "accuracy <br>(higher is better)",
+    "log_loss": "log-loss <br>(lower)",
+    "brier": "Brier score <br>(lower)",
+    "auc": "area under ROC <br>(higher)",
 }
 
 
@@ -97,7 +97,7 @@ def comparison(measured: Measured) -> str:
         winner = one.name if better > 0 else other.name
         kind = "good" if better > 0 else "bad"
         verdict = f'<span class="{kind}">{escaped(winner)} is better</span>' if better else "no clear difference"
-        head = _HEADS[score].replace("<br>", " ")
+        head = _HEADS[score].replace("<br>", "")
         own, their = measured.score("model", score).value, measured.score("against", score).value
         rows.append(
             [
