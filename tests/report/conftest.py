@@ -7,6 +7,14 @@ from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier
 
+#: Fewer draws and folds than users get, for speed.
+QUICK = {
+    "bootstrap._DRAWS": 200,
+    "cross_fitting._FOLDS": 2,
+    "measured._CHANCES": 40,
+    "sections.calibration._DRAWS": 20,
+    "sections.calibration._CLASS_DRAWS": 5,
+}
 NAMES = np.array(["<script>alert('x')</script>", 'b & "c"', "d"])
 
 
@@ -52,6 +60,14 @@ def draw_labels(n=600, n_classes=3, seed=0, spread=1.5):
     log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
     y = (np.exp(log_p).cumsum(1) < rng.random((n, 1))).sum(1).clip(max=n_classes - 1)
     return log_p, y
+
+
+@pytest.fixture(scope="module")
+def quick():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK.items():
+            patch.setattr(f"legendretron.report.{name}", value)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -20,23 +20,9 @@ from legendretron import EvaluationReport, LegendreCalibrator, LegendreTronClass
 from legendretron.trons import BregmanTronClassifier, SlIsotronClassifier
 from tests.report.conftest import NAMES, Given, draw_labels, make_data
 
-#: Fewer draws and folds than users get, for speed.
-QUICK = {
-    "bootstrap._DRAWS": 200,
-    "cross_fitting._FOLDS": 2,
-    "measured._CHANCES": 40,
-    "sections.calibration._DRAWS": 20,
-    "sections.calibration._CLASS_DRAWS": 5,
-}
+pytestmark = pytest.mark.usefixtures("quick")
+
 VOID = {"meta", "br", "path", "line", "rect", "circle"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUICK.items():
-            patch.setattr(f"legendretron.report.{name}", value)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -76,12 +76,14 @@ def evaluate(
     from legendretron.cli.models import (
         class_numbers,
         format_for,
+        label_text,
         load_model,
         log_probabilities,
         missing_target,
         table_for,
         weights_for,
     )
+    from legendretron.datasets.table_files import quoted
     from legendretron.diagnostics.scores import baseline_scores, class_scores, scores_of
 
     if plot is not None:
@@ -123,6 +125,11 @@ def evaluate(
         "report": None if html is None else str(html),
     }
     if html is not None:
+        if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
+            raise ValueError(
+                f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
+                "needs rows of at least two."
+            )
         pair = None if other is None or other_table is None else (other, other_table)
         made = _report((estimator, table), pair, y, weights, [*predictions])
         write_output(html, made.to_html().encode())

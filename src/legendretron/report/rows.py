@@ -119,7 +119,7 @@ def rows_of(model: Any, y: Any, sample_weight: Any) -> Rows:
     found = np.unique(numbers[place])
     if len(found) < 2:
         raise ValueError(
-            f"y holds one class only, {classes[found[0]].item()!r}, with which nothing can be compared; give rows of at "
+            f"y holds one class only, {classes.tolist()[found[0]]!r}, with which nothing can be compared; give rows of at "
             "least two classes."
         )
     weight = weight[place] / weight.max()

@@ -43,16 +43,15 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
         Labels and weights.
     """
     if is_softmax(classifier):
-        tried = getattr(classifier, "link", "softmax") != "softmax" and np.isinf(
-            getattr(classifier, "link_alpha_", 0.0)
-        )
+        wanted, strength = getattr(classifier, "link", "softmax"), getattr(classifier, "link_alpha_", 0.0)
+        tried = wanted != "softmax" and np.isinf(strength)
         chosen = " The fit found no learned link that was better on held-out rows." if tried else ""
         return section(
             "learned",
             _TITLE,
             paragraph(
-                "The link of this model is the softmax (the sigmoid, if there are two classes), as in logistic regression, and "
-                f"its canonical loss is the log-loss: there is no learned shape to draw.{chosen}"
+                "The link of this model is the softmax (the sigmoid, if there are two classes), as in logistic regression, "
+                f"and its canonical loss is the log-loss: there is no learned shape to draw.{chosen}"
             ),
         )
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):
