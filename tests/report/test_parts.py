@@ -132,7 +132,7 @@ def test_a_flipped_label_is_the_most_suspicious():
     surest = int(log_p.max(1).argmax())
     y[surest] = (y[surest] + 1) % 3
     rows = rows_for(y)
-    posterior = label_posterior(Given((0, 1, 2)), log_p, rows, log_p)
+    posterior = label_posterior(Given((0, 1, 2)), rows, log_p)
     np.testing.assert_allclose(posterior.sum(1), 1.0)
     quality = posterior[np.arange(200), y]
     assert quality.argmin() == surest
@@ -147,7 +147,7 @@ def test_estimators_judge_labels_by_their_own_noise():
     X, y = make_classification(120, 4, random_state=0)
     model = LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.2).fit(X, y)
     rows = rows_for(y, 2)
-    found = label_posterior(model, X, rows, model.predict_log_proba(X))
+    found = label_posterior(model, rows, model.predict_log_proba(X))
     np.testing.assert_allclose(found, model.label_posterior(X, y))
 
 

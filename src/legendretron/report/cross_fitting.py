@@ -24,8 +24,8 @@ __all__ = ["Fold", "Recalibrated", "features_for_logistic", "folds_for", "logist
 LEAST_ROWS = 30
 #: Folds with few rows, with many, and from how many rows on they are many.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 2, 5000
-#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most rows.
-_MOST_NUMBERS, _MOST_ROWS = 7e6, 10_000
+#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
+_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
 #: Most numbers (rows x classes) a calibration map is fitted to.
 _MOST_SCORES = 2e5
 
@@ -74,13 +74,19 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
     None if the rows to fit to have one class only.
     """
     columns = X.nnz / max(X.shape[0], 1) if scipy.sparse.issparse(X) else X.shape[1]
-    most = int(min(_MOST_ROWS, _MOST_NUMBERS / max(columns * len(rows.classes), 1)))
+    most, most_tuned = (
+        max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
+    )
 
     def fit(part: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
         if len(np.unique(rows.y[part])) < 2:
             return None
+        tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
         model = MultinomialLogisticClassifier(random_state=0)
-        model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
+        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
+            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
+            model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
 
         def predict(others: np.ndarray) -> np.ndarray:
             # a class that none of these rows has may be that of the next one
@@ -91,7 +97,7 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
 
         return predict
 
-    found, fitted_to = _out_of_fold(rows, folds, max(most, LEAST_ROWS), lambda part: _one(fit(part)))
+    found, fitted_to = _out_of_fold(rows, folds, most, lambda part: _one(fit(part)))
     return (None if found is None else found[0]), fitted_to
 
 

@@ -83,9 +83,8 @@ class EvaluationReport:
 
     Notes
     -----
-    With more than 5,000 rows there are two folds instead of five. Logistic regression is fitted to at most 10,000 rows, and
-    to fewer if there are many columns and classes; the report tells how many. Curves of single classes are of at most 20,000
-    rows.
+    With more than 5,000 rows there are two folds instead of five. What is fitted has at most so many rows that it takes
+    seconds, and the report tells how many. Curves of single classes are of at most 20,000 rows.
 
     Examples
     --------
@@ -136,7 +135,7 @@ class EvaluationReport:
         self.scores: dict[str, dict[str, Estimate]] = {
             one.name: {score: measured.score(key, score) for score in SCORES} for key, one in contestants.items()
         }
-        outer, outer_X = core(model, X)
+        outer = core(model)[0]
         parts = {"scores": ("Scores", scores(measured, notes))}
         if against is not None:
             parts["against"] = ("Side by side", comparison(measured))
@@ -149,7 +148,7 @@ class EvaluationReport:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
         parts["training"] = ("Training", training(classifier))
-        posterior = label_posterior(outer, outer_X, rows, contestants["model"].log_p)
+        posterior = label_posterior(outer, rows, contestants["model"].log_p)
         parts["labels"] = ("Suspicious labels", labels(outer, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve, smooth_calibration_error
+from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
+from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 from legendretron.report.charts import Chart, stacked_bars
 from legendretron.report.cross_fitting import Recalibrated
 from legendretron.report.markup import (
@@ -47,12 +48,8 @@ def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
     some = _some(len(rows), int(_CLASS_NUMBERS / log_p.shape[1]), seed)
     p = np.exp(log_p[some])
     p /= p.sum(1, keepdims=True)
-    return np.array(
-        [
-            smooth_calibration_error(rows.y[some], p, kind="classwise", column=k, sample_weight=rows.weight[some])
-            for k in range(log_p.shape[1])
-        ]
-    )
+    right, weight = rows.y[some], rows.weight[some]
+    return np.array([smooth_error_of_outcomes(p[:, [k]], (right == k)[:, None], weight) for k in range(log_p.shape[1])])
 
 
 def calibration(

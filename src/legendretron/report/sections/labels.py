@@ -29,21 +29,30 @@ _LISTED, _THRESHOLD = 50, 0.5
 _TITLE = "Suspicious labels"
 
 
-def label_posterior(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
-    """Return probabilities of the true classes given features and labels, ``(n, C)``.
+def label_posterior(model: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
+    r"""Return probabilities of the true classes given features and labels, ``(n, C)``.
 
-    A model that knows of wrong labels is asked. For any other, one label of these rows is taken to be wrong, or the share
-    that a calibrator has found, replaced by any class alike.
+    With the transition matrix of a model that knows of wrong labels, :math:`p_i T_{iy} / \sum_k p_k T_{ky}`, as its own
+    ``label_posterior``. For any other, one label of these rows is taken to be wrong, or the share that a calibrator has
+    found, replaced by any class alike.
+
+    Parameters
+    ----------
+    model : classifier
+        The model.
+    rows : Rows
+        Labels.
+    log_p : array of shape (n, C)
+        Its predictions.
     """
-    if isinstance(model, LabelQuality):
-        return model.label_posterior(X, rows.classes[rows.y])
     n, n_classes = log_p.shape
-    found = replaced_share(model.noise_rate_, n_classes) if isinstance(model, LegendreCalibrator) else 0.0
-    replaced = max(found, 1.0 / max(n, 2))
     posterior: np.ndarray = np.exp(log_p)
-    posterior *= replaced / n_classes
-    own = np.arange(n), rows.y
-    posterior[own] *= (1 - replaced + replaced / n_classes) / (replaced / n_classes)
+    if isinstance(model, LabelQuality) and getattr(model, "noise_rate_", 0.0) > 0:
+        posterior *= model.noise_matrix_.T[rows.y]
+    else:
+        found = replaced_share(model.noise_rate_, n_classes) if isinstance(model, LegendreCalibrator) else 0.0
+        replaced = max(found, 1.0 / max(n, 2))
+        posterior[np.arange(n), rows.y] *= 1.0 + (1.0 - replaced) / (replaced / n_classes)
     posterior /= posterior.sum(1, keepdims=True)
     return posterior
 
