@@ -39,6 +39,7 @@ SCRIPTS = {
 WITH_CUDA = {
     "training_speed_gpu": ["training_speed.py", "--device", "cuda"],
     "head_speed": ["head_speed.py", "--device", "cuda"],
+    "loss_speed_gpu": ["loss_speed.py", "--device", "cuda"],
 }
 
 
@@ -87,6 +88,16 @@ def _bars() -> list[Bar]:
         ]
     canonical = {"rows": 256, "classes": 1000, "loss": "canonical, 4 nests"}
     bars.append(Bar("CanonicalLoss / cross_entropy: 1000 classes", "loss_speed", "ratio", 2, canonical))
+    bars += [
+        Bar(
+            f"CanonicalLoss / cross_entropy on a GPU: {rows:,} x 1000",
+            "loss_speed_gpu",
+            "ratio",
+            2,
+            canonical | {"rows": rows},
+        )
+        for rows in (256, 65_536)
+    ]
     bars += [
         Bar(f"{case}: fit / LogisticRegression's", "logistic_speed", "ratio", bar, {"case": case})
         for case, bar in (("dense", 1.2), ("news20", 2))

@@ -3,7 +3,8 @@
     python benchmarks/loss_speed.py --out docs/results/loss_speed.json
 
 Both get the logits of all classes, float32, which require a gradient, and integer labels. Times are medians over alternating
-rounds, of processor time, so that other programs on the machine count for less; the ratio is that of the medians.
+rounds; the ratio is that of the medians. On the CPU it is processor time, so that other programs on the machine count for
+less; with --device cuda it is the time until the device has finished.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, Piecewis
 from legendretron.losses import CanonicalLoss, CompositeLoss, LogLoss
 
 SIZES = [(256, 2), (256, 10), (256, 1000), (65_536, 2), (65_536, 10)]
+ON_CUDA = [(65_536, 1000)]
 OF_MANY: dict[str, Callable[[int], torch.nn.Module]] = {
     "log-loss": lambda c: LogLoss(),
     "softmax": lambda c: CanonicalLoss(SoftmaxLink(c)),
@@ -41,14 +43,19 @@ NOT_CANONICAL: dict[str, Callable[[int], torch.nn.Module]] = {
 }
 
 
-def medians(contestants: dict[str, Callable[[], None]], rounds: int, seconds: float) -> dict[str, float]:
+def medians(contestants: dict[str, Callable[[], None]], rounds: int, seconds: float, device: str) -> dict[str, float]:
     """Median milliseconds a call of each."""
 
     def timed(step: Callable[[], None], calls: int) -> float:
-        began = time.process_time()
+        clock = time.perf_counter if device == "cuda" else time.process_time
+        if device == "cuda":
+            torch.cuda.synchronize()
+        began = clock()
         for _ in range(calls):
             step()
-        return (time.process_time() - began) / calls
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (clock() - began) / calls
 
     for step in contestants.values():
         step()  # compiled functions are compiled, or read from disk, by their first call
@@ -74,16 +81,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.05, help="of each contestant in each round")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     rows = []
-    for n, c in SIZES:
-        logits, y = torch.randn(n, c, requires_grad=True), torch.randint(c, (n,))
+    for n, c in SIZES + (ON_CUDA if options.device == "cuda" else []):
+        logits = torch.randn(n, c).to(options.device).requires_grad_()
+        y = torch.randint(c, (n,)).to(options.device)
         losses = {**OF_MANY, **(OF_TWO if c == 2 else NOT_CANONICAL)}
-        contestants = {name: step_of(make(c), logits, y) for name, make in losses.items()}
+        contestants = {name: step_of(make(c).to(options.device), logits, y) for name, make in losses.items()}
         found = medians(
-            {"cross_entropy": step_of(cross_entropy, logits, y), **contestants}, options.rounds, options.seconds
+            {"cross_entropy": step_of(cross_entropy, logits, y), **contestants},
+            options.rounds,
+            options.seconds,
+            options.device,
         )
         base = found["cross_entropy"]
         for name, ms in found.items():
@@ -92,10 +104,10 @@ def main() -> None:
     if options.out:
         record = {
             "command": f"python benchmarks/loss_speed.py --rounds {options.rounds} --seconds {options.seconds} "
-            f"--threads {options.threads}",
+            f"--threads {options.threads} --device {options.device}",
             "threads": options.threads,
             "rows": rows,
-            **provenance("cpu"),
+            **provenance(options.device),
         }
         write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
 

@@ -149,16 +149,17 @@ class LinkStep:
 
         def spread(x: Tensor, b: int, d: Tensor | None = None, next_b: int | None = None, other: Tensor | None = None):  # type: ignore[no-untyped-def]
             """``alpha x + A^T d``, products with the next ``A``, and parts of the sum of ``x`` times another."""
-            row_tiles = triton.cdiv(n, 16)
             out = x if d is None else torch.empty_like(x)
-            products, dots = x.new_empty(chunks, runs * n, rank), x.new_empty(runs, row_tiles * chunks)
-            spread_kernel[(runs * row_tiles * chunks,)](
+            products, dots = x.new_empty(chunks, runs * n, rank), x.new_empty(runs, tiles * chunks)
+            spread_kernel[(runs * tiles * chunks,)](
                 x, x if d is None else d, self.flat, constants, x if other is None else other, out, dots, products,
                 runs * n, n, k, size, offsets[b], offsets[b if next_b is None else next_b],
-                triton.cdiv(triton.cdiv(k, 128), chunks) * 128, row_tiles, b,
+                triton.cdiv(triton.cdiv(k, 32), chunks) * 32, tiles, b,
                 B=blocks, R=rank, RANK=max(16, triton.next_power_of_2(rank)), CONSTANTS=self.n_constants,
-                BLOCK_N=16, BLOCK_K=128, CHUNKS=chunks,
-                SPREAD=d is not None, DOT=other is not None, NEXT=next_b is not None, num_warps=4, num_stages=1,
+                BLOCK_N=_BLOCK_N, BLOCK_K=32, CHUNKS=chunks,
+                # three products of tensor cores, as exact as single precision
+                PRECISION="tf32x3" if x.dtype == torch.float32 else "ieee",
+                SPREAD=d is not None, DOT=other is not None, NEXT=next_b is not None, num_warps=2, num_stages=1,
             )  # fmt: skip
             return out, products, dots
 

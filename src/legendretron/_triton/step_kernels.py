@@ -438,7 +438,8 @@ def units_backward_kernel(
 def spread_kernel(
     x_ptr, d_ptr, flat, constants, other_ptr, out_ptr, dots, products, n_all, n, K, P, OFFSET, NEXT_OFFSET, span, tiles, b,
     B: tl.constexpr, R: tl.constexpr, RANK: tl.constexpr, CONSTANTS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, CHUNKS: tl.constexpr, SPREAD: tl.constexpr, DOT: tl.constexpr, NEXT: tl.constexpr,
+    BLOCK_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, SPREAD: tl.constexpr, DOT: tl.constexpr,
+    NEXT: tl.constexpr,
 ):  # fmt: skip
     """What is done to some rows and classes of one run between the units of two blocks.
 
@@ -470,11 +471,11 @@ def spread_kernel(
             dot += tl.sum(y * tl.load(other_ptr + where, here, 0.0), axis=1)
         if SPREAD:
             a = tl.load(flat + run * P + OFFSET + lines, in_a, 0.0)
-            y = tl.dot(d, a, alpha * y, input_precision="ieee", out_dtype=dtype)
+            y = tl.dot(d, a, alpha * y, input_precision=PRECISION, out_dtype=dtype)
             tl.store(out_ptr + where, y, here)
         if NEXT:
             a = tl.load(flat + run * P + NEXT_OFFSET + lines, in_a, 0.0)
-            sums = tl.dot(y, tl.trans(a), sums, input_precision="ieee", out_dtype=dtype)
+            sums = tl.dot(y, tl.trans(a), sums, input_precision=PRECISION, out_dtype=dtype)
     if DOT:
         tl.store(dots + program, tl.sum(dot))
     if NEXT:
@@ -526,7 +527,7 @@ def loss_kernel(
         e = tl.where(every < K, tl.exp(y - top), 0.0)
         total = tl.exp(-top) + tl.sum(e)
         first = tl.min(tl.where(y == highest, every, K)).to(label.dtype)
-        own = tl.sum(tl.where(every == label, y, 0.0))
+        own = tl.sum(tl.where((every == label) & (every < K), y, 0.0))  # of the reference class it is 0
     else:
         for start in range(0, K, BLOCK_K):
             cols = start + every
@@ -538,7 +539,7 @@ def loss_kernel(
             place = tl.min(tl.where(y == most, cols, K))
             first = tl.where(most > highest, place, first)
             highest = tl.maximum(highest, most)
-            own += tl.sum(tl.where(cols == label, y, 0.0))
+            own += tl.sum(tl.where((cols == label) & (cols < K), y, 0.0))
     nll = top - own + tl.log(total)
     # among equals the first class counts, and the last of two
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
