@@ -9,7 +9,7 @@ import numpy as np
 __all__ = ["Estimate", "drawn_means", "interval", "n_draws"]
 
 #: Draws with few rows, with many, and from how many rows on they are many.
-_DRAWS, _DRAWS_OF_MANY, _MANY = 1000, 400, 20_000
+_DRAWS, _DRAWS_OF_MANY, _MANY = 1000, 300, 20_000
 #: Entries of a block of draws.
 _AT_ONCE = 2**22
 #: Share of the draws within an interval.
