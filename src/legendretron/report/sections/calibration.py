@@ -35,7 +35,7 @@ _BARS = 20
 _PICTURES = 12
 #: Rows that curves of single classes are drawn from, and numbers (rows x classes) that their errors are computed from.
 _CLASS_ROWS, _CLASS_NUMBERS = 10_000, 1e6
-_DRAWS, _CLASS_DRAWS = 200, 60
+_DRAWS, _CLASS_DRAWS = 100, 60
 
 
 def _some(n: int, most: int, seed: int) -> np.ndarray:
