@@ -43,7 +43,7 @@ COLUMNS = {
     "experiments": -0.8,
     "trons": -3.0,
     "plots": 0.1,
-    "report": -1.5,
+    "report": 1.4,
     "estimators": -3.0,
     "tuning": -2.6,
     "diagnostics": 0.1,
