@@ -21,6 +21,7 @@ from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
+from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
@@ -195,6 +196,23 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     assert "wrong labels: 10 %, as given" in capsys.readouterr().out
     assert pd.read_csv("suspicious.csv").columns.tolist() == ["row", "label", "suggested", "quality"]
     assert (tmp_path / "suspicious.png").exists()
+
+
+@pytest.mark.exhaustive
+def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = section("guide.md", "Text, dates and gaps")
+    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (python,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    frame, y = mixed_tables.titanic()
+    frame.assign(survived=y).to_csv("titanic.csv", index=False)
+    for line in shell.splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert pd.read_csv("predictions.csv").columns.tolist() == ["ticket", "prediction", "p(0)", "p(1)"]
+    capsys.readouterr()
+    exec(compile(python, "guide.md", "exec"), {})
+    assert "'sex=female': " in capsys.readouterr().out
+    assert (tmp_path / "clf.onnx").exists()
 
 
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):

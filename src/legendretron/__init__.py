@@ -9,6 +9,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.diagnostics`: measurements of links and losses
 - :mod:`legendretron.nn`: heads and links for your own networks
 - :mod:`legendretron.training`: the training engine, for many models side by side
+- :mod:`legendretron.preprocessing`: tables with text, dates and gaps as numbers
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
 - :mod:`legendretron.report`: a page on how good a model is
@@ -23,9 +24,16 @@ from legendretron._internal.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
     from legendretron.diagnostics import canonicality, properness
-    from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.estimators import (
+        LegendreCalibrator,
+        LegendreTronClassifier,
+        MultinomialLogisticClassifier,
+        TableClassifier,
+        load,
+    )
     from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink, distill
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
+    from legendretron.preprocessing import TableEncoder
     from legendretron.projected_categorical import ProjectedCategorical
     from legendretron.report import EvaluationReport
 
@@ -43,9 +51,12 @@ __all__ = [
     "ProjectedCategorical",
     "ProperLoss",
     "SoftmaxLink",
+    "TableClassifier",
+    "TableEncoder",
     "__version__",
     "canonicality",
     "distill",
+    "load",
     "properness",
 ]
 
@@ -60,7 +71,14 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "diagnostics": ("canonicality", "properness"),
     "nn": (),
     "training": (),
-    "estimators": ("LegendreCalibrator", "LegendreTronClassifier", "MultinomialLogisticClassifier"),
+    "preprocessing": ("TableEncoder",),
+    "estimators": (
+        "LegendreCalibrator",
+        "LegendreTronClassifier",
+        "MultinomialLogisticClassifier",
+        "TableClassifier",
+        "load",
+    ),
     "trons": (),
     "report": ("EvaluationReport",),
 }

@@ -177,7 +177,7 @@ def bad_tables(tables, tmp_path):
         ("other", "iris", [], "was written by legendretron .* but this version, .* reads format", 1),
         ("iris", "iris", ["--against", "other"], "was written by legendretron .* but this version, .* reads format", 1),
         ("iris", "iris", ["--against", "cancer"], "has other classes than", 1),
-        ("iris", "weights", ["--weight", "w"], "column 'w' of .* must hold weights that are not negative", 1),
+        ("iris", "weights", ["--weight", "w"], "column 'w' of .* must hold weights that are numbers, not negative", 1),
         ("iris", "weights", ["--weight", "v"], "has no column 'v'", 1),
         ("iris", "iris", ["--weight", "kind"], "'kind' is the column of the true classes", 2),
         ("iris", "iris", ["--weight", "petal width"], "'petal width' is a feature of the model", 2),

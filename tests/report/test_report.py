@@ -16,7 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from legendretron import EvaluationReport, LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import (
+    EvaluationReport,
+    LegendreCalibrator,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+)
 from legendretron.trons import BregmanTronClassifier, SlIsotronClassifier
 from tests.report.conftest import NAMES, Given, draw_labels, make_data
 
@@ -234,6 +240,20 @@ def test_calibrators(fitted):
     scores = model.predict_proba(X)
     page = page_of(LegendreCalibrator().fit(scores[:60], y[:60]), scores[60:], y[60:])
     assert "LegendreCalibrator learns no link" in page.sections["learned"]
+
+
+def test_tables_with_text_and_gaps():
+    X, y = make_data(160)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame["<colour>"] = np.where(y == NAMES[0], "red", "blue")
+    frame.loc[::7, "a"] = np.nan
+    estimator = LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1)
+    model = TableClassifier(estimator).fit(frame[:100], y[:100])
+    page = page_of(model, frame[100:], y[100:], against=model)
+    assert "<colour>=" in page.sections["coefficients"]
+    assert "An estimated 10.0 % of the training labels are wrong" in page.sections["labels"]
+    assert "The link is composite" in page.sections["learned"]
+    assert "Logistic regression, with a penalty" in page.sections["scores"]
 
 
 def test_a_saved_model_tells_the_same(fitted, report, tmp_path):

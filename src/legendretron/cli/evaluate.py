@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
+from legendretron.cli.options import (
+    AnyModelFile,
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
 
@@ -64,6 +74,11 @@ def evaluate(
         str | None,
         typer.Option(help="Column of the weights of rows.", show_default=False, rich_help_panel="Data"),
     ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
 ) -> None:  # fmt: skip
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
@@ -81,9 +96,10 @@ def evaluate(
         log_probabilities,
         missing_target,
         table_for,
-        weights_for,
+        weights_of,
     )
     from legendretron.datasets.table_files import quoted
+    from legendretron.datasets.text_form import TextOptions
     from legendretron.diagnostics.scores import baseline_scores, class_scores, scores_of
 
     if plot is not None:
@@ -95,12 +111,15 @@ def evaluate(
     check_outputs({"--plot": plot, "--report": html}, inputs)
     estimator = load_model(model)
     other = None if against is None else load_model(against)
-    kind = format_for(data, format)
+    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()))
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the true classes?", data, kind)
-    table = table_for(estimator, data, target, kind, weight)
+        raise missing_target("which column holds the true classes?", data, kind, text)
+    options: dict[str, Any] = {"text": text, "missing": str(missing), "weight": weight}
+    table = table_for(estimator, data, target, kind, **options)
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
     y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
-    weights = None if weight is None else weights_for(data, weight, kind)
+    weights = None if weight is None else weights_of(table, weight)
     scores = {"model": scores_of(y, log_p, weights)}
     predictions, other_table = {model.stem: np.exp(log_p)}, None
     if other is not None and against is not None:
@@ -108,7 +127,11 @@ def evaluate(
             raise ValueError(
                 f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
             )
-        other_table = table_for(other, data, target, kind, weight)
+        other_table = table_for(other, data, target, kind, **options)
+        if other_table.left_out != table.left_out or not np.array_equal(table.rows, other_table.rows):
+            raise ValueError(
+                f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
+            )
         other_log_p = log_probabilities(other, other_table)
         scores["against"] = scores_of(y, other_log_p, weights)
         predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -13,9 +14,22 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
+from legendretron.cli.columns import column_facts, column_view
 from legendretron.cli.defaults import default_of
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
-from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto, wrong_usage_of
+from legendretron.cli.options import (
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+    count_or_auto,
+    number_or_auto,
+    wrong_usage_of,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.cli.suspicious import folds_for, judged, suspicious_frame
@@ -23,7 +37,9 @@ from legendretron.cli.wording import saying_options
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
+    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators.base import LinearLinkClassifier
+    from legendretron.preprocessing import TableEncoder
 
 __all__ = ["fit"]
 
@@ -33,6 +49,7 @@ Model = StrEnum("Model", ["legendretron", "logistic"])
 
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
+_CATEGORIES = 32  #: as in TableEncoder
 _SIZE, _COUNT = {"min": 1, "max": _MOST_UNITS}, {"min": 1, "max": _MOST_EPOCHS}
 _SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
@@ -73,6 +90,27 @@ def fit(
         list[str] | None, _data("Column to predict from; repeat it for several. All but the target if not given.")
     ] = None,
     drop: Annotated[list[str] | None, _data("Column to leave out; repeat it for several.")] = None,
+    categorical: Annotated[
+        list[str] | None,
+        _data(
+            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
+            "repeat it for several. Other text is categories anyway."
+        ),
+    ] = None,
+    max_categories: Annotated[
+        int,
+        typer.Option(
+            help="Most categories of a column: the most frequent, and one for all others together.",
+            min=2,
+            max=_MOST_UNITS,
+            rich_help_panel="Data",
+        ),
+    ] = _CATEGORIES,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
     model: Annotated[
         Model,
@@ -211,15 +249,17 @@ def fit(
     By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
     clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
 
-    All columns but the target must be numbers, without missing values. The file written is safe to share: loading it runs
-    no code.
+    Columns may be numbers, text, dates (as 2024-05-31) or true and false, with missing values; the summary tells what became
+    of each, and the file remembers it. The file is safe to share: loading it runs no code.
 
     Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
     finished one; with --checkpoint the same command resumes.
     """
     from legendretron.cli.models import format_for, make_model
+    from legendretron.datasets.text_form import TextOptions
+    from legendretron.estimators import TableClassifier
 
-    for name, columns in (("--features", features), ("--drop", drop)):
+    for name, columns in (("--features", features), ("--drop", drop), ("--categorical", categorical)):
         if target is not None and target in (columns or ()):
             raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
     if validation is not None and not 0 < validation < 1:
@@ -262,26 +302,33 @@ def fit(
         import_extra("matplotlib", "drawing", "plots")
     if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
         import_extra("pyarrow", "writing Parquet", "cli")
-    table = _read(data, target, features, drop, format_for(data, format))
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    table = _read(data, target, features, drop, format_for(data, format), text, categorical or [], missing)
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
+    table, encoder = _encoded(table, categorical or [], max_categories)
     _set_noise(estimator, table, noise)
     folds = None if suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, report)
     seconds = time.perf_counter() - began
     with naming(out):
-        estimator.save(out)
+        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
     if tuning is not None:
         with saying_options():
             write_tuning(estimator, tuning)
     summary = {
         **_summary(estimator, table, model, seconds, out),
+        "columns": None if encoder is None else column_facts(encoder.columns_),
+        "rows_left_out": table.left_out,
         "tuning": None if tuning is None else str(tuning),
         "suspicious": None if suspicious is None else _write_suspicious(estimator, table, folds, suspicious),
     }
     lines = [f"model: {summary['choice']['text']}"]
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
-    report.result(summary, _view(summary), *lines, even_if_quiet=False)
+    views = [] if encoder is None else [column_view(encoder.columns_)]
+    report.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
@@ -302,19 +349,53 @@ def _settings(given: list[str] | None) -> dict[str, Any] | None:
     return settings
 
 
-def _read(data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str) -> Table:
+def _read(
+    data: Path,
+    target: str | None,
+    features: list[str] | None,
+    drop: list[str] | None,
+    format: str,
+    text: TextOptions,
+    categorical: list[str],
+    missing: str,
+) -> Table:
     from legendretron.cli.models import missing_target
-    from legendretron.datasets.tables import read_table
+    from legendretron.datasets.tables import read_columns
 
-    if target is None and format != "libsvm":
-        raise missing_target("which column is to be predicted?", data, format)
-    table = read_table(data, target, features=features or None, drop=drop, format=format)
+    with saying_options():
+        if target is None and format != "libsvm":
+            raise missing_target("which column is to be predicted?", data, format, text)
+        table = read_columns(
+            data, target, features=features or None, drop=drop, format=format, text=text, as_text=categorical,
+            missing=str(missing),
+        )  # fmt: skip
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
             f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; at least two classes are needed."
         )
     return table
+
+
+def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
+    """The table as numbers, and what encoded it; None if there is nothing to encode."""
+    from legendretron.datasets.tables import as_numbers, has_only_numbers
+    from legendretron.preprocessing import TableEncoder
+
+    if not categorical and has_only_numbers(table):
+        return as_numbers(table), None
+    if table.feature_names is None:
+        reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
+        raise typer.BadParameter(reason, param_hint="'--categorical'")
+    if unknown := [name for name in categorical if name not in table.feature_names]:
+        reason = (
+            f"there is no column {unknown[0]!r} among the features; there are {', '.join(table.feature_names[:20])}."
+        )
+        raise typer.BadParameter(reason, param_hint="'--categorical'")
+    encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+    with saying_options():
+        encoder.set_output(transform="pandas").fit(table.X)
+        return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
 
 
 def _set_noise(estimator: LinearLinkClassifier, table: Table, noise: Any) -> None:
@@ -340,7 +421,7 @@ def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int 
     """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
     assert table.y is not None
     try:
-        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds))
+        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds), rows=table.rows)
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
     write_output(path, frame_bytes(frame, path.suffix.lower()))

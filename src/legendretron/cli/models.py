@@ -15,16 +15,25 @@ import numpy as np
 import typer
 
 from legendretron._internal.artifacts import is_artifact
+from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
-from legendretron.datasets.tables import Table, as_matrix, read_table
-from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
+from legendretron.datasets.text_form import TextOptions
+from legendretron.estimators import (
+    LegendreCalibrator,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+)
+from legendretron.estimators.any_model import CALIBRATOR_FORMAT
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
 from legendretron.links import link_class, link_names
 
 __all__ = [
@@ -36,6 +45,7 @@ __all__ = [
     "format_for",
     "is_model",
     "label_text",
+    "linear_of",
     "load_estimator",
     "load_model",
     "log_probabilities",
@@ -44,15 +54,13 @@ __all__ = [
     "missing_target",
     "probabilities",
     "table_for",
-    "weights_for",
+    "weights_of",
     "without_names",
 ]
 
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
-Model = LinearLinkClassifier | LegendreCalibrator
-
-_CALIBRATOR = "legendretron-calibrator"
+Model = LinearLinkClassifier | TableClassifier | LegendreCalibrator
 _CLASSES: dict[str, type[LinearLinkClassifier]] = {
     "legendretron": LegendreTronClassifier,
     "logistic": MultinomialLogisticClassifier,
@@ -114,25 +122,27 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
 def is_model(path: Path) -> bool:
     """Whether a file, whole or damaged, is a model rather than a table."""
     return path.suffix.lower() == ".safetensors" or any(
-        is_artifact(path, name) for name in ("legendretron-estimator", _CALIBRATOR)
+        is_artifact(path, name) for name in ("legendretron-estimator", TABLE_FORMAT, CALIBRATOR_FORMAT)
     )
 
 
 def load_model(path: Path) -> Model:
     """Read a model written by ``fit`` or ``calibrate``, or by the ``save`` of an estimator or a calibrator."""
-    if is_artifact(path, _CALIBRATOR):
+    if is_artifact(path, CALIBRATOR_FORMAT):
         return LegendreCalibrator.load(path)
     return load_estimator(path)
 
 
-def load_estimator(path: Path) -> LinearLinkClassifier:
+def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     """Read a model written by ``fit``, or by the ``save`` of an estimator."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if is_artifact(path, _CALIBRATOR):
+    if is_artifact(path, CALIBRATOR_FORMAT):
         raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
+    if is_artifact(path, TABLE_FORMAT):
+        return TableClassifier.load(path)
     try:
         return load_any_estimator(path)
     except ValueError as error:
@@ -154,17 +164,46 @@ def format_for(path: Path, given: str | None) -> str:
         ) from error
 
 
-def missing_target(question: str, path: Path, format: str) -> Exception:
+def missing_target(question: str, path: Path, format: str, text: TextOptions | None = None) -> Exception:
     """Return a usage error that asks for a column and lists the column names."""
-    names, most = [str(name) for name in read_frame(path, format).columns], 20
+    names, most = [str(name) for name in read_frame(path, format, text=text).columns], 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
-def table_for(model: Model, path: Path, target: str | None, format: str, weight: str | None = None) -> Table:
+def linear_of(model: LinearLinkClassifier | TableClassifier) -> LinearLinkClassifier:
+    """Return the estimator with a linear predictor: the model itself, or the one behind an encoder."""
+    return model.estimator_ if isinstance(model, TableClassifier) else model
+
+
+def _encoded_by(model: Model) -> TableClassifier | None:
+    """The classifier of tables that a model is, or calibrates."""
+    if isinstance(model, LegendreCalibrator) and model.estimator is not None:
+        model = model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
+    return model if isinstance(model, TableClassifier) else None
+
+
+def table_for(
+    model: Model,
+    path: Path,
+    target: str | None,
+    format: str,
+    *,
+    text: TextOptions | None = None,
+    missing: str = "impute",
+    keep: Sequence[str] = (),
+    weight: str | None = None,
+) -> Table:
     """Read a table with the features that a model knows, in its order; other columns are ignored.
 
-    A model without names knows all columns but those of the target and the weights.
+    Parameters
+    ----------
+    model : Model
+        The model.
+    path, target, format, text, missing, keep
+        As in :func:`~legendretron.datasets.tables.read_columns`.
+    weight : str, optional
+        Column of the weights of rows, which is kept and is no feature.
     """
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
@@ -174,36 +213,40 @@ def table_for(model: Model, path: Path, target: str | None, format: str, weight:
     if weight is not None and (weight == target or (names is not None and weight in names)):
         what = "the column of the true classes" if weight == target else "a feature of the model"
         raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
+    keep = [*keep, *([] if weight is None else [weight])]
     if format == "libsvm":
         if isinstance(model, LegendreCalibrator) and model.estimator is None:
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
             )
-        return read_table(path, target, format=format, n_features=model.n_features_in_)
-    if names is not None:
-        return read_table(path, target, features=[str(name) for name in names], format=format)
-    left_out = [] if weight is None else [weight]
-    try:
-        table = read_table(path, target, format=format, drop=left_out)
-    except ValueError:
-        columns = [name for name in read_frame(path, format).columns if name not in (target, weight)]
-        _check_number(model, path, columns)
-        raise
-    _check_number(model, path, table.feature_names or ())
-    return table
+        if _encoded_by(model) is not None:
+            raise ValueError(
+                f"{str(path)!r} is LIBSVM text, but the model was fitted to a table with named columns; give such a table."
+            )
+        return read_columns(path, target, format=format, n_features=model.n_features_in_, keep=keep)
+    options: dict[str, Any] = {"format": format, "text": text, "missing": missing, "keep": keep}
+    with saying_options():
+        if (encoded := _encoded_by(model)) is not None:
+            columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
+            as_text = [column.name for column in columns if column.kind == "categories"]
+            return read_columns(path, target, features=[column.name for column in columns], as_text=as_text, **options)
+        if names is not None:
+            return as_numbers(read_columns(path, target, features=[str(name) for name in names], **options))
+        table = read_columns(path, target, **options)
+        _check_number(model, path, table.feature_names or ())
+        return as_numbers(table)
 
 
-def weights_for(path: Path, column: str, format: str) -> np.ndarray:
-    """Read the weights of rows from a column of a table."""
-    if format == "libsvm":
-        reason = "LIBSVM text has no column of weights; give a CSV, TSV or Parquet file."
-        raise typer.BadParameter(reason, param_hint="'--weight'")
-    weights = np.asarray(read_table(path, features=[column], format=format).X, dtype=np.float64).ravel()
-    if weights.min() < 0 or not weights.max() > 0:
+def weights_of(table: Table, column: str) -> np.ndarray:
+    """Return the weights of rows from a column that :func:`table_for` has kept."""
+    pandas = import_extra("pandas", "reading tables", "cli")
+    weights = pandas.to_numeric(table.kept[column], errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.max() > 0:
         raise ValueError(
-            f"column {column!r} of {str(path)!r} must hold weights that are not negative and not all zero."
+            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero."
         )
-    return weights
+    found: np.ndarray = weights
+    return found
 
 
 def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
@@ -218,7 +261,7 @@ def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, n
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table)
     with saying_options():
-        yield from model._log_proba_in_parts(X)
+        yield from (model if isinstance(model, LegendreCalibrator) else linear_of(model))._log_proba_in_parts(X)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -243,7 +286,7 @@ def without_names() -> Iterator[None]:
 
 def log_probabilities(model: Model, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    dtype = np.float64 if isinstance(model, LegendreCalibrator) else model.coef_.dtype
+    dtype = np.float64 if isinstance(model, LegendreCalibrator) else linear_of(model).coef_.dtype
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table):
         log_p[rows] = part
@@ -256,7 +299,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
         return np.exp(log_probabilities(model, table))
     X = checked_features(model, table)
     with saying_options():
-        return model._all_parts(X, log=False)
+        return linear_of(model)._all_parts(X, log=False)
 
 
 def class_numbers(model: Model, table: Table) -> np.ndarray:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.validation import check_choice
 from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions, text_form
 
 __all__ = ["FORMATS", "format_of", "quoted", "read_frame"]
 
@@ -21,8 +23,6 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
-_SEPARATORS = {"csv": ",", "tsv": "\t"}
-_PEEK = 4096
 
 
 def quoted(names: Any, most: int = 8) -> str:
@@ -60,7 +60,7 @@ def format_of(path: Path, given: str | None = None) -> str:
     )
 
 
-def read_frame(path: Path, kind: str, *, as_text: str | None = None) -> Any:
+def read_frame(path: Path, kind: str, *, as_text: Sequence[str] = (), text: TextOptions | None = None) -> Any:
     """Read a CSV, TSV or Parquet file into a pandas data frame with distinct, non-empty column names.
 
     Parameters
@@ -69,12 +69,19 @@ def read_frame(path: Path, kind: str, *, as_text: str | None = None) -> Any:
         The file; CSV and TSV may be compressed (``.gz``, ``.bz2``, ``.xz``).
     kind : {"csv", "tsv", "parquet"}
         Its format.
-    as_text : str, optional
-        Column of a CSV or TSV file to keep as text.
+    as_text : sequence of str
+        Columns of a CSV or TSV file to keep as text.
+    text : TextOptions, optional
+        How a CSV or TSV file is written; guessed if not given. Text that is not UTF-8 is read as Windows-1252, with a
+        warning.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    frame = _read_parquet(path) if kind == "parquet" else _read_text(path, _SEPARATORS[kind], as_text)
+    if kind == "parquet":
+        frame = _read_parquet(path)
+    else:
+        options = TextOptions() if text is None else text
+        frame = _read_text(path, text_form(path, kind, options), as_text, options)
     if len(frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return frame
@@ -88,30 +95,42 @@ def _check_names(path: Path, names: list[str]) -> None:
         )
 
 
-def _read_text(path: Path, separator: str, as_text: str | None) -> Any:
+def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOptions) -> Any:
     pandas = import_extra("pandas", "reading tables", "cli")
     name = repr(str(path))
-    options = {"sep": separator, "encoding": "utf-8", "skipinitialspace": True, "low_memory": False}
+    options = {"sep": form.sep, "encoding": form.encoding, "skipinitialspace": True, "low_memory": False}
     try:
-        with open_compressed(path) as file:
-            start = file.read(_PEEK)
-        if not start.strip():
-            raise ValueError(f"{name} is empty.")
-        if b"\0" in start:
-            raise ValueError(f"{name} holds binary data, not text; is it another format, or UTF-16?")
         with open_compressed(path) as file:
             header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
         _check_names(path, [str(column) for column in header.iloc[0]])
         with open_compressed(path) as file, warnings.catch_warnings():
             # a row longer than the header would be truncated with only a warning
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            kept = {} if as_text is None else {as_text: str}
-            return pandas.read_csv(file, index_col=False, dtype=kept, **_exactly(pandas.__version__), **options)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); convert it, for example with "
-            f"iconv -f latin1 -t utf-8."
-        ) from error
+            return pandas.read_csv(
+                file,
+                index_col=False,
+                dtype=dict.fromkeys(as_text, str),
+                decimal=form.decimal,
+                na_values=list(given.na),
+                **_exactly(pandas.__version__),
+                **options,
+            )
+    except UnicodeError as error:
+        byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
+        if given.encoding is not None or form.encoding != "utf-8":
+            raise ValueError(f"{name} is not text in {form.encoding}{byte}; give another encoding.") from error
+        try:
+            frame = _read_text(path, form._replace(encoding=FALLBACK_ENCODING), as_text, given)
+        except ValueError as other:
+            raise ValueError(
+                f"{name} is not UTF-8 text{byte}, nor Windows-1252; convert it, or give its encoding, as encoding='latin1'."
+            ) from other
+        warnings.warn(
+            f"{name} is not UTF-8 text{byte} and was read as Windows-1252; give encoding='utf-8' to refuse it, or another "
+            "encoding if letters look wrong.",
+            stacklevel=2,
+        )
+        return frame
     except pandas.errors.ParserWarning as error:
         raise ValueError(f"{name} has rows with more fields than the header has names.") from error
     except pandas.errors.EmptyDataError as error:
