@@ -140,6 +140,20 @@ def test_a_second_model_beside_the_first(run, tables, tmp_path, quick):
     assert "against" in run(*words, tmp_path / "two.safetensors", "--quiet").out
 
 
+def test_two_models_are_judged_on_the_same_rows(run, tables, tmp_path):
+    frame = make_iris()
+    y = frame["kind"].to_numpy(dtype=object)
+    LegendreTronClassifier(link="softmax", alpha=1.0).fit(frame.iloc[:, 2:4], y).save(tmp_path / "two.safetensors")
+    frame.loc[:4, "sepal width"] = np.nan  # a column of the first model only
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    words = ["evaluate", tables / "iris.safetensors", tmp_path / "gaps.csv", "-t", "kind", "--missing", "drop-rows"]
+    assert (
+        "with other missing values" in run(*words, "--quiet", "--against", tmp_path / "two.safetensors", code=1).error
+    )
+    same = run(*words, "--against", tables / "iris.safetensors", "--json", "--quiet").json
+    assert (same["rows"], same["against"]["log_loss"]) == (145, same["log_loss"])
+
+
 def test_weights_of_rows(run, tables, tmp_path):
     frame = make_iris()
     weight = np.arange(len(frame)) % 4

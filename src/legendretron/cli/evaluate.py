@@ -128,7 +128,8 @@ def evaluate(
                 f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
             )
         other_table = table_for(other, data, target, kind, **options)
-        if other_table.left_out != table.left_out or not np.array_equal(table.rows, other_table.rows):
+        # both are None unless rows with missing values are left out
+        if table.rows is not None and not np.array_equal(table.rows, np.asarray(other_table.rows)):
             raise ValueError(
                 f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
             )
