@@ -28,6 +28,7 @@ ROOMS = (
         "_internal",
         "_triton",
         "_numba",
+        "streaming",
         "preprocessing",
         "export",
         "simplex",
@@ -49,7 +50,7 @@ COLUMNS = {
     "tuning": -2.6,
     "diagnostics": 0.1,
     "losses": -0.3,
-    "nn": 1.1,
+    "nn": 1.4,
     "training": -2.2,
     "links": -0.8,
     "potentials": -0.4,
@@ -57,9 +58,10 @@ COLUMNS = {
     "export": -4.4,
     "preprocessing": -5.9,
     "simplex": 0.2,
-    "datasets": 3.3,
+    "datasets": 4.2,
     "_triton": -1.8,
     "_numba": -2.9,
+    "streaming": 3.0,
 }
 Graph = dict[str, set[str]]
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_iris
+from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
@@ -196,6 +198,29 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     assert "wrong labels: 10 %, as given" in capsys.readouterr().out
     assert pd.read_csv("suspicious.csv").columns.tolist() == ["row", "label", "suggested", "quality"]
     assert (tmp_path / "suspicious.png").exists()
+
+
+@pytest.mark.exhaustive
+def test_the_section_on_tables_larger_than_memory_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), rng.integers(0, 2, 120)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=y)
+    (tmp_path / "folder_of_parquet_files").mkdir()
+    (tmp_path / "folder").mkdir()
+    frame.assign(id=np.arange(120)).to_parquet("folder_of_parquet_files/0.parquet", index=False)
+    frame.to_parquet("part-0.parquet", index=False)
+    frame.to_parquet("folder/0.parquet", index=False)
+    frame.to_csv("test-0.csv", index=False)
+    np.save("X.npy", X)
+    names = {"y": y, "torch_data_loader": DataLoader(TensorDataset(torch.as_tensor(X), torch.as_tensor(y)))}
+    names |= {"X1": X[:50], "y1": y[:50], "X2": X[50:], "y2": y[50:], "weight2": np.ones(70)}
+    text = section("guide.md", "Tables larger than memory")
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "guide.md", "exec"), names)
+    for line in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0].splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert len(pd.read_parquet("predictions.parquet")) == 120
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
 - :mod:`legendretron.nn`: heads and links for your own networks
+- :mod:`legendretron.streaming`: tables larger than memory, read in batches
 - :mod:`legendretron.training`: the training engine, for many models side by side
 - :mod:`legendretron.preprocessing`: tables with text, dates and gaps as numbers
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
@@ -70,6 +71,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
     "diagnostics": ("canonicality", "properness"),
     "nn": (),
+    "streaming": (),
     "training": (),
     "preprocessing": ("TableEncoder",),
     "estimators": (

@@ -211,3 +211,12 @@ def test_a_report_is_html_and_replaces_no_input(run, tables):
     link = tables / "iris.html"
     link.symlink_to(tables / "iris.csv")
     assert "would be replaced" in run(*words, link, code=2).error
+
+
+def test_a_report_needs_all_rows_in_memory(run, tables, tmp_path):
+    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--stream"]
+    for more in (["--report", tmp_path / "r.html"], ["--against", tables / "iris.safetensors"], ["--weight", "w"]):
+        error = run(*words, *more, code=2).error
+        assert str(more[0]) in error
+        assert "needs all rows in memory" in error
+    assert not (tmp_path / "r.html").exists()

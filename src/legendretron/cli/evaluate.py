@@ -22,6 +22,7 @@ from legendretron.cli.options import (
     MissingOption,
     NaOption,
     SepOption,
+    StreamOption,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
@@ -80,6 +81,7 @@ def evaluate(
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
+    stream: StreamOption = None,
 ) -> None:  # fmt: skip
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
 
@@ -96,11 +98,14 @@ def evaluate(
         log_probabilities,
         missing_target,
         table_for,
+        tables_for,
         weights_of,
     )
+    from legendretron.cli.running_scores import RunningScores
+    from legendretron.cli.streams import check_streamable, streamed_parts
     from legendretron.datasets.table_files import quoted
     from legendretron.datasets.text_form import TextOptions
-    from legendretron.diagnostics.scores import baseline_scores, class_scores, scores_of
+    from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
@@ -111,23 +116,42 @@ def evaluate(
     check_outputs({"--plot": plot, "--report": html}, inputs)
     estimator = load_model(model)
     other = None if against is None else load_model(against)
-    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()))
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    parts = streamed_parts(data, format, stream, {"--plot": plot, "--report": html})
+    kind = format_for(data, format) if parts is None else parts.format
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the true classes?", data, kind, text)
-    options: dict[str, Any] = {"text": text, "missing": str(missing), "weight": weight}
-    table = table_for(estimator, data, target, kind, **options)
-    if table.left_out:
-        report.note(f"{table.left_out:,} rows with missing values were left out")
-    y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
-    weights = None if weight is None else weights_of(table, weight)
-    scores = {"model": scores_of(y, log_p, weights)}
-    predictions, other_table = {model.stem: np.exp(log_p)}, None
-    if other is not None and against is not None:
+        raise missing_target(
+            "which column holds the true classes?", data if parts is None else parts.files[0], kind, text
+        )
+    options: dict[str, Any] = {"text": text, "missing": str(missing)}
+    predictions: dict[str, np.ndarray] = {}
+    weights = table = other_table = None
+    if parts is not None:
+        check_streamable({"--report": html, "--against": against, "--weight": weight})
+        running, left_out = RunningScores(len(estimator.classes_), limited=True), 0
+        for table in tables_for(estimator, parts, target, **options):
+            left_out += table.left_out
+            if table.X.shape[0]:
+                running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+        scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
+        n_rows, (y, log_p) = running.n_rows, running.some_rows()
+    else:
+        table = table_for(estimator, data, target, kind, weight=weight, **options)
+        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
+        n_rows, left_out = len(y), table.left_out
+        weights = None if weight is None else weights_of(table, weight)
+        scores = {"model": scores_of(y, log_p, weights)}
+        baseline = baseline_of(np.bincount(y, weights, log_p.shape[1]))
+        by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
+    predictions[model.stem] = np.exp(log_p)
+    if left_out:
+        report.note(f"{left_out:,} rows with missing values were left out")
+    if other is not None and against is not None and table is not None:
         if not np.array_equal(estimator.classes_, other.classes_):
             raise ValueError(
                 f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
             )
-        other_table = table_for(other, data, target, kind, **options)
+        other_table = table_for(other, data, target, kind, weight=weight, **options)
         # both are None unless rows with missing values are left out
         if table.rows is not None and not np.array_equal(table.rows, np.asarray(other_table.rows)):
             raise ValueError(
@@ -136,11 +160,9 @@ def evaluate(
         other_log_p = log_probabilities(other, other_table)
         scores["against"] = scores_of(y, other_log_p, weights)
         predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
-    baseline = baseline_scores(y, log_p.shape[1], weights)
-    by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
     classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
     payload = {
-        "rows": len(y),
+        "rows": n_rows,
         **dataclasses.asdict(scores["model"]),
         "baseline": dataclasses.asdict(baseline),
         "against": dataclasses.asdict(scores["against"]) if other is not None else None,
@@ -148,7 +170,7 @@ def evaluate(
         "plot": None if plot is None else str(plot),
         "report": None if html is None else str(html),
     }
-    if html is not None:
+    if html is not None and table is not None:
         if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
             raise ValueError(
                 f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
@@ -162,7 +184,7 @@ def evaluate(
     if plot is not None:
         write_output(plot, draw_reliability(y, predictions, plot.suffix))
         report.note(f"picture: {plot}")
-    views = score_view(f"{len(y):,} rows", **scores, baseline=baseline), _class_view(classes)
+    views = score_view(f"{n_rows:,} rows", **scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
 
 

@@ -20,7 +20,9 @@ from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
+from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
+from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.estimators import (
@@ -54,6 +56,7 @@ __all__ = [
     "missing_target",
     "probabilities",
     "table_for",
+    "tables_for",
     "weights_of",
     "without_names",
 ]
@@ -205,15 +208,49 @@ def table_for(
     weight : str, optional
         Column of the weights of rows, which is kept and is no feature.
     """
+    wanted = _columns_for(model, path, target, format)
+    names = getattr(model, "feature_names_in_", None)
+    if weight is not None and (weight == target or (names is not None and weight in names)):
+        what = "the column of the true classes" if weight == target else "a feature of the model"
+        raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
+    keep = [*keep, *([] if weight is None else [weight])]
+    with saying_options():
+        return _ready(
+            model,
+            read_columns(path, target, format=format, text=text, missing=missing, keep=keep, **wanted),
+        )
+
+
+def tables_for(
+    model: Model,
+    parts: TableParts,
+    target: str | None,
+    *,
+    text: TextOptions | None = None,
+    missing: str = "impute",
+    keep: Sequence[str] = (),
+) -> Iterator[Table]:
+    """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
+    wanted = _columns_for(model, parts.files[0], target, parts.format)
+    if keep and parts.format == "libsvm":
+        raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
+    tables = read_in_chunks(parts, target, text=text, missing=missing, keep=keep, **wanted)
+    while True:
+        with saying_options():  # not while the caller works on a table
+            table = next(tables, None)
+            if table is None:
+                return
+            table = _ready(model, table)
+        yield table
+
+
+def _columns_for(model: Model, path: Path, target: str | None, format: str) -> dict[str, Any]:
+    """Which columns to read for a model, as arguments of ``read_columns``."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
         raise typer.BadParameter(
             f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
         )
-    if weight is not None and (weight == target or (names is not None and weight in names)):
-        what = "the column of the true classes" if weight == target else "a feature of the model"
-        raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
-    keep = [*keep, *([] if weight is None else [weight])]
     if format == "libsvm":
         if isinstance(model, LegendreCalibrator) and model.estimator is None:
             raise ValueError(
@@ -223,18 +260,21 @@ def table_for(
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model was fitted to a table with named columns; give such a table."
             )
-        return read_columns(path, target, format=format, n_features=model.n_features_in_, keep=keep)
-    options: dict[str, Any] = {"format": format, "text": text, "missing": missing, "keep": keep}
-    with saying_options():
-        if (encoded := _encoded_by(model)) is not None:
-            columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
-            as_text = [column.name for column in columns if column.kind == "categories"]
-            return read_columns(path, target, features=[column.name for column in columns], as_text=as_text, **options)
-        if names is not None:
-            return as_numbers(read_columns(path, target, features=[str(name) for name in names], **options))
-        table = read_columns(path, target, **options)
-        _check_number(model, path, table.feature_names or ())
-        return as_numbers(table)
+        return {"n_features": model.n_features_in_}
+    if (encoded := _encoded_by(model)) is not None:
+        columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
+        as_text = [column.name for column in columns if column.kind == "categories"]
+        return {"features": [column.name for column in columns], "as_text": as_text}
+    return {} if names is None else {"features": [str(name) for name in names]}
+
+
+def _ready(model: Model, table: Table) -> Table:
+    """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
+    if _encoded_by(model) is not None:
+        return table
+    if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
+        _check_number(model, table.path, table.feature_names)
+    return as_numbers(table)
 
 
 def weights_of(table: Table, column: str) -> np.ndarray:

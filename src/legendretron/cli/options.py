@@ -23,6 +23,8 @@ __all__ = [
     "NaOption",
     "Same",
     "SepOption",
+    "SkipOption",
+    "StreamOption",
     "count_or_auto",
     "number_or_auto",
     "wrong_usage_of",
@@ -35,7 +37,8 @@ DataFile = Annotated[
     typer.Argument(
         metavar="DATA",
         help="The table: CSV or TSV (first line: column names), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz. - is "
-        "standard input, CSV unless --format is given.",
+        "standard input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
+        "quotes, such as 'part-*.parquet'.",
         show_default=False,
         readable=False,  # not a usage error: opening the file reports it
     ),
@@ -87,6 +90,27 @@ MissingOption = Annotated[
     typer.Option(
         help="Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
         "drop-rows: rows with missing values or labels are left out. error: stop.",
+        rich_help_panel="Data",
+    ),
+]
+
+
+StreamOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read DATA in batches, in little memory. (default: if DATA is a folder, a pattern or more than 1 GiB)",
+        show_default=False,
+        rich_help_panel="Data",
+    ),
+]
+SkipOption = Annotated[
+    int,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Rows with missing or infinite values, or lines with a wrong number of fields, to leave out at most, where DATA "
+        "is read in batches.",
+        min=0,
         rich_help_panel="Data",
     ),
 ]

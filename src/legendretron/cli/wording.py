@@ -56,10 +56,12 @@ DATA_OPTIONS = {
     "categorical": "--categorical",
     "max_categories": "--max-categories",
 }
-_ALL = OPTIONS | CALIBRATE_OPTIONS
+#: The option for each argument of ``fit_stream``.
+STREAM_OPTIONS = {"skip_bad_rows": "--skip-bad-rows"}
+_ALL = OPTIONS | CALIBRATE_OPTIONS | STREAM_OPTIONS
 _ANY = "|".join(_ALL)
 #: Names that are not English words.
-_UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
+_UNMISTAKABLE = "|".join(name for name in OPTIONS | STREAM_OPTIONS if "_" in name or name == "alpha")
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
 
 _TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."

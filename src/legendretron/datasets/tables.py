@@ -18,7 +18,19 @@ from legendretron._internal.validation import check_choice
 from legendretron.datasets.table_files import format_of, quoted, read_frame
 from legendretron.datasets.text_form import TextOptions
 
-__all__ = ["MISSING", "Table", "as_matrix", "as_numbers", "has_only_numbers", "read_columns", "read_table"]
+__all__ = [
+    "MISSING",
+    "Table",
+    "as_matrix",
+    "as_numbers",
+    "choose_columns",
+    "columns_of",
+    "has_only_numbers",
+    "read_columns",
+    "read_table",
+    "texts_of",
+    "typed_labels",
+]
 
 #: What to do with rows that have gaps: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -152,18 +164,48 @@ def read_columns(
         if keep:
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
-    only_kept = [name for name in keep if name not in (features or ())]
-    frame = read_frame(path, kind, as_text=[*([] if target is None else [target]), *as_text, *only_kept], text=text)
+    texts = texts_of(target, as_text, features, keep)
+    frame = read_frame(path, kind, as_text=texts, text=text)
+    table = columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    if table.rows is not None and not len(table.rows):
+        raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
+    return table
+
+
+def texts_of(
+    target: str | None, as_text: Sequence[str], features: Sequence[str] | None, keep: Sequence[str]
+) -> list[str]:
+    """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
+    return [*([] if target is None else [target]), *as_text, *_only_kept(features, keep)]
+
+
+def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]:
+    return [name for name in keep if name not in (features or ())]
+
+
+def columns_of(
+    path: Path,
+    frame: Any,
+    kind: str,
+    target: str | None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    missing: str = "impute",
+    first_row: int = 0,
+) -> Table:
+    """Features and labels of a data frame that was read from a file, or of a part of it that begins at ``first_row``.
+
+    See :func:`read_columns`.
+    """
     _check_known(path, list(frame.columns), keep)
-    columns = _choose(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
+    only_kept = _only_kept(features, keep)
+    columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
     rows = None
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
-        rows = np.flatnonzero(whole)
-        if not len(rows):
-            raise ValueError(
-                f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty."
-            )
+        rows = first_row + np.flatnonzero(whole)
         frame = frame[whole]
     elif missing == "error":
         _check_gaps(path, frame[columns])
@@ -189,14 +231,19 @@ def read_columns(
     if kind == "parquet":
         return replace(table, y=_labels(frame[target], name))
     written = [str(value) for value in frame[target]]
-    return replace(table, y=_labels(_parsed(written), name), written=np.asarray(written, dtype=object))
+    return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
 
 
-def has_only_numbers(table: Table) -> bool:
-    """Whether all features are numbers, or true and false, without gaps."""
+def typed_labels(texts: list[str], name: str) -> np.ndarray:
+    """Labels from text, integers or booleans if all of them are; ``name`` says in messages where they stand."""
+    return _labels(_parsed(texts), name)
+
+
+def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
+    """Whether all features are numbers, or true and false, without gaps unless these are allowed."""
     if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
         return True
-    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and not table.X.isna().any(axis=None)
+    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and (gaps or not table.X.isna().any(axis=None))
 
 
 def as_numbers(table: Table) -> Table:
@@ -219,7 +266,7 @@ def _from_libsvm(
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
 
 
-def _choose(
+def choose_columns(
     path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
     """The columns of the features, after checking every given name."""

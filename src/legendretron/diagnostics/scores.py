@@ -13,7 +13,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from legendretron._internal.chunks import chunks
 from legendretron.diagnostics.calibration import CalibrationCurve, row_weights
 
-__all__ = ["RowScores", "Scores", "area_under_curve", "baseline_scores", "class_scores", "row_scores", "scores_of"]
+__all__ = ["RowScores", "Scores", "area_under_curve", "baseline_of", "class_scores", "row_scores", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
     return RowScores(losses, squares, predicted == y, confidence, predicted)
 
 
-def scores_of(y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None = None) -> Scores:
+def scores_of(
+    y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None = None, *, ordered: bool = True
+) -> Scores:
     """Score log-probabilities (n, C) by the class indices (n,) of the labels, rows with weights (n,).
+
+    Without ``ordered``, the scores that take the order of all rows are left out, as NaN.
 
     Examples
     --------
@@ -86,8 +90,10 @@ def scores_of(y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None
         brier=mean(rows.brier),
         calibration_error=CalibrationCurve.of_outcomes(
             rows.confidence, rows.right, weight=weight
-        ).expected_calibration_error,
-        auc=_auc(y, log_p, weight),
+        ).expected_calibration_error
+        if ordered
+        else math.nan,
+        auc=_auc(y, log_p, weight) if ordered else math.nan,
     )
 
 
@@ -152,9 +158,9 @@ def area_under_curve(
     return area, adds
 
 
-def baseline_scores(y: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None) -> Scores:
-    """Score the same prediction for every row: the class frequencies of these labels."""
-    share = np.bincount(y, row_weights(sample_weight, len(y)), n_classes) / len(y)
+def baseline_of(counts: np.ndarray) -> Scores:
+    """Score the same prediction for every row: the class frequencies, by the numbers or weights of rows of each class."""
+    share = counts / counts.sum()
     return Scores(
         accuracy=float(share.max()),
         log_loss=float(entr(share).sum()),
