@@ -56,7 +56,7 @@ class Distilled(NamedTuple):
 def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: int = 0) -> Distilled:
     r"""Find the nearest canonical link to a trained one that is not canonical, such as a composite link of three classes.
 
-    Nearest at predictors :math:`z_1, \dots, z_n`: with probabilities ``p`` of the link, and ``q`` of
+    Nearest at predictors :math:`z_1, \ldots, z_n`: with probabilities ``p`` of the link, and ``q`` of
     :class:`CanonicalLink` with :math:`M` nests, which are canonical for all parameters :math:`\theta`,
 
     .. math:: \min_\theta \; \tfrac1n \sum_i \mathrm{KL}\bigl(p(z_i) \,\|\, q_\theta(z_i)\bigr).

@@ -91,9 +91,9 @@ class LabelNoise(nn.Module, ABC):
 
         Parameters
         ----------
-        log_p : Tensor of shape (*run_shape, n, C)
+        log_p : Tensor of shape ``(*run_shape, n, C)``
             What is known without the label.
-        labels : Tensor of shape (*run_shape, n)
+        labels : Tensor of shape ``(*run_shape, n)``
             Observed labels.
         """
         log_matrix = torch.log(self.matrix())
@@ -107,9 +107,9 @@ class LabelNoise(nn.Module, ABC):
 
         Parameters
         ----------
-        log_p : Tensor of shape (*run_shape, n, C)
+        log_p : Tensor of shape ``(*run_shape, n, C)``
             What is known without the label.
-        labels : Tensor of shape (*run_shape, n)
+        labels : Tensor of shape ``(*run_shape, n)``
             Observed labels.
         """
         return torch.gather(self.log_posterior(log_p, labels), -1, labels.unsqueeze(-1)).squeeze(-1)

@@ -22,7 +22,7 @@ __all__ = ["ProperLoss"]
 class ProperLoss(nn.Module, ABC):
     r"""A loss on probabilities whose expectation under ``p`` is least at ``p`` itself.
 
-    With partial losses :math:`\ell_1(q), \dots, \ell_C(q)`, one for each label, the expected loss is
+    With partial losses :math:`\ell_1(q), \ldots, \ell_C(q)`, one for each label, the expected loss is
     :math:`L(p, q) = \sum_i p_i \ell_i(q)`. Properness says :math:`L(p, p) \le L(p, q)`; then
     :math:`\underline{L}(p) = L(p, p)` is the Bayes risk, a concave function, and the regret
     :math:`L(p, q) - \underline{L}(p)` is the Bregman divergence of :math:`-\underline{L}`. The canonical link is

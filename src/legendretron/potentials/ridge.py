@@ -2,7 +2,7 @@ r"""Potentials in ridge form: a quadratic plus a convex network that sees its in
 
 .. math:: g(x) = \tfrac{\alpha}{2}|x|^2 + \gamma\, h(A x + b), \qquad A \in \mathbb{R}^{r \times K},\; r = M H + 1,
 
-with the inner network on :math:`t = (t_1, \dots, t_{M+1})`
+with the inner network on :math:`t = (t_1, \ldots, t_{M+1})`
 
 .. math::
 
