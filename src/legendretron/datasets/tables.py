@@ -23,7 +23,7 @@ _EXACT = 2.0**53  #: up to here a double holds every integer
 
 @dataclass(frozen=True)
 class Table:
-    """What :func:`read_table` returns.
+    r"""What :func:`read_table` returns.
 
     Attributes
     ----------
@@ -39,6 +39,16 @@ class Table:
         The column of the labels.
     written : ndarray of shape (n,) or None
         The labels as the text of a CSV or TSV file has them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "flowers.csv")
+    ...     _ = path.write_text("width,kind\n1.5,rose\n2.5,tulip\n")
+    ...     table = read_table(path, "kind")
+    >>> table.X.shape, table.target
+    ((2, 1), 'kind')
     """
 
     path: Path

@@ -24,6 +24,12 @@ class CalibrationCurve:
         Predictions in each bin.
     confidence, frequency, standard_error : ndarray of shape (n_bins,)
         Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
+
+    Examples
+    --------
+    >>> curve = calibration_curve([0, 1, 0, 0], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], n_bins=2)
+    >>> curve.count.tolist(), float(curve.frequency[1])
+    ([0, 4], 0.75)
     """
 
     edges: np.ndarray
@@ -113,5 +119,12 @@ def outcomes(y: ArrayLike, p: ArrayLike, kind: str = "top", column: int | None =
 def expected_calibration_error(
     y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top", column: int | None = None
 ) -> float:
-    """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`."""
+    """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`.
+
+    Examples
+    --------
+    >>> p = np.tile([0.8, 0.2], (5, 1))
+    >>> round(expected_calibration_error([0, 0, 1, 1, 1], p), 3)  # 0.8 predicted, 0.4 came true
+    0.4
+    """
     return calibration_curve(y, p, n_bins=n_bins, kind=kind, column=column).expected_calibration_error

@@ -42,6 +42,12 @@ class SmoothCalibrationCurve:
         Standard deviation of the kernel.
     error : float
         Smooth calibration error; it does not depend on the bandwidth of the curve.
+
+    Examples
+    --------
+    >>> curve = smooth_calibration_curve([0, 1, 0, 0, 1, 1] * 50, np.tile([0.5, 0.5], (300, 1)), n_bootstrap=0)
+    >>> curve.confidence.shape == curve.frequency.shape, curve.error < 0.05
+    (True, True)
     """
 
     confidence: np.ndarray
@@ -135,7 +141,14 @@ def smooth_calibration_curve(
 
 
 def smooth_calibration_error(y: ArrayLike, p: ArrayLike, *, kind: str = "top", column: int | None = None) -> float:
-    """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`."""
+    """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`.
+
+    Examples
+    --------
+    >>> p = np.tile([0.8, 0.2], (500, 1))
+    >>> round(smooth_calibration_error([0, 0, 1, 1, 1] * 100, p), 1)  # 0.8 predicted, 0.4 came true
+    0.4
+    """
     sums = _Sums(*outcomes(y, p, kind, column))
     rows = np.ones(sums.n_rows)
     return _fixed_point(sums.residuals(rows) / sums.count(rows).sum())

@@ -32,6 +32,13 @@ class LinkGap:
         Largest difference of a probability, over points and classes.
     agreement : float
         Share of the points where both links have the same most probable class.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> gap = link_gap(SoftmaxLink(3), SoftmaxLink(3), torch.zeros(4, 2))
+    >>> gap.n_points, gap.max_difference, gap.agreement
+    (4, 0.0, 1.0)
     """
 
     n_points: int
@@ -46,7 +53,14 @@ class LinkGap:
 
 
 class Distilled(NamedTuple):
-    """What :func:`distill` found."""
+    """What :func:`distill` found.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> Distilled(SoftmaxLink(3), LinkGap(10, 0.01, 0.02, 0.05, 1.0), converged=True).gap.mean_kl
+    0.01
+    """
 
     link: Link  #: canonical and frozen, on the device and in the dtype of the link that was distilled
     gap: LinkGap  #: between the two, at the points they were compared at

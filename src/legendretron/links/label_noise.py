@@ -42,6 +42,13 @@ class LabelNoise(nn.Module, ABC):
         Whether the noise is a parameter, to be learned from data, or a buffer that is known.
     run_shape : tuple of int
         Run axes, see :class:`~legendretron.links.Link`.
+
+    Examples
+    --------
+    >>> noise = SymmetricNoise(2, rate=0.2)  # a subclass
+    >>> log_q = noise.log_observed(torch.log(torch.tensor([[1.0, 0.0]])))  # of observed labels
+    >>> bool(log_q.exp()[0, 0] < 1.0)
+    True
     """
 
     #: Name in saved settings.

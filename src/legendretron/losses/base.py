@@ -31,6 +31,14 @@ class ProperLoss(nn.Module, ABC):
 
     All probabilities have the classes on their last axis and any axes before it, which broadcast. Computations are in float32
     at least, and so are results.
+
+    Examples
+    --------
+    >>> from legendretron.losses import SquareLoss
+    >>> loss = SquareLoss()  # a subclass
+    >>> p, q = torch.tensor([0.7, 0.3]), torch.tensor([0.5, 0.5])
+    >>> bool(loss.regret(p, q) > 0), bool(loss.regret(p, p).abs() < 1e-6)
+    (True, True)
     """
 
     #: whether p is the only minimiser
