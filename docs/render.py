@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/performance.md, docs/results.md and docs/theory.md from the records in docs/results.
+"""Write the tables of the pages in docs from the records in docs/results.
 
     python docs/render.py
 
@@ -207,7 +207,7 @@ def bars() -> str:
 
 TABLES = {
     "docs/performance.md": {"bars": bars},
-    "README.md": {"defaults": defaults},
+    "docs/choosing.md": {"defaults": defaults},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),

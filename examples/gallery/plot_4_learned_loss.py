@@ -29,7 +29,7 @@ models = {
 # %%
 # Left: probability against score, in the unit of the sigmoid. Right: what a forecast costs if the event happens
 # (falling curves) and if it does not (rising ones), scaled alike. The learned loss charges more than the log-loss for
-# missing an event, and less for a false alarm.
+# a sure "no" if the event happens, and less for a sure "yes" if it does not.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 LinkDisplay.from_estimator(models, data(2000)[0], ax=axes[0])

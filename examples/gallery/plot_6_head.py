@@ -30,7 +30,7 @@ X, true = torch.tensor(X, dtype=torch.float32), torch.tensor(true)
 X, observed, X_test, y_test = X[:6000], observed[:6000], X[6000:], true[6000:]
 
 
-def train(net, criterion, optimiser, epochs=20):
+def train(net, criterion, optimiser, epochs=15):
     """Log-loss of the true test labels after each epoch, and the share that is predicted right in the end."""
     losses = []
     for _ in range(epochs):
@@ -64,8 +64,9 @@ print(f"share of wrong labels: 30 %, as learned by the head: {float(learned[-1].
 # The plain network predicts labels as they are observed, so it is never sure of the true ones.
 
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-ax.plot(plain_losses, label="Linear and CrossEntropyLoss")
-ax.plot(learned_losses, label='LegendreHead(label_noise="learn") and NLLLoss')
+epochs = range(1, 16)
+ax.plot(epochs, plain_losses, label="Linear and CrossEntropyLoss")
+ax.plot(epochs, learned_losses, label='LegendreHead(label_noise="learn") and NLLLoss')
 ax.set(xlabel="epoch", ylabel="test log-loss, true labels", ylim=(0, None))
 ax.legend()
 plt.show()
