@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -43,6 +44,14 @@ autosummary_generate = True
 autosummary_imported_members = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"
+
+
+def is_home(module: str, name: str) -> bool:
+    """Whether a class is defined in a module, and not only passed on by it: only one page is the target of links."""
+    return getattr(importlib.import_module(module), name).__module__.startswith(module)
+
+
+autosummary_context = {"is_home": is_home}
 numpydoc_show_class_members = False
 numpydoc_show_inherited_class_members = False
 

@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math import latex2mathml
+from docutils.utils.math import MathError, latex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+
+
+def translated(node: nodes.Element, *, as_block: bool) -> str:
+    try:
+        return latex2mathml.tex2mathml(node.astext(), as_block=as_block)
+    except MathError as error:
+        logger.warning("formula %r: %s", node.astext(), error, location=node)
+        return ""
 
 
 def inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(latex2mathml.tex2mathml(node.astext(), as_block=False))
+    translator.body.append(translated(node, as_block=False))
     raise nodes.SkipNode
 
 
 def block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{latex2mathml.tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(f'<div class="math">{translated(node, as_block=True)}</div>')
     raise nodes.SkipNode
 
 

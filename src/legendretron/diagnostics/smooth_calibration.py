@@ -87,7 +87,7 @@ def smooth_calibration_curve(
     The error is the smooth calibration error of Błasiok and Nakkiran ("Smooth ECE: principled reliability diagrams via kernel
     smoothing", ICLR 2024), the one bandwidth at which
 
-    .. math:: \int_0^1 \Big| \frac{1}{n} \sum_i K_\sigma(t, c_i) (o_i - c_i) \Big|\, dt = \sigma.
+    .. math:: \int_0^1 \Bigl| \frac{1}{n} \sum_i K_\sigma(t, c_i) (o_i - c_i) \Bigr|\, dt = \sigma.
 
     Parameters
     ----------
