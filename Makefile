@@ -54,9 +54,11 @@ $(VENV)/.documented: $(VENV)/.demo
 demo: $(VENV)/.demo
 	$(BIN)/legendretron demo
 
-test: lint types unit
+# mypy is one process: beside the workers of pytest it does not leave a core idle
+test: lint
+	$(MAKE) --jobs=2 types unit
 
-test-all: lint types unit exhaustive
+test-all: test exhaustive
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff format --check .

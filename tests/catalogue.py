@@ -143,8 +143,8 @@ def links_with(*classes: int) -> list[tuple[str, int]]:
     return [(name, c) for name in LINKS for c in classes if c == 2 or name in LINKS_OF_MANY]
 
 
-#: losses as functions of the number of classes; None where the loss does not exist for it
-LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {
+#: losses as functions of the number of classes
+LOSSES: dict[str, Callable[[int], ProperLoss]] = {
     "log": lambda c: LogLoss(),
     "square": lambda c: SquareLoss(),
     "brier": lambda c: SquareLoss(scale_by_half=False),
@@ -152,15 +152,17 @@ LOSSES: dict[str, Callable[[int], ProperLoss | None]] = {
     "matsushita": lambda c: MatsushitaLoss(),
     "zero_one": lambda c: ZeroOneLoss(),
     "cost": lambda c: CostLoss(torch.rand(c, 4, generator=generator("cost", c), dtype=torch.float64)),
-    "asymmetric": lambda c: AsymmetricBinaryLoss(0.3) if c == 2 else None,
+    "asymmetric": lambda c: AsymmetricBinaryLoss(0.3),
     "canonical_softmax": lambda c: CanonicalLoss(SoftmaxLink(c)),
     "canonical_nested": lambda c: CanonicalLoss(make_link("canonical", c)),
-    "canonical_composite": lambda c: CanonicalLoss(make_link("composite_ficnn", c)) if c == 2 else None,
+    "canonical_composite": lambda c: CanonicalLoss(make_link("composite_ficnn", c)),
     "canonical_noisy": lambda c: CanonicalLoss(
         NoisyLink(make_link("canonical", c), SymmetricNoise(c, NOISE, learned=False, dtype=torch.float64))
     ),
     "composite": lambda c: CompositeLoss(make_link("composite_ficnn", c)),
 }
+#: those for two classes only
+LOSSES_OF_TWO = ("asymmetric", "canonical_composite")
 #: rate of the noise of canonical_noisy, whose probabilities are all at least NOISE / C
 NOISE = 0.3
 
@@ -188,5 +190,5 @@ def make_link(name: str, n_classes: int, run_shape: tuple[int, ...] = (), dtype:
 
 
 SMOOTH_LOSSES = [name for name in LOSSES if name not in ("zero_one", "cost", "asymmetric")]
-EXISTING_LOSSES = [(name, c) for name in LOSSES for c in CLASSES if LOSSES[name](c) is not None]
+EXISTING_LOSSES = [(name, c) for name in LOSSES for c in CLASSES if c == 2 or name not in LOSSES_OF_TWO]
 EXISTING_SMOOTH_LOSSES = [(name, c) for name, c in EXISTING_LOSSES if name in SMOOTH_LOSSES]

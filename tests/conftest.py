@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from tests.further import is_further
 
-collect_ignore = ["nn/worker.py"]  # there are no examples in it, and what it imports takes seconds
+collect_ignore = ["nn/bert.py", "nn/worker.py"]  # there are no examples in them, and what they import takes seconds
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_iris
+from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
@@ -21,6 +23,7 @@ from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
 from legendretron.tuning.candidates import link_candidates
+from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
@@ -195,6 +198,46 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     assert "wrong labels: 10 %, as given" in capsys.readouterr().out
     assert pd.read_csv("suspicious.csv").columns.tolist() == ["row", "label", "suggested", "quality"]
     assert (tmp_path / "suspicious.png").exists()
+
+
+@pytest.mark.exhaustive
+def test_the_section_on_tables_larger_than_memory_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), rng.integers(0, 2, 120)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=y)
+    (tmp_path / "folder_of_parquet_files").mkdir()
+    (tmp_path / "folder").mkdir()
+    frame.assign(id=np.arange(120)).to_parquet("folder_of_parquet_files/0.parquet", index=False)
+    frame.to_parquet("part-0.parquet", index=False)
+    frame.to_parquet("folder/0.parquet", index=False)
+    frame.to_csv("test-0.csv", index=False)
+    np.save("X.npy", X)
+    names = {"y": y, "torch_data_loader": DataLoader(TensorDataset(torch.as_tensor(X), torch.as_tensor(y)))}
+    names |= {"X1": X[:50], "y1": y[:50], "X2": X[50:], "y2": y[50:], "weight2": np.ones(70)}
+    text = section("guide.md", "Tables larger than memory")
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "guide.md", "exec"), names)
+    for line in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0].splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert len(pd.read_parquet("predictions.parquet")) == 120
+
+
+@pytest.mark.exhaustive
+def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = section("guide.md", "Text, dates and gaps")
+    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (python,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    frame, y = mixed_tables.titanic()
+    frame.assign(survived=y).to_csv("titanic.csv", index=False)
+    for line in shell.splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert pd.read_csv("predictions.csv").columns.tolist() == ["ticket", "prediction", "p(0)", "p(1)"]
+    capsys.readouterr()
+    exec(compile(python, "guide.md", "exec"), {})
+    assert "'sex=female': " in capsys.readouterr().out
+    assert (tmp_path / "clf.onnx").exists()
 
 
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):

@@ -17,7 +17,12 @@ from legendretron.paper.vgg.network import VGGTron
 from tests.given import GIVEN
 
 DTYPES = [torch.float32, torch.float64]
-LINKS = [{"link": "softmax"}, {"init": "paper"}, {"network": "cpflow", "init": "paper"}, {"link": "canonical"}]
+LINKS = [
+    {"link": "softmax"},
+    {"init": "paper", "depth": 2},
+    {"network": "cpflow", "init": "paper", "depth": 2},
+    {"link": "canonical"},
+]
 
 
 def session(path):
@@ -25,7 +30,7 @@ def session(path):
 
 
 @pytest.mark.parametrize(("settings", "dtype"), [
-    pytest.param(settings, dtype, marks=marks, id="-".join([*settings.values(), str(dtype)]))
+    pytest.param(settings, dtype, marks=marks, id="-".join(map(str, [*settings.values(), dtype])))
     for number, settings in enumerate(LINKS)
     for dtype in DTYPES
     # the link with most operations
@@ -94,7 +99,7 @@ def test_estimators(tmp_path, load, labels, dtype):
     y = {"numbers": y * 3 - 1, "strings": np.array(["äpfel", "b", "c"])[y], "floats": y + 0.5}[labels]
     if labels == "floats":
         y = y * 2.0  # scikit-learn takes whole numbers only
-    clf = LegendreTronClassifier(max_epochs=5, random_state=0, **GIVEN).fit(X[::2], y[::2])
+    clf = LegendreTronClassifier(n_blocks=1, depth=2, max_epochs=5, random_state=0, **GIVEN).fit(X[::2], y[::2])
     clf.to_onnx(tmp_path / "clf.onnx")
     run = session(tmp_path / "clf.onnx")
     for new in (X[1::2], X[1:2]):
@@ -129,5 +134,5 @@ def test_errors(tmp_path):
         clf.to_onnx(tmp_path / "clf.onnx")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        export_onnx(LegendreHead(4, 3), tmp_path / "file" / "net.onnx", torch.zeros(2, 4))
+        export_onnx(LegendreHead(4, 3, link="softmax"), tmp_path / "file" / "net.onnx", torch.zeros(2, 4))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

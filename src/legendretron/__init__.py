@@ -8,7 +8,9 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.losses`: proper losses, the learned one among them
 - :mod:`legendretron.diagnostics`: measurements of links and losses
 - :mod:`legendretron.nn`: heads and links for your own networks
+- :mod:`legendretron.streaming`: tables larger than memory, read in batches
 - :mod:`legendretron.training`: the training engine, for many models side by side
+- :mod:`legendretron.preprocessing`: tables with text, dates and gaps as numbers
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
 """
@@ -22,9 +24,16 @@ from legendretron._internal.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
     from legendretron.diagnostics import canonicality, properness
-    from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.estimators import (
+        LegendreCalibrator,
+        LegendreTronClassifier,
+        MultinomialLogisticClassifier,
+        TableClassifier,
+        load,
+    )
     from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink, distill
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
+    from legendretron.preprocessing import TableEncoder
     from legendretron.projected_categorical import ProjectedCategorical
 
 __all__ = [
@@ -40,9 +49,12 @@ __all__ = [
     "ProjectedCategorical",
     "ProperLoss",
     "SoftmaxLink",
+    "TableClassifier",
+    "TableEncoder",
     "__version__",
     "canonicality",
     "distill",
+    "load",
     "properness",
 ]
 
@@ -56,8 +68,16 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
     "diagnostics": ("canonicality", "properness"),
     "nn": (),
+    "streaming": (),
     "training": (),
-    "estimators": ("LegendreCalibrator", "LegendreTronClassifier", "MultinomialLogisticClassifier"),
+    "preprocessing": ("TableEncoder",),
+    "estimators": (
+        "LegendreCalibrator",
+        "LegendreTronClassifier",
+        "MultinomialLogisticClassifier",
+        "TableClassifier",
+        "load",
+    ),
     "trons": (),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

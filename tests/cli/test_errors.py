@@ -89,7 +89,7 @@ def test_no_such_file(run, words, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("content", "message"), [
     ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; at least two classes"),
-    ("a,b,kind\n1,x,u\n2,y,v\n", "'b' (such as 'x'); leave them out (fit --drop)"),
+    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values in columns of .* 'b'; replace them"),
     ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
     ("", "is empty"),
 ])  # fmt: skip
@@ -206,9 +206,13 @@ def test_names_are_shown_as_they_are(run, tmp_path):
     printed = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0).out
     assert "[bold]x[/bold]" in printed
     assert ":smile:" in printed
-    frame["bad\x1b[31mname\nlines"] = "w"
+    frame["bad\x1b[31mname\nlines"] = "w\x1b[31m"
     frame.to_csv(tmp_path / "t.csv", index=False)
-    error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error
+    words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 1, "--seed", 0]
+    printed = run(*words, "--model", "logistic", "--alpha", 1).out
+    assert "\x1b" not in printed
+    assert "bad?[31mname lines" in printed
+    error = run(*words, "--drop", "sepal\x1b[31m", code=1).error
     assert error.isprintable()
 
 

@@ -334,7 +334,9 @@ def in_form(form):
     return X.astype(np.float32 if "float32" in form else np.float64), np.array(["a", "b", "c", "d"])[y]
 
 
-@pytest.mark.parametrize(("order", "form"), [("any", "float32"), ("any", "one proba"), ("preserved", "proba")])
+@pytest.mark.parametrize(("order", "form"), [
+    pytest.param("any", "float32", marks=pytest.mark.exhaustive), ("any", "one proba"), ("preserved", "proba")
+])  # fmt: skip
 def test_onnx(order, form, tmp_path):
     X, y = in_form(form)
     calibrator = LegendreCalibrator(order=order).fit(X, y)

@@ -57,13 +57,16 @@ def assert_same_gradients(link, z, result, expected, tolerance):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(1.0 + b.abs().sum()))
 
 
+PRECISIONS = [(torch.float64, 1e-12), (torch.float32, 1e-5)]
+SIZES = [(10, 2, 2, 4), (2, 1, 3, 1), (5, 3, 3, 2), (1100, 2, 2, 4)]  # the last has more classes than a tile holds
+#: of which the others are combinations
+UNIT = [(PRECISIONS[0], SIZES[0]), (PRECISIONS[0], SIZES[1]), (PRECISIONS[1], SIZES[1])]
+
+
 @pytest.mark.parametrize("network", ["ficnn", "cpflow"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-@pytest.mark.parametrize(("n_classes", "n_blocks", "hidden", "depth"), [
-    (10, 2, 2, 4),
-    (2, 1, 3, 1),
-    pytest.param(5, 3, 3, 2, marks=pytest.mark.exhaustive),
-    pytest.param(1100, 2, 2, 4, marks=pytest.mark.exhaustive),  # more classes than a tile holds
+@pytest.mark.parametrize(("dtype", "tolerance", "n_classes", "n_blocks", "hidden", "depth"), [
+    pytest.param(*precision, *sizes, marks=() if (precision, sizes) in UNIT else pytest.mark.exhaustive)
+    for precision in PRECISIONS for sizes in SIZES
 ])  # fmt: skip
 def test_values_and_gradients_are_those_of_plain_operations(
     network, dtype, tolerance, n_classes, n_blocks, hidden, depth
@@ -98,7 +101,7 @@ def test_canonical_with_masked_classes(dtype, tolerance):
 
 
 @pytest.mark.parametrize("kind", ["composite", "canonical"])
-@pytest.mark.parametrize("size", [1e-3, 1e2, 1e4])
+@pytest.mark.parametrize("size", [1e-3, pytest.param(1e2, marks=pytest.mark.exhaustive), 1e4])
 def test_extreme_predictors_and_parameters(kind, size):
     link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from itertools import product
 
 import pytest
 import torch
@@ -42,17 +43,17 @@ def logits(c, n=150, dtype=torch.float64):
 
 
 @every_link
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_as_by_plain_operations(name, reduction, weighted):
+def test_as_by_plain_operations(name):
     link = LINKS[name]()
-    weight = torch.linspace(0.0, 2.0, link.n_classes, dtype=torch.float64) if weighted else None
-    loss = CanonicalLoss(link, weight=weight, reduction=reduction, ignore_index=-1)
-    x, y = logits(link.n_classes)
+    c = link.n_classes
+    loss = CanonicalLoss(link, ignore_index=-1)
+    x, y = logits(c)
     y[::7] = -1
-    torch.testing.assert_close(*both(loss, x, y), rtol=1e-10, atol=1e-12)
-    single = loss.float()
-    torch.testing.assert_close(*both(single, x.float(), y), rtol=1e-5, atol=1e-5)
+    for dtype, rtol, atol in ((torch.float64, 1e-10, 1e-12), (torch.float32, 1e-5, 1e-5)):
+        loss.to(dtype)
+        for weight, reduction in product((None, torch.linspace(0.0, 2.0, c, dtype=dtype)), ("mean", "sum", "none")):
+            loss.weight, loss.reduction = weight, reduction
+            torch.testing.assert_close(*both(loss, x.to(dtype), y), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two", "table"])
@@ -173,26 +174,26 @@ def test_wrong_labels_are_named():
 
 
 @every_link
-@pytest.mark.parametrize("weighted", [False, True])
-def test_kernels_for_cuda(name, weighted):
+def test_kernels_for_cuda(name):
     """On the CPU by Triton's interpreter, on a GPU as they are."""
     pytest.importorskip("triton")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         loss = CanonicalLoss(LINKS[name]().to(dtype), reduction="none", normalized=name in ("canonical", "table"))
         c = loss.n_classes
-        weight = torch.linspace(0.5, 2.0, c, dtype=dtype) if weighted else torch.ones(c, dtype=dtype)
         x, y = logits(c, 11, dtype)
         y[3] = -100
         (losses, gradient) = both(loss, x, y)[1]
-        counts = weight[y.clamp(min=0)] * (y != -100)
-        expected = [torch.stack([losses.detach() * counts, counts]), gradient * counts[:, None]]
         rows = loss.to(device)._new_rows(x.to(device))
         given = [t.to(device) for t in (x, y)]
-        found = rows._on_cuda(*given, weight.to(device) if weighted else None, -100, True)
-        torch.testing.assert_close([t.cpu() for t in found], expected, rtol=tolerance, atol=tolerance)
-        without, nothing = rows._on_cuda(*given, weight.to(device) if weighted else None, -100, False)
-        assert nothing is None
-        torch.testing.assert_close(without, found[0])
+        for weight in (None, torch.linspace(0.5, 2.0, c, dtype=dtype)):
+            counts = (torch.ones(c, dtype=dtype) if weight is None else weight)[y.clamp(min=0)] * (y != -100)
+            expected = [torch.stack([losses.detach() * counts, counts]), gradient * counts[:, None]]
+            of_classes = None if weight is None else weight.to(device)
+            found = rows._on_cuda(*given, of_classes, -100, True)
+            torch.testing.assert_close([t.cpu() for t in found], expected, rtol=tolerance, atol=tolerance)
+            without, nothing = rows._on_cuda(*given, of_classes, -100, False)
+            assert nothing is None
+            torch.testing.assert_close(without, found[0])
         given[1][2] = c
         assert rows._on_cuda(*given, None, -100, True)[0][0].isnan().tolist() == [i == 2 for i in range(11)]

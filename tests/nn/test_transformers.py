@@ -9,11 +9,9 @@ from torch import nn
 
 from legendretron.links import CanonicalLink, CompositeLink, load_link, save_link
 from legendretron.losses import CanonicalLoss, CompositeLoss, load_loss, save_loss
-from legendretron.nn import LegendreHead, init_weights
+from legendretron.nn import LegendreHead
 
-transformers = pytest.importorskip("transformers")
-
-C = 3
+C = 3  # classes
 HEADS = {
     "composite": {},
     "cpflow": {"network": "cpflow"},
@@ -21,31 +19,21 @@ HEADS = {
     "noise": {"label_noise": "learn"},
     "known matrix": {"link": "softmax", "label_noise": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]},
 }
-CONFIG = transformers.BertConfig(
-    vocab_size=5, hidden_size=8, intermediate_size=8, max_position_embeddings=4, num_hidden_layers=1, num_attention_heads=2,
-    hidden_dropout_prob=0.0,
-)  # fmt: skip
-
-
-class Classifier(transformers.BertPreTrainedModel):
-    def __init__(self, config, head=()):
-        super().__init__(config)
-        self.bert = transformers.BertModel(config)
-        self.head = LegendreHead(config.hidden_size, C, **dict(head))
-        self.post_init()
-
-    def _init_weights(self, module):
-        if not init_weights(module):
-            super()._init_weights(module)
-
-    def forward(self, input_ids):
-        return self.head(self.bert(input_ids).pooler_output)
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
+def bert():
+    """The networks; what they import takes seconds, so only where they are needed."""
+    pytest.importorskip("transformers")
+    from tests.nn import bert
+
+    return bert
+
+
+@pytest.fixture(scope="module")
+def pretrained(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretrained")
-    transformers.BertModel(CONFIG).save_pretrained(folder)
+    bert.BertModel(bert.CONFIG).save_pretrained(folder)
     return folder
 
 
@@ -79,9 +67,9 @@ def train(model):
     return losses
 
 
-def test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again(pretrained, spoiled, head, tmp_path):
+def test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again(bert, pretrained, spoiled, head, tmp_path):
     torch.manual_seed(0)
-    model = Classifier.from_pretrained(pretrained, head=head)
+    model = bert.Classifier.from_pretrained(pretrained, head=head)
     expected = LegendreHead(8, C, **head).state_dict()
     for name, tensor in model.head.state_dict().items():
         assert tensor.shape == expected[name].shape
@@ -93,7 +81,7 @@ def test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again(pret
     assert losses[-1] < losses[0]
     trained = copy.deepcopy(model.state_dict())
     model.save_pretrained(tmp_path)
-    again = Classifier.from_pretrained(tmp_path, head=head)
+    again = bert.Classifier.from_pretrained(tmp_path, head=head)
     for name, tensor in again.state_dict().items():
         assert torch.equal(tensor, trained[name]), name
     assert not again.head.link.needs_batch
@@ -101,27 +89,12 @@ def test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again(pret
     assert not torch.equal(again.head.linear.weight, trained["head.linear.weight"])
 
 
-def test_a_model_that_is_built_in_memory(head):
-    config = transformers.BertConfig(
+def test_a_model_that_is_built_in_memory(bert, head):
+    config = bert.BertConfig(
         vocab_size=5, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
     )
-    model = Classifier(config, head=head)
+    model = bert.Classifier(config, head=head)
     assert all(tensor.float().abs().max() < 10.0 for tensor in model.head.state_dict().values())
-
-
-class WithLoss(transformers.BertPreTrainedModel):
-    """A network that makes its criterion, and loads the link of its head, while it is built without memory."""
-
-    def __init__(self, config, loss=None, link="softmax"):
-        super().__init__(config)
-        self.bert = transformers.BertModel(config)
-        self.head = LegendreHead(config.hidden_size, C, link=link() if callable(link) else link)
-        self.criterion = loss()
-        self.post_init()
-
-    def _init_weights(self, module):
-        if not init_weights(module):
-            super()._init_weights(module)
 
 
 def drawn(kind):
@@ -136,7 +109,9 @@ LOSSES = {
 
 @pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("way", ["from a link", "from a file"])
-def test_a_loss_made_while_the_network_has_no_memory_is_what_it_was_made_of(pretrained, spoiled, tmp_path, make, way):
+def test_a_loss_made_while_the_network_has_no_memory_is_what_it_was_made_of(
+    bert, pretrained, spoiled, tmp_path, make, way
+):
     expected = make()
     if way == "from a file":
         save_loss(expected, tmp_path / "loss")
@@ -146,22 +121,22 @@ def test_a_loss_made_while_the_network_has_no_memory_is_what_it_was_made_of(pret
         if isinstance(expected, CanonicalLoss):
             settings["normalized"] = True
         loss = partial(type(expected), link, **settings)
-    model = WithLoss.from_pretrained(pretrained, loss=loss)
+    model = bert.WithLoss.from_pretrained(pretrained, loss=loss)
     found = model.criterion.state_dict()
     assert found.keys() == expected.state_dict().keys()
     assert all(torch.equal(found[name], value) for name, value in expected.state_dict().items())
     z, y = torch.randn(6, C - 1, generator=torch.Generator().manual_seed(0)), torch.arange(6) % C
     torch.testing.assert_close(model.criterion(z, y), expected(z, y))
     model.save_pretrained(tmp_path / "saved")
-    again = WithLoss.from_pretrained(tmp_path / "saved", loss=loss).criterion.state_dict()
+    again = bert.WithLoss.from_pretrained(tmp_path / "saved", loss=loss).criterion.state_dict()
     assert all(torch.equal(again[name], value) for name, value in expected.state_dict().items())
 
 
 @pytest.mark.parametrize("kind", [CanonicalLink, CompositeLink])
-def test_a_head_with_a_link_from_a_file_starts_there(pretrained, spoiled, tmp_path, kind):
+def test_a_head_with_a_link_from_a_file_starts_there(bert, pretrained, spoiled, tmp_path, kind):
     expected = drawn(kind)
     save_link(expected, tmp_path / "link")
-    model = WithLoss.from_pretrained(pretrained, loss=nn.Identity, link=partial(load_link, tmp_path / "link"))
+    model = bert.WithLoss.from_pretrained(pretrained, loss=nn.Identity, link=partial(load_link, tmp_path / "link"))
     found = dict(model.head.link.named_parameters())
     assert all(torch.equal(found[name], value) for name, value in expected.named_parameters())
     assert all(parameter.requires_grad for parameter in found.values())

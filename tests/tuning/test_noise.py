@@ -123,7 +123,7 @@ def titanic():
     return table[:, :2].astype(float), table[:, 2]
 
 
-@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("form", [np.asarray, pytest.param(scipy.sparse.csr_array, marks=pytest.mark.exhaustive)])
 def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem, form):
     """A floor fits them better, and suspicious rows are alone. But where labels are clearest, hardly any are wrong."""
     x, y = titanic()

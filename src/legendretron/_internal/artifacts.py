@@ -22,6 +22,8 @@ from legendretron._internal.version import __version__
 
 __all__ = ["is_artifact", "read_artifact", "write_artifact"]
 
+#: Formats of models, one for each kind of class.
+_MODELS = {"legendretron-estimator", "legendretron-table", "legendretron-calibrator"}
 _METADATA = {"format", "library", "notes", "sha256"}
 #: safetensors knows more, which torch can hardly compute with
 _DTYPES = {"BOOL", "U8", "I64", "F16", "BF16", "F32", "F64"}
@@ -105,7 +107,8 @@ def _check_kind(file: str, metadata: dict[str, str], kind: str) -> None:
     written = metadata.get("format", "something else")
     (name, number), (wanted, readable) = _split(written), _split(kind)
     if name != wanted:
-        raise ValueError(f"{file} holds {written!r}, but {kind!r} is needed.")
+        other = "; legendretron.load reads models of any class" if {name, wanted} <= _MODELS else ""
+        raise ValueError(f"{file} holds {written!r}, but {kind!r} is needed{other}.")
     if number != readable:
         writer = metadata.get("library")
         raise ValueError(

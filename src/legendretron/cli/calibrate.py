@@ -13,7 +13,16 @@ import typer
 from legendretron._internal.extras import import_extra
 from legendretron.cli.evaluate import draw_reliability, score_view
 from legendretron.cli.label_noise import check_rate, noise_in_words, parse_calibration_noise
-from legendretron.cli.options import FormatOption, number_or_auto
+from legendretron.cli.options import (
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+    number_or_auto,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, naming, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.cli.wording import saying_options
@@ -21,6 +30,7 @@ from legendretron.cli.wording import saying_options
 if TYPE_CHECKING:
     import numpy as np
 
+    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators import LegendreCalibrator
 
 __all__ = ["calibrate"]
@@ -87,6 +97,11 @@ def calibrate(
             show_default=False, rich_help_panel="Data",
         ),
     ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
     order: Annotated[
         Order,
@@ -140,6 +155,7 @@ def calibrate(
 
     from legendretron.cli.models import check_parameters, is_model, label_text
     from legendretron.datasets.table_files import quoted
+    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators import LegendreCalibrator
 
     if plot is not None:
@@ -157,14 +173,15 @@ def calibrate(
     import_extra("safetensors", "writing a model", "cli")
     if data is None and is_model(model):
         raise typer.BadParameter(f"{str(model)!r} is a model; give a table to calibrate it on.", param_hint="'DATA'")
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
     if data is None:
         calibrator.set_params(input="auto" if input is None else input.value)
-        X, scores, y, classes = _predictions(model, target, features, drop, format)
+        X, scores, y, classes = _predictions(model, target, features, drop, format, text)
     else:
         for name, given in (("--features", features), ("--drop", drop), ("--input", input)):
             if given:
                 raise typer.BadParameter("it is for PREDICTIONS, not for MODEL; leave it out.", param_hint=f"'{name}'")
-        X, scores, y, classes, inner = _of_model(model, data, target, format)
+        X, scores, y, classes, inner = _of_model(report, model, data, target, format, text, missing)
         calibrator.set_params(estimator=inner)
     if isinstance(calibrator.label_noise, float):
         check_rate(calibrator.label_noise, len(classes), "symmetric")
@@ -186,7 +203,12 @@ def calibrate(
 
 
 def _predictions(
-    path: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str | None
+    path: Path,
+    target: str | None,
+    features: list[str] | None,
+    drop: list[str] | None,
+    format: str | None,
+    text: TextOptions,
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
     from legendretron.cli.models import format_for, missing_target
@@ -198,17 +220,24 @@ def _predictions(
             f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
         )
     if target is None:
-        raise missing_target("which column holds the labels?", path, kind)
+        raise missing_target("which column holds the labels?", path, kind, text)
     for name, columns in (("--features", features), ("--drop", drop)):
         if target in (columns or ()):
             raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
-    table, classes = read_predictions(path, target, features, drop, kind)
+    with saying_options():
+        table, classes = read_predictions(path, target, features, drop, kind, text)
     assert table.y is not None
     return table.X, table.X.to_numpy(), table.y, classes
 
 
 def _of_model(
-    path: Path, data: Path, target: str | None, format: str | None
+    report: Report,
+    path: Path,
+    data: Path,
+    target: str | None,
+    format: str | None,
+    text: TextOptions,
+    missing: str,
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     import numpy as np
@@ -227,8 +256,10 @@ def _of_model(
     estimator = load_estimator(path)
     kind = format_for(data, format)
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind)
-    table = table_for(estimator, data, target, kind)
+        raise missing_target("which column holds the labels?", data, kind, text)
+    table = table_for(estimator, data, target, kind, text=text, missing=str(missing))
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
     y = estimator.classes_[class_numbers(estimator, table)]
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from legendretron.cli.report import Report
+from legendretron.cli.standard_input import readable_data
 
 __all__ = ["register", "unwrapped"]
 
@@ -45,8 +46,8 @@ def register(app: typer.Typer, function: Callable[..., None], name: str | None =
     @functools.wraps(function)
     def command(*, json: bool, quiet: bool, debug: bool, **options: Any) -> None:
         report = Report(json=json, quiet=quiet)
-        with report.warnings_as_lines():
-            function(report=report, **options)
+        with report.warnings_as_lines(), readable_data(options) as readable:
+            function(report=report, **readable)
 
     own = [parameter for key, parameter in signature.parameters.items() if key != "report"]
     shared = [

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
+from legendretron.cli.options import (
+    AnyModelFile,
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+    StreamOption,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
 
@@ -47,7 +58,13 @@ def evaluate(
         typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
                      show_default=False),
     ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
+    stream: StreamOption = None,
 ) -> None:  # fmt: skip
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
 
@@ -63,33 +80,49 @@ def evaluate(
         log_probabilities,
         missing_target,
         table_for,
+        tables_for,
     )
-    from legendretron.cli.scores import baseline_scores, class_scores, scores_of
+    from legendretron.cli.running_scores import RunningScores
+    from legendretron.cli.streams import streamed_parts
+    from legendretron.datasets.text_form import TextOptions
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
     estimator = load_model(model)
-    kind = format_for(data, format)
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    parts = streamed_parts(data, format, stream, {"--plot": plot})
+    kind = format_for(data, format) if parts is None else parts.format
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the true classes?", data, kind)
-    table = table_for(estimator, data, target, kind)
-    y = class_numbers(estimator, table)
-    log_p = log_probabilities(estimator, table)
-    scores, baseline = scores_of(y, log_p), baseline_scores(y, log_p.shape[1])
-    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, class_scores(y, log_p), strict=True)]
+        raise missing_target(
+            "which column holds the true classes?", data if parts is None else parts.files[0], kind, text
+        )
+    running, left_out = RunningScores(len(estimator.classes_), limited=parts is not None), 0
+    if parts is None:
+        tables = iter([table_for(estimator, data, target, kind, text=text, missing=str(missing))])
+    else:
+        tables = tables_for(estimator, parts, target, text=text, missing=str(missing))
+    for table in tables:
+        left_out += table.left_out
+        if table.X.shape[0]:
+            running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+    if left_out:
+        report.note(f"{left_out:,} rows with missing values were left out")
+    scores, baseline = running.scores(), running.baseline()
+    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, running.classes(), strict=True)]
     payload = {
-        "rows": len(y),
+        "rows": running.n_rows,
         **dataclasses.asdict(scores),
         "baseline": dataclasses.asdict(baseline),
         "classes": classes,
         "plot": None if plot is None else str(plot),
     }
     if plot is not None:
+        y, log_p = running.some_rows()
         write_output(plot, draw_reliability(y, {model.stem: np.exp(log_p)}, plot.suffix))
         report.note(f"picture: {plot}")
-    views = score_view(f"{len(y):,} rows", model=scores, baseline=baseline), _class_view(classes)
+    views = score_view(f"{running.n_rows:,} rows", model=scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -13,17 +14,39 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
+from legendretron.cli.columns import column_facts, column_view
 from legendretron.cli.defaults import default_of
+from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
-from legendretron.cli.options import DataFile, FormatOption, count_or_auto, number_or_auto, wrong_usage_of
+from legendretron.cli.options import (
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+    SkipOption,
+    StreamOption,
+    count_or_auto,
+    number_or_auto,
+    wrong_usage_of,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.cli.suspicious import folds_for, judged, suspicious_frame
 from legendretron.cli.wording import saying_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
     from legendretron.datasets.tables import Table
+    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators.base import LinearLinkClassifier
+    from legendretron.preprocessing import TableEncoder
 
 __all__ = ["fit"]
 
@@ -33,6 +56,7 @@ Model = StrEnum("Model", ["legendretron", "logistic"])
 
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
+_CATEGORIES = 32  #: as in TableEncoder
 _SIZE, _COUNT = {"min": 1, "max": _MOST_UNITS}, {"min": 1, "max": _MOST_EPOCHS}
 _SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
@@ -73,7 +97,30 @@ def fit(
         list[str] | None, _data("Column to predict from; repeat it for several. All but the target if not given.")
     ] = None,
     drop: Annotated[list[str] | None, _data("Column to leave out; repeat it for several.")] = None,
+    categorical: Annotated[
+        list[str] | None,
+        _data(
+            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
+            "repeat it for several. Other text is categories anyway."
+        ),
+    ] = None,
+    max_categories: Annotated[
+        int,
+        typer.Option(
+            help="Most categories of a column: the most frequent, and one for all others together.",
+            min=2,
+            max=_MOST_UNITS,
+            rich_help_panel="Data",
+        ),
+    ] = _CATEGORIES,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
+    stream: StreamOption = None,
+    skip_bad_rows: SkipOption = 0,
     model: Annotated[
         Model,
         typer.Option(
@@ -211,15 +258,21 @@ def fit(
     By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
     clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
 
-    All columns but the target must be numbers, without missing values. The file written is safe to share: loading it runs
-    no code.
+    Columns may be numbers, text, dates (as 2024-05-31) or true and false, with missing values; the summary tells what became
+    of each, and the file remembers it. The file is safe to share: loading it runs no code.
+
+    Tables larger than memory are read in batches, again and again: see --stream. Penalties are chosen on a sample of their
+    rows, and missing values are only filled in if some columns are text.
 
     Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
     finished one; with --checkpoint the same command resumes.
     """
     from legendretron.cli.models import format_for, make_model
+    from legendretron.cli.streamed_fit import fit_in_batches
+    from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.datasets.text_form import TextOptions
 
-    for name, columns in (("--features", features), ("--drop", drop)):
+    for name, columns in (("--features", features), ("--drop", drop), ("--categorical", categorical)):
         if target is not None and target in (columns or ()):
             raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
     if validation is not None and not 0 < validation < 1:
@@ -234,8 +287,9 @@ def fit(
         check_suffix(suspicious, TABLES, "--suspicious")
     noise = parse_noise(label_noise)
     matrix_file = noise if isinstance(noise, Path) else None
+    outputs = {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious}
     check_outputs(
-        {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious},
+        outputs,
         {"DATA": data} if matrix_file is None else {"DATA": data, "--label-noise": matrix_file},
     )
     estimator = make_model(model, {
@@ -262,26 +316,66 @@ def fit(
         import_extra("matplotlib", "drawing", "plots")
     if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
         import_extra("pyarrow", "writing Parquet", "cli")
-    table = _read(data, target, features, drop, format_for(data, format))
-    _set_noise(estimator, table, noise)
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    parts = streamed_parts(data, format, stream, outputs)
+    if parts is not None:
+        check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
+        began = time.perf_counter()
+        scores, encoder = fit_in_batches(
+            estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
+            categorical=categorical or [], max_categories=max_categories, skip_bad_rows=skip_bad_rows, report=report,
+            set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
+        )  # fmt: skip
+        _finish(estimator, encoder, scores, model, time.perf_counter() - began, out, tuning, None, report)
+        return
+    if skip_bad_rows:
+        reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
+        raise typer.BadParameter(reason, param_hint="'--skip-bad-rows'")
+    table = _read(data, target, features, drop, format_for(data, format), text, categorical or [], missing)
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
+    table, encoder = _encoded(table, categorical or [], max_categories)
+    _set_noise(estimator, table.classes, noise)
     folds = None if suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, report)
     seconds = time.perf_counter() - began
+    wrong = None if suspicious is None else (lambda: _write_suspicious(estimator, table, folds, suspicious))
+    scores = _scores(estimator, table)
+    _finish(estimator, encoder, scores, model, seconds, out, tuning, wrong, report)
+
+
+def _finish(
+    estimator: LinearLinkClassifier,
+    encoder: TableEncoder | None,
+    scores: FitScores,
+    model: Model,
+    seconds: float,
+    out: Path,
+    tuning: Path | None,
+    write_suspicious: Callable[[], dict[str, Any]] | None,
+    report: Report,
+) -> None:
+    """Write what was asked for, and tell what came out."""
+    from legendretron.estimators import TableClassifier
+
     with naming(out):
-        estimator.save(out)
+        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
     if tuning is not None:
         with saying_options():
             write_tuning(estimator, tuning)
     summary = {
-        **_summary(estimator, table, model, seconds, out),
+        **_summary(estimator, scores, model, seconds, out),
+        "columns": None if encoder is None else column_facts(encoder.columns_),
+        "rows_left_out": scores.left_out,
         "tuning": None if tuning is None else str(tuning),
-        "suspicious": None if suspicious is None else _write_suspicious(estimator, table, folds, suspicious),
+        "suspicious": None if write_suspicious is None else write_suspicious(),
     }
     lines = [f"model: {summary['choice']['text']}"]
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
-    report.result(summary, _view(summary), *lines, even_if_quiet=False)
+    views = [] if encoder is None else [column_view(encoder.columns_)]
+    report.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
@@ -302,13 +396,26 @@ def _settings(given: list[str] | None) -> dict[str, Any] | None:
     return settings
 
 
-def _read(data: Path, target: str | None, features: list[str] | None, drop: list[str] | None, format: str) -> Table:
+def _read(
+    data: Path,
+    target: str | None,
+    features: list[str] | None,
+    drop: list[str] | None,
+    format: str,
+    text: TextOptions,
+    categorical: list[str],
+    missing: str,
+) -> Table:
     from legendretron.cli.models import missing_target
-    from legendretron.datasets.tables import read_table
+    from legendretron.datasets.tables import read_columns
 
-    if target is None and format != "libsvm":
-        raise missing_target("which column is to be predicted?", data, format)
-    table = read_table(data, target, features=features or None, drop=drop, format=format)
+    with saying_options():
+        if target is None and format != "libsvm":
+            raise missing_target("which column is to be predicted?", data, format, text)
+        table = read_columns(
+            data, target, features=features or None, drop=drop, format=format, text=text, as_text=categorical,
+            missing=str(missing),
+        )  # fmt: skip
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
@@ -317,16 +424,37 @@ def _read(data: Path, target: str | None, features: list[str] | None, drop: list
     return table
 
 
-def _set_noise(estimator: LinearLinkClassifier, table: Table, noise: Any) -> None:
+def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
+    """The table as numbers, and what encoded it; None if there is nothing to encode."""
+    from legendretron.datasets.tables import as_numbers, has_only_numbers
+    from legendretron.preprocessing import TableEncoder
+
+    if not categorical and has_only_numbers(table):
+        return as_numbers(table), None
+    if table.feature_names is None:
+        reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
+        raise typer.BadParameter(reason, param_hint="'--categorical'")
+    if unknown := [name for name in categorical if name not in table.feature_names]:
+        reason = (
+            f"there is no column {unknown[0]!r} among the features; there are {', '.join(table.feature_names[:20])}."
+        )
+        raise typer.BadParameter(reason, param_hint="'--categorical'")
+    encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+    with saying_options():
+        encoder.set_output(transform="pandas").fit(table.X)
+        return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
+
+
+def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, noise: Any) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
     from legendretron.estimators.label_noise import requested_noise
 
     if isinstance(noise, float):
-        check_rate(noise, len(table.classes))
+        check_rate(noise, len(classes))
     elif isinstance(noise, Path):
-        estimator.set_params(label_noise=read_matrix(noise, table.classes))
+        estimator.set_params(label_noise=read_matrix(noise, classes))
     with wrong_usage_of("--label-noise"), saying_options():
-        requested_noise(estimator.label_noise, len(table.classes))
+        requested_noise(estimator.label_noise, len(classes))
 
 
 def _folds(estimator: LinearLinkClassifier, table: Table) -> int:
@@ -340,7 +468,7 @@ def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int 
     """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
     assert table.y is not None
     try:
-        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds))
+        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds), rows=table.rows)
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
     write_output(path, frame_bytes(frame, path.suffix.lower()))
@@ -383,7 +511,8 @@ def _why_not_held_out(y: Any, share: float) -> str:
     )
 
 
-def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, seconds: float, out: Path) -> dict[str, Any]:
+def _scores(estimator: LinearLinkClassifier, table: Table) -> FitScores:
+    """How good the model is on the rows of the fit."""
     import numpy as np
 
     from legendretron.cli.models import log_probability_parts
@@ -394,6 +523,14 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
     for rows, log_p in log_probability_parts(estimator, table):
         losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
         hits[rows] = log_p.argmax(1) == places[rows]
+    return FitScores(len(places), float(losses.mean()), float(hits.mean()), table.left_out)
+
+
+def _summary(
+    estimator: LinearLinkClassifier, scores: FitScores, model: Model, seconds: float, out: Path
+) -> dict[str, Any]:
+    import numpy as np
+
     history, held_out = estimator.history_, None
     if estimator.early_stopping:
         best = int(np.nanargmin(history["validation_loss"]))
@@ -406,14 +543,14 @@ def _summary(estimator: LinearLinkClassifier, table: Table, model: Model, second
     return {
         "model": model.value,
         "out": str(out),
-        "rows": len(places),
+        "rows": scores.rows,
         "features": estimator.n_features_in_,
         "classes": estimator.classes_,
         "choice": choice_of(estimator),
         "label_noise": found_noise(estimator),
         "epochs": estimator.n_iter_,
-        "log_loss": float(losses.mean()),
-        "accuracy": float(hits.mean()),
+        "log_loss": scores.log_loss,
+        "accuracy": scores.accuracy,
         "held_out": held_out,
         "seconds": seconds,
         "parameters": {key: value for key, value in estimator.get_params(deep=False).items() if key != "verbose"},
@@ -426,6 +563,8 @@ def _view(summary: dict[str, Any]) -> Any:
 
     table = grid("fitted", summary["model"])
     table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    if summary["rows_left_out"]:
+        table.add_row("rows left out", f"{summary['rows_left_out']:,}")
     labels = [str(label) for label in summary["classes"]]
     some = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
     table.add_row("classes", f"{len(labels)}: {some}")

@@ -19,12 +19,22 @@ from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
+from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
-from legendretron.datasets.tables import Table, as_matrix, read_table
-from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
+from legendretron.datasets.text_form import TextOptions
+from legendretron.estimators import (
+    LegendreCalibrator,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+)
+from legendretron.estimators.any_model import CALIBRATOR_FORMAT
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
 from legendretron.links import link_class, link_names
 
 __all__ = [
@@ -36,6 +46,7 @@ __all__ = [
     "format_for",
     "is_model",
     "label_text",
+    "linear_of",
     "load_estimator",
     "load_model",
     "log_probabilities",
@@ -44,14 +55,13 @@ __all__ = [
     "missing_target",
     "probabilities",
     "table_for",
+    "tables_for",
     "without_names",
 ]
 
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
-Model = LinearLinkClassifier | LegendreCalibrator
-
-_CALIBRATOR = "legendretron-calibrator"
+Model = LinearLinkClassifier | TableClassifier | LegendreCalibrator
 _CLASSES: dict[str, type[LinearLinkClassifier]] = {
     "legendretron": LegendreTronClassifier,
     "logistic": MultinomialLogisticClassifier,
@@ -113,25 +123,27 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
 def is_model(path: Path) -> bool:
     """Whether a file, whole or damaged, is a model rather than a table."""
     return path.suffix.lower() == ".safetensors" or any(
-        is_artifact(path, name) for name in ("legendretron-estimator", _CALIBRATOR)
+        is_artifact(path, name) for name in ("legendretron-estimator", TABLE_FORMAT, CALIBRATOR_FORMAT)
     )
 
 
 def load_model(path: Path) -> Model:
     """Read a model written by ``fit`` or ``calibrate``, or by the ``save`` of an estimator or a calibrator."""
-    if is_artifact(path, _CALIBRATOR):
+    if is_artifact(path, CALIBRATOR_FORMAT):
         return LegendreCalibrator.load(path)
     return load_estimator(path)
 
 
-def load_estimator(path: Path) -> LinearLinkClassifier:
+def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     """Read a model written by ``fit``, or by the ``save`` of an estimator."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if is_artifact(path, _CALIBRATOR):
+    if is_artifact(path, CALIBRATOR_FORMAT):
         raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
+    if is_artifact(path, TABLE_FORMAT):
+        return TableClassifier.load(path)
     try:
         return load_any_estimator(path)
     except ValueError as error:
@@ -153,15 +165,77 @@ def format_for(path: Path, given: str | None) -> str:
         ) from error
 
 
-def missing_target(question: str, path: Path, format: str) -> Exception:
+def missing_target(question: str, path: Path, format: str, text: TextOptions | None = None) -> Exception:
     """Return a usage error that asks for a column and lists the column names."""
-    names, most = [str(name) for name in read_frame(path, format).columns], 20
+    names, most = [str(name) for name in read_frame(path, format, text=text).columns], 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
-def table_for(model: Model, path: Path, target: str | None, format: str) -> Table:
-    """Read a table with the features that a model knows, in its order; other columns are ignored."""
+def linear_of(model: LinearLinkClassifier | TableClassifier) -> LinearLinkClassifier:
+    """Return the estimator with a linear predictor: the model itself, or the one behind an encoder."""
+    return model.estimator_ if isinstance(model, TableClassifier) else model
+
+
+def _encoded_by(model: Model) -> TableClassifier | None:
+    """The classifier of tables that a model is, or calibrates."""
+    if isinstance(model, LegendreCalibrator) and model.estimator is not None:
+        model = model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
+    return model if isinstance(model, TableClassifier) else None
+
+
+def table_for(
+    model: Model,
+    path: Path,
+    target: str | None,
+    format: str,
+    *,
+    text: TextOptions | None = None,
+    missing: str = "impute",
+    keep: Sequence[str] = (),
+) -> Table:
+    """Read a table with the features that a model knows, in its order; other columns are ignored.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    path, target, format, text, missing, keep
+        As in :func:`~legendretron.datasets.tables.read_columns`.
+    """
+    wanted = _columns_for(model, path, target, format)
+    with saying_options():
+        return _ready(
+            model,
+            read_columns(path, target, format=format, text=text, missing=missing, keep=keep, **wanted),
+        )
+
+
+def tables_for(
+    model: Model,
+    parts: TableParts,
+    target: str | None,
+    *,
+    text: TextOptions | None = None,
+    missing: str = "impute",
+    keep: Sequence[str] = (),
+) -> Iterator[Table]:
+    """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
+    wanted = _columns_for(model, parts.files[0], target, parts.format)
+    if keep and parts.format == "libsvm":
+        raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
+    tables = read_in_chunks(parts, target, text=text, missing=missing, keep=keep, **wanted)
+    while True:
+        with saying_options():  # not while the caller works on a table
+            table = next(tables, None)
+            if table is None:
+                return
+            table = _ready(model, table)
+        yield table
+
+
+def _columns_for(model: Model, path: Path, target: str | None, format: str) -> dict[str, Any]:
+    """Which columns to read for a model, as arguments of ``read_columns``."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
         raise typer.BadParameter(
@@ -172,16 +246,25 @@ def table_for(model: Model, path: Path, target: str | None, format: str) -> Tabl
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
             )
-        return read_table(path, target, format=format, n_features=model.n_features_in_)
-    if names is not None:
-        return read_table(path, target, features=[str(name) for name in names], format=format)
-    try:
-        table = read_table(path, target, format=format)
-    except ValueError:
-        _check_number(model, path, [name for name in read_frame(path, format).columns if name != target])
-        raise
-    _check_number(model, path, table.feature_names or ())
-    return table
+        if _encoded_by(model) is not None:
+            raise ValueError(
+                f"{str(path)!r} is LIBSVM text, but the model was fitted to a table with named columns; give such a table."
+            )
+        return {"n_features": model.n_features_in_}
+    if (encoded := _encoded_by(model)) is not None:
+        columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
+        as_text = [column.name for column in columns if column.kind == "categories"]
+        return {"features": [column.name for column in columns], "as_text": as_text}
+    return {} if names is None else {"features": [str(name) for name in names]}
+
+
+def _ready(model: Model, table: Table) -> Table:
+    """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
+    if _encoded_by(model) is not None:
+        return table
+    if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
+        _check_number(model, table.path, table.feature_names)
+    return as_numbers(table)
 
 
 def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
@@ -196,7 +279,7 @@ def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, n
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table)
     with saying_options():
-        yield from model._log_proba_in_parts(X)
+        yield from (model if isinstance(model, LegendreCalibrator) else linear_of(model))._log_proba_in_parts(X)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -221,7 +304,7 @@ def without_names() -> Iterator[None]:
 
 def log_probabilities(model: Model, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    dtype = np.float64 if isinstance(model, LegendreCalibrator) else model.coef_.dtype
+    dtype = np.float64 if isinstance(model, LegendreCalibrator) else linear_of(model).coef_.dtype
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table):
         log_p[rows] = part
@@ -234,7 +317,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
         return np.exp(log_probabilities(model, table))
     X = checked_features(model, table)
     with saying_options():
-        return model._all_parts(X, log=False)
+        return linear_of(model)._all_parts(X, log=False)
 
 
 def class_numbers(model: Model, table: Table) -> np.ndarray:

@@ -13,10 +13,18 @@ import typer
 __all__ = [
     "AnyModelFile",
     "DataFile",
+    "DecimalOption",
+    "EncodingOption",
     "Format",
     "FormatOption",
+    "Missing",
+    "MissingOption",
     "ModelFile",
+    "NaOption",
     "Same",
+    "SepOption",
+    "SkipOption",
+    "StreamOption",
     "count_or_auto",
     "number_or_auto",
     "wrong_usage_of",
@@ -28,7 +36,9 @@ DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="The table: CSV or TSV (first line: column names), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz.",
+        help="The table: CSV or TSV (first line: column names), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz. - is "
+        "standard input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
+        "quotes, such as 'part-*.parquet'.",
         show_default=False,
         readable=False,  # not a usage error: opening the file reports it
     ),
@@ -50,6 +60,58 @@ FormatOption = Annotated[
     Format | None,
     typer.Option(
         "--format", help="Format of DATA, if its extension does not tell.", show_default=False, rich_help_panel="Data"
+    ),
+]
+
+
+def _about_text(help: str) -> Any:
+    return typer.Option(help=help, show_default=False, rich_help_panel="Data")
+
+
+SepOption = Annotated[
+    str | None, _about_text("Character between the columns of CSV. (default: comma, semicolon, tab or |, as found)")
+]
+DecimalOption = Annotated[
+    str | None,
+    _about_text("Decimal mark of text, . or ,. (default: as found; a comma not where columns are separated by it)"),
+]
+EncodingOption = Annotated[
+    str | None, _about_text("Encoding of text. (default: UTF-8, else Windows-1252 with a warning)")
+]
+NaOption = Annotated[
+    list[str] | None,
+    _about_text(
+        "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several."
+    ),
+]
+Missing = StrEnum("Missing", {"impute": "impute", "drop_rows": "drop-rows", "error": "error"})
+MissingOption = Annotated[
+    Missing,
+    typer.Option(
+        help="Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
+        "drop-rows: rows with missing values or labels are left out. error: stop.",
+        rich_help_panel="Data",
+    ),
+]
+
+
+StreamOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read DATA in batches, in little memory. (default: if DATA is a folder, a pattern or more than 1 GiB)",
+        show_default=False,
+        rich_help_panel="Data",
+    ),
+]
+SkipOption = Annotated[
+    int,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Rows with missing or infinite values, or lines with a wrong number of fields, to leave out at most, where DATA "
+        "is read in batches.",
+        min=0,
+        rich_help_panel="Data",
     ),
 ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,17 @@ import typer
 from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
 
-__all__ = ["check_outputs", "check_suffix", "check_writable", "frame_bytes", "naming", "write_output"]
+__all__ = [
+    "check_no_input",
+    "check_outputs",
+    "check_suffix",
+    "check_writable",
+    "frame_bytes",
+    "frames_to",
+    "naming",
+    "text_of",
+    "write_output",
+]
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
@@ -38,14 +48,20 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]
     for option, path in outputs.items():
         if path is None:
             continue
-        for name, other in taken.items():
-            if _same_file(path, other):
+        check_no_input({option: path}, taken)
+        taken[option] = path
+        check_writable(path)
+
+
+def check_no_input(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
+    """Raise a usage error for outputs that would replace an input; see :func:`check_outputs`."""
+    for option, path in outputs.items():
+        for name, other in inputs.items():
+            if path is not None and _same_file(path, other):
                 raise typer.BadParameter(
                     f"{str(path)!r} is the file of {name}, which would be replaced; choose another name.",
                     param_hint=f"'{option}'",
                 )
-        taken[option] = path
-        check_writable(path)
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -99,6 +115,42 @@ def write_output(path: Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
+@contextmanager
+def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that appends data frames to a CSV, TSV or Parquet file, which is there, whole, after the block."""
+    suffix = path.suffix.lower()
+    with naming(path), atomic_file(path) as file:
+        if suffix != ".parquet":
+            begun = False
+
+            def append_text(frame: Any) -> None:
+                nonlocal begun
+                file.write(text_of(frame, suffix, header=not begun).encode())
+                begun = True
+
+            yield append_text
+            return
+        arrow = import_extra("pyarrow", "writing Parquet", "cli")
+        parquet = import_extra("pyarrow.parquet", "writing Parquet", "cli")
+        with ExitStack() as stack:
+            writer: Any = None
+
+            def append(frame: Any) -> None:
+                nonlocal writer
+                table = arrow.Table.from_pandas(frame, preserve_index=False)
+                if writer is None:
+                    writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+                writer.write_table(table.cast(writer.schema))
+
+            yield append
+
+
+def text_of(frame: Any, suffix: str, *, header: bool = True) -> str:
+    """Return a data frame as the text of a CSV or TSV file."""
+    text: str = frame.to_csv(index=False, lineterminator="\n", sep="\t" if suffix == ".tsv" else ",", header=header)
+    return text
+
+
 def frame_bytes(frame: Any, suffix: str) -> bytes:
     """Return a data frame as the content of a CSV, TSV or Parquet file."""
     if suffix == ".parquet":
@@ -106,5 +158,4 @@ def frame_bytes(frame: Any, suffix: str) -> bytes:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    text: str = frame.to_csv(index=False, lineterminator="\n", sep="\t" if suffix == ".tsv" else ",")
-    return text.encode()
+    return text_of(frame, suffix).encode()

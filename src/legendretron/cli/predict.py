@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.options import AnyModelFile, DataFile, FormatOption
-from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
+from legendretron.cli.options import (
+    AnyModelFile,
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    NaOption,
+    SepOption,
+    StreamOption,
+)
+from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, frames_to, text_of, write_output
 from legendretron.cli.report import Report, grid
+
+if TYPE_CHECKING:
+    from legendretron.cli.models import Model
+    from legendretron.datasets.tables import Table
 
 __all__ = ["predict"]
 
@@ -26,7 +45,20 @@ def predict(
         ),
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add a column p(class) for every class.")] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of DATA to write before the predictions, such as a number of the row; repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
+    stream: StreamOption = None,
 ) -> None:
     """Predict the class of each row of a table, in its order.
 
@@ -35,30 +67,91 @@ def predict(
 
     Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
     """
-    import numpy as np
-
-    from legendretron.cli.models import format_for, load_model, log_probability_parts, probabilities, table_for
+    from legendretron.cli.models import format_for, load_model, table_for, tables_for
+    from legendretron.cli.streams import streamed_parts
+    from legendretron.datasets.text_form import TextOptions
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
-    pandas = import_extra("pandas", "writing predictions", "cli")
+    import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model)
-    table = table_for(estimator, data, None, format_for(data, format))
-    numbers = np.empty(table.X.shape[0], dtype=np.intp)
-    for rows, log_p in log_probability_parts(estimator, table):
-        numbers[rows] = log_p.argmax(1)
-    columns: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
-    if proba:
-        by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
-        columns |= {f"p({label})": own for label, own in by_class}
-    frame = pandas.DataFrame(columns)
+    options: dict[str, Any] = {
+        "text": TextOptions(sep, decimal, encoding, tuple(na or ())),
+        "missing": str(missing),
+        "keep": keep or (),
+    }
+    parts = streamed_parts(data, format, stream, {"--out": out})
+    if parts is not None:
+        tables = tables_for(estimator, parts, None, **options)
+        _predict_in_parts(estimator, tables, proba, out, report)
+        return
+    table = table_for(estimator, data, None, format_for(data, format), **options)
+    frame = _predictions(estimator, table, proba, report)
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
     if out is None:
+        columns = {name: frame[name].to_numpy() for name in frame}
         report.result({"rows": len(frame), **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
+    _tell(Counter(frame["prediction"]), list(frame), out, report)
+
+
+def _predictions(estimator: Model, table: Table, proba: bool, report: Report) -> Any:
+    """Predictions for the rows of a table, after the columns to keep."""
+    import numpy as np
+    import pandas
+
+    from legendretron.cli.models import log_probability_parts, probabilities
+
+    numbers = np.empty(table.X.shape[0], dtype=np.intp)
+    for rows, log_p in log_probability_parts(estimator, table):
+        numbers[rows] = log_p.argmax(1)
+    columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].to_numpy() for name in table.kept}
+    predicted: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
+    if proba:
+        by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
+        predicted |= {f"p({label})": own for label, own in by_class}
+    if twice := [name for name in columns if name in predicted or (name == "rows" and report.json)]:
+        raise typer.BadParameter(f"{twice[0]!r} is the name of a column of predictions.", param_hint="'--keep'")
+    return pandas.DataFrame(columns | predicted)
+
+
+def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, report: Report) -> None:
+    """Predict some rows after the other, and write as it goes; the file is there when all of them are in it."""
+    if out is None and report.json:
+        reason = "with --json, predictions for a table that is read in batches go to a file; give it."
+        raise typer.BadParameter(reason, param_hint="'--out'")
+    counts: Counter[Any] = Counter()
+    names: list[str] = []
+    left_out = 0
+    with nullcontext(_print) if out is None else frames_to(out) as write:
+        for table in tables:
+            left_out += table.left_out
+            if table.X.shape[0] == 0:
+                continue
+            frame = _predictions(estimator, table, proba, report)
+            write(frame if out is not None else (frame, not names))
+            names = list(frame)
+            counts.update(frame["prediction"])
+        if not names:
+            raise ValueError("there is no row to predict.")
+    if left_out:
+        report.note(f"{left_out:,} rows with missing values were left out")
+    if out is not None:
+        _tell(counts, names, out, report)
+
+
+def _print(part: tuple[Any, bool]) -> None:
+    frame, first = part
+    sys.stdout.write(text_of(frame, ".csv", header=first))
+
+
+def _tell(counts: Counter[Any], names: list[str], out: Path, report: Report) -> None:
     view = grid("prediction", "rows")
-    for label, count in zip(*np.unique(columns["prediction"], return_counts=True), strict=True):
-        view.add_row(str(label), f"{count:,}")
+    for label in sorted(counts):
+        view.add_row(str(label), f"{counts[label]:,}")
     view.caption = f"written to {out}"
-    report.result({"rows": len(frame), "out": str(out), "columns": list(columns)}, view, even_if_quiet=False)
+    rows = sum(counts.values())
+    report.result({"rows": rows, "out": str(out), "columns": names}, view, even_if_quiet=False)

@@ -13,6 +13,7 @@ import numpy as np
 from legendretron.cli.models import label_text
 from legendretron.datasets.table_files import quoted, read_frame
 from legendretron.datasets.tables import Table, read_table
+from legendretron.datasets.text_form import TextOptions
 
 __all__ = ["read_predictions"]
 
@@ -21,7 +22,12 @@ _P_OF = re.compile(r"p\((.*)\)", re.DOTALL)
 
 
 def read_predictions(
-    path: Path, target: str, features: Sequence[str] | None, drop: Sequence[str] | None, format: str
+    path: Path,
+    target: str,
+    features: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    format: str,
+    text: TextOptions | None = None,
 ) -> tuple[Table, np.ndarray]:
     """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
 
@@ -39,14 +45,18 @@ def read_predictions(
         Columns to leave out.
     format : {"csv", "tsv", "parquet"}
         Format of the file.
+    text : TextOptions, optional
+        How a text file is written.
     """
     named_as_ours = [
         name
-        for name in map(str, read_frame(path, format).columns)
+        for name in map(str, read_frame(path, format, text=text).columns)
         if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
     ]
     try:
-        table = read_table(path, target, features=features or named_as_ours or None, drop=drop, format=format)
+        table = read_table(
+            path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text
+        )
     except ValueError as error:
         raise ValueError(str(error).replace("(fit --drop)", "(--drop)")) from error
     columns = _classes_of_columns(table, meant=bool(features or named_as_ours))

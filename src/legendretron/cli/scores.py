@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import entr
-from sklearn.metrics import precision_recall_fscore_support
 
 from legendretron._internal.chunks import chunks
 from legendretron.diagnostics import CalibrationCurve
 
-__all__ = ["Scores", "baseline_scores", "class_scores", "scores_of"]
+__all__ = ["Scores", "baseline_of", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,10 @@ class Scores:
     auc: float
 
 
-def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
+def scores_of(y: np.ndarray, log_p: np.ndarray, *, ordered: bool = True) -> Scores:
     """Score log-probabilities (n, C) by the class indices (n,) of the labels.
+
+    Without ``ordered``, the scores that take the order of all rows are left out, as NaN.
 
     Examples
     --------
@@ -64,8 +65,10 @@ def scores_of(y: np.ndarray, log_p: np.ndarray) -> Scores:
         accuracy=float(right.mean()),
         log_loss=float(losses.mean()),
         brier=float(squares.mean()),
-        calibration_error=CalibrationCurve.of_outcomes(confidence, right).expected_calibration_error,
-        auc=_auc(y, log_p),
+        calibration_error=CalibrationCurve.of_outcomes(confidence, right).expected_calibration_error
+        if ordered
+        else math.nan,
+        auc=_auc(y, log_p) if ordered else math.nan,
     )
 
 
@@ -90,9 +93,9 @@ def _area(scores: np.ndarray, own: np.ndarray) -> float:
     return float((below + up_to).mean() / 2 / len(others))
 
 
-def baseline_scores(y: np.ndarray, n_classes: int) -> Scores:
-    """Score the same prediction for every row: the class frequencies of these labels."""
-    share = np.bincount(y, minlength=n_classes) / len(y)
+def baseline_of(counts: np.ndarray) -> Scores:
+    """Score the same prediction for every row: the class frequencies, by the numbers of rows of each class."""
+    share = counts / counts.sum()
     return Scores(
         accuracy=float(share.max()),
         log_loss=float(entr(share).sum()),
@@ -100,14 +103,3 @@ def baseline_scores(y: np.ndarray, n_classes: int) -> Scores:
         calibration_error=0.0,
         auc=0.5 if (share > 0).sum() > 1 else float("nan"),  # all pairs are ties
     )
-
-
-def class_scores(y: np.ndarray, log_p: np.ndarray) -> list[dict[str, float]]:
-    """Return rows, precision and recall of each class; NaN where there is nothing to count."""
-    precision, recall, _, support = precision_recall_fscore_support(
-        y, log_p.argmax(1), labels=np.arange(log_p.shape[1]), zero_division=np.nan
-    )
-    return [
-        {"rows": int(n), "precision": float(p), "recall": float(r)}
-        for n, p, r in zip(support, precision, recall, strict=True)
-    ]

@@ -11,7 +11,17 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.label_noise import found_noise, noise_in_words
-from legendretron.cli.options import DataFile, FormatOption, ModelFile
+from legendretron.cli.options import (
+    DataFile,
+    DecimalOption,
+    EncodingOption,
+    FormatOption,
+    Missing,
+    MissingOption,
+    ModelFile,
+    NaOption,
+    SepOption,
+)
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.cli.wording import saying_options
@@ -19,6 +29,7 @@ from legendretron.cli.wording import saying_options
 if TYPE_CHECKING:
     import numpy as np
 
+    from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
 
 __all__ = ["FOLDS", "THRESHOLD", "folds_for", "judged", "suspicious", "suspicious_frame"]
@@ -60,6 +71,11 @@ def suspicious(
         typer.Option(help="File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.",
                      show_default=False),
     ] = None,
+    missing: MissingOption = Missing.impute,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     format: FormatOption = None,
 ) -> None:  # fmt: skip
     """List the rows of a table whose labels are probably wrong, the most suspicious first.
@@ -70,7 +86,8 @@ def suspicious(
     How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
     wrong, so that rows are still in order.
     """
-    from legendretron.cli.models import class_numbers, format_for, load_estimator, missing_target, table_for
+    from legendretron.cli.models import class_numbers, format_for, linear_of, load_estimator, missing_target, table_for
+    from legendretron.datasets.text_form import TextOptions
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
@@ -78,11 +95,14 @@ def suspicious(
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         import_extra("matplotlib", "drawing", "plots")
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
-    estimator = load_estimator(model)
-    kind = format_for(data, format)
+    fitted = load_estimator(model)
+    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()))
     if target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind)
-    table = table_for(estimator, data, target, kind)
+        raise missing_target("which column holds the labels?", data, kind, text)
+    table = table_for(fitted, data, target, kind, text=text, missing=str(missing))
+    if table.left_out:
+        report.note(f"{table.left_out:,} rows with missing values were left out")
+    estimator = linear_of(fitted)
     y = estimator.classes_[class_numbers(estimator, table)]
     if refit:
         try:
@@ -91,8 +111,8 @@ def suspicious(
             raise typer.BadParameter(f"{error}; give --no-refit.", param_hint="'--refit'") from error
     else:
         folds = None
-    quality, suggested = judged(estimator, table, y, folds)
-    frame = suspicious_frame(y, quality, suggested, threshold)
+    quality, suggested = judged(fitted, table, y, folds)
+    frame = suspicious_frame(y, quality, suggested, threshold, table.rows)
     payload = {
         "rows": len(y),
         "suspicious": len(frame),
@@ -130,7 +150,7 @@ def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
 
 
 def judged(
-    estimator: LinearLinkClassifier, table: Any, y: np.ndarray, folds: int | None
+    model: LinearLinkClassifier | TableClassifier, table: Any, y: np.ndarray, folds: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability that each label is right, and the most probable class of each row.
 
@@ -138,24 +158,32 @@ def judged(
     """
     import numpy as np
 
-    from legendretron.cli.models import checked_features
+    from legendretron.cli.models import checked_features, linear_of
 
+    estimator = linear_of(model)
     with saying_options(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class in y has only")
-        posterior = estimator._posterior(checked_features(estimator, table), y, folds, groups=None)
+        posterior = estimator._posterior(checked_features(model, table), y, folds, groups=None)
     own = np.searchsorted(estimator.classes_, y)
     return posterior[np.arange(len(y)), own], estimator.classes_[posterior.argmax(1)]
 
 
-def suspicious_frame(y: np.ndarray, quality: np.ndarray, suggested: np.ndarray, threshold: float = THRESHOLD) -> Any:
-    """Return a data frame of the rows below a threshold, the lowest quality first."""
+def suspicious_frame(
+    y: np.ndarray,
+    quality: np.ndarray,
+    suggested: np.ndarray,
+    threshold: float = THRESHOLD,
+    rows: np.ndarray | None = None,
+) -> Any:
+    """Return a data frame of the rows below a threshold, the lowest quality first; ``rows`` are their numbers in the file."""
     import numpy as np
 
     pandas = import_extra("pandas", "listing suspicious rows", "cli")
     order = np.argsort(quality, kind="stable")
-    rows = order[quality[order] < threshold]
+    places = order[quality[order] < threshold]
+    numbers = places if rows is None else rows[places]
     return pandas.DataFrame(
-        {"row": rows, "label": y[rows], "suggested": suggested[rows], "quality": quality[rows]},
+        {"row": numbers, "label": y[places], "suggested": suggested[places], "quality": quality[places]},
     )
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["CALIBRATE_OPTIONS", "OPTIONS", "in_options", "plain_values", "refused_parameter", "saying_options"]
+__all__ = [
+    "CALIBRATE_OPTIONS",
+    "DATA_OPTIONS",
+    "OPTIONS",
+    "in_options",
+    "plain_values",
+    "refused_parameter",
+    "saying_options",
+]
 
 #: The option of ``fit`` for each parameter of an estimator.
 OPTIONS = {
@@ -38,10 +47,21 @@ OPTIONS = {
 }
 #: The option of ``calibrate`` for each parameter of a calibrator that an estimator does not have.
 CALIBRATE_OPTIONS = {"order": "--order", "input": "--input", "strength": "--strength"}
-_ALL = OPTIONS | CALIBRATE_OPTIONS
+#: Options for reading and encoding a table. Their names are English words, so they are replaced in ``name=value`` only.
+DATA_OPTIONS = {
+    "sep": "--sep",
+    "decimal": "--decimal",
+    "encoding": "--encoding",
+    "na": "--na",
+    "categorical": "--categorical",
+    "max_categories": "--max-categories",
+}
+#: The option for each argument of ``fit_stream``.
+STREAM_OPTIONS = {"skip_bad_rows": "--skip-bad-rows"}
+_ALL = OPTIONS | CALIBRATE_OPTIONS | STREAM_OPTIONS
 _ANY = "|".join(_ALL)
 #: Names that are not English words.
-_UNMISTAKABLE = "|".join(name for name in OPTIONS if "_" in name or name == "alpha")
+_UNMISTAKABLE = "|".join(name for name in OPTIONS | STREAM_OPTIONS if "_" in name or name == "alpha")
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
 
 _TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."
@@ -71,6 +91,8 @@ def in_options(text: str) -> str:
     '--checkpoint needs --solver adam, got --solver lbfgs.'
     >>> in_options("raise max_epochs or alpha, or set early_stopping=False; there is no column 'max_epochs'.")
     "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
+    >>> in_options("read the file with decimal=',' or na='?', or give categorical='age'.")
+    "read the file with --decimal ',' or --na '?', or give --categorical age."
     """
     text = plain_values(text).replace(_TOO_LARGE, _TOO_LARGE_HINT)
     text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
@@ -78,8 +100,19 @@ def in_options(text: str) -> str:
     text = _outside_quotes(
         rf"\b({_ANY})=(?:'([^']*)'|([-+\w.]*\w))", lambda found: f"{_ALL[found[1]]} {found[2] or found[3]}", text
     )
+    text = _outside_quotes(
+        rf"\b({'|'.join(DATA_OPTIONS)})='([^']*)'",
+        lambda found: f"{DATA_OPTIONS[found[1]]} {_typed(found[2])}",
+        text,
+    )
+    text = re.sub(rf"\A({'|'.join(DATA_OPTIONS)}) must", lambda found: f"{DATA_OPTIONS[found[1]]} must", text)
     text = re.sub(rf"\A({_ANY})\b", lambda found: _ALL[found[1]], text)
     return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: _ALL[found[1]], text)
+
+
+def _typed(value: str) -> str:
+    """A value as it is typed in a shell; marks in quotes, so that they are not read as marks of the sentence."""
+    return f"'{value}'" if value in (",", ".") else shlex.quote(value)
 
 
 def _outside_quotes(pattern: str, replace: Callable[[re.Match[str]], str], text: str) -> str:

@@ -14,11 +14,11 @@ from sklearn.datasets import load_svmlight_file
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.compressed import UnreadableFileError, open_compressed
 
-__all__ = ["read_libsvm"]
+__all__ = ["DENSE_SHARE", "damaged", "first_fault", "read_libsvm"]
 
 _SMALL = 64 * 2**20  # bytes up to which an array is dense by default
 _LARGE = 2**30  # bytes above which only dense=True makes a dense array
-_DENSE_SHARE = 0.1  # least share of given entries for a dense array, between the two
+DENSE_SHARE = 0.1  # least share of given entries for a dense array, between the two
 _LARGEST_INDEX = 2**31 - 1
 _FEATURE = re.compile(rb"([+-]?\d+):(\S+)")
 
@@ -66,23 +66,24 @@ def read_libsvm(
     except (ValueError, OverflowError, IndexError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        raise ValueError(_first_fault(path, n_features) or _message(path, f"is not LIBSVM text: {error}")) from error
+        raise ValueError(first_fault(path, n_features) or damaged(path, f"is not LIBSVM text: {error}")) from error
     if len(labels) == 0:
-        raise ValueError(_message(path, "is empty: it has no rows"))
+        raise ValueError(damaged(path, "is empty: it has no rows"))
     whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
     if not (whole.all() and np.isfinite(X.data).all()):
-        raise ValueError(_first_fault(path, n_features))
+        raise ValueError(first_fault(path, n_features))
     if X.nnz == 0:
-        raise ValueError(_message(path, "has labels but no feature values index:value"))
+        raise ValueError(damaged(path, "has labels but no feature values index:value"))
     return _as_asked(path, X, dense), labels.astype(np.int64)
 
 
-def _message(path: Path, fault: str) -> str:
+def damaged(path: Path, fault: str) -> str:
+    """The message that a file is wrong."""
     hint = "Get it again, or check that it has one row per line, 'label index:value index:value ...', indices from 1."
     return f"{str(path)!r} {fault}. {hint}"
 
 
-def _first_fault(path: Path, n_features: int | None) -> str:
+def first_fault(path: Path, n_features: int | None) -> str:
     """Name the first line that is wrong, or return nothing; slow, so only after the fast reader has failed."""
     with open_compressed(path) as file:
         for number, line in enumerate(file, start=1):
@@ -92,7 +93,7 @@ def _first_fault(path: Path, n_features: int | None) -> str:
                 if fault:
                     for _ in file:  # a compressed file may turn out damaged at its end, which is then the cause
                         pass
-                    return _message(path, f"is wrong in line {number}: {fault}")
+                    return damaged(path, f"is wrong in line {number}: {fault}")
     return ""
 
 
@@ -147,7 +148,7 @@ def _shown(text: bytes) -> str:
 def _as_asked(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.sparse.csr_matrix:
     entries = X.shape[0] * X.shape[1]
     if dense is None:
-        dense = 8 * entries <= _SMALL or (8 * entries <= _LARGE and X.nnz >= _DENSE_SHARE * entries)
+        dense = 8 * entries <= _SMALL or (8 * entries <= _LARGE and X.nnz >= DENSE_SHARE * entries)
     if not dense:
         X = scipy.sparse.csr_matrix(X)
         if max(X.nnz, *X.shape) <= _LARGEST_INDEX:  # some solvers need 32-bit indices

@@ -7,16 +7,33 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from legendretron._internal.validation import check_choice
 from legendretron.datasets.table_files import format_of, quoted, read_frame
+from legendretron.datasets.text_form import TextOptions
 
-__all__ = ["Table", "read_table"]
+__all__ = [
+    "MISSING",
+    "Table",
+    "as_matrix",
+    "as_numbers",
+    "choose_columns",
+    "columns_of",
+    "has_only_numbers",
+    "read_columns",
+    "read_table",
+    "texts_of",
+    "typed_labels",
+]
+
+#: What to do with rows that have gaps: leave that to others, leave out the rows, or raise an error.
+MISSING = ("impute", "drop-rows", "error")
 
 _EXACT = 2.0**53  #: up to here a double holds every integer
 
@@ -39,6 +56,12 @@ class Table:
         The column of the labels.
     written : ndarray of shape (n,) or None
         The labels as the text of a CSV or TSV file has them.
+    rows : ndarray of shape (n,) or None
+        Numbers of the rows in the file, from 0, if some were left out.
+    left_out : int
+        Number of rows that were left out.
+    kept : data frame or None
+        Further columns that were asked for.
 
     Examples
     --------
@@ -57,6 +80,9 @@ class Table:
     feature_names: tuple[str, ...] | None
     target: str | None
     written: np.ndarray | None = None
+    rows: np.ndarray | None = None
+    left_out: int = 0
+    kept: Any = None
 
     @property
     def classes(self) -> np.ndarray:
@@ -74,10 +100,12 @@ def read_table(
     drop: Sequence[str] | None = None,
     format: str | None = None,
     n_features: int | None = None,
+    text: TextOptions | None = None,
 ) -> Table:
     r"""Read features and labels from a CSV, TSV, Parquet or LIBSVM file.
 
-    Every feature must be a number, without missing values: otherwise the error names the columns. Nothing is unpickled.
+    Every feature must be a number, without missing values: otherwise the error names the columns. (Tables with more are for
+    :class:`~legendretron.TableClassifier`.) Nothing is unpickled.
 
     Parameters
     ----------
@@ -94,6 +122,8 @@ def read_table(
         By the file extension if not given.
     n_features : int, optional
         Number of features of a LIBSVM file, whose lines leave out zeros; the largest that occurs if not given.
+    text : TextOptions, optional
+        Separator, decimal mark, encoding and marks of missing values of CSV and TSV; guessed if not given.
 
     Examples
     --------
@@ -105,26 +135,132 @@ def read_table(
     >>> table.feature_names, table.y.tolist()
     (('width', 'length'), ['rose', 'tulip'])
     """
+    return as_numbers(
+        read_columns(path, target, features=features, drop=drop, format=format, n_features=n_features, text=text)
+    )
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    format: str | None = None,
+    n_features: int | None = None,
+    text: TextOptions | None = None,
+    as_text: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    missing: str = "impute",
+) -> Table:
+    """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`.
+
+    Parameters
+    ----------
+    path, target, features, drop, format, n_features, text
+        As in :func:`read_table`.
+    as_text : sequence of str
+        Features that stay text in CSV and TSV, even if they look like numbers.
+    keep : sequence of str
+        Further columns to return, as they are written. Only those in ``features`` are features as well.
+    missing : {"impute", "drop-rows", "error"}
+        What to do with rows in which a feature or the label is missing. ``"impute"``: features are left as they are, and a
+        missing label is an error.
+    """
     path = Path(path)
+    check_choice("missing", missing, MISSING)
     kind = format_of(path, format)
     if kind == "libsvm":
+        if keep:
+            raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
-    frame = read_frame(path, kind, as_text=target)
-    columns = _choose(path, list(frame.columns), target, features, drop)
+    texts = texts_of(target, as_text, features, keep)
+    frame = read_frame(path, kind, as_text=texts, text=text)
+    table = columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    if table.rows is not None and not len(table.rows):
+        raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
+    return table
+
+
+def texts_of(
+    target: str | None, as_text: Sequence[str], features: Sequence[str] | None, keep: Sequence[str]
+) -> list[str]:
+    """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
+    return [*([] if target is None else [target]), *as_text, *_only_kept(features, keep)]
+
+
+def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]:
+    return [name for name in keep if name not in (features or ())]
+
+
+def columns_of(
+    path: Path,
+    frame: Any,
+    kind: str,
+    target: str | None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    missing: str = "impute",
+    first_row: int = 0,
+) -> Table:
+    """Features and labels of a data frame that was read from a file, or of a part of it that begins at ``first_row``.
+
+    See :func:`read_columns`.
+    """
+    _check_known(path, list(frame.columns), keep)
+    only_kept = _only_kept(features, keep)
+    columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
+    rows = None
+    if missing == "drop-rows":
+        whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
+        rows = first_row + np.flatnonzero(whole)
+        frame = frame[whole]
+    elif missing == "error":
+        _check_gaps(path, frame[columns])
     if target is not None and frame[target].isna().any():
-        missing = int(frame[target].isna().sum())
+        lacking = int(frame[target].isna().sum())
         raise ValueError(
-            f"target column {target!r} of {str(path)!r} has {missing} missing values (empty, NA, NaN, null and the like "
-            "count as such); leave those rows out, or name the class otherwise."
+            f"target column {target!r} of {str(path)!r} has {lacking} missing values (empty, NA, NaN, null and the like "
+            "count as such); leave those rows out (--missing drop-rows), or name the class otherwise."
         )
-    X = _numbers(path, frame[columns])
+    table = Table(
+        path,
+        frame[columns],
+        None,
+        tuple(columns),
+        target,
+        rows=rows,
+        left_out=0 if rows is None else len(whole) - len(rows),
+        kept=frame[list(dict.fromkeys(keep))] if keep else None,
+    )
     if target is None:
-        return Table(path, X, None, tuple(columns), None)
+        return table
     name = f"target column {target!r} of {str(path)!r}"
     if kind == "parquet":
-        return Table(path, X, _labels(frame[target], name), tuple(columns), target)
+        return replace(table, y=_labels(frame[target], name))
     written = [str(value) for value in frame[target]]
-    return Table(path, X, _labels(_parsed(written), name), tuple(columns), target, np.asarray(written, dtype=object))
+    return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
+
+
+def typed_labels(texts: list[str], name: str) -> np.ndarray:
+    """Labels from text, integers or booleans if all of them are; ``name`` says in messages where they stand."""
+    return _labels(_parsed(texts), name)
+
+
+def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
+    """Whether all features are numbers, or true and false, without gaps unless these are allowed."""
+    if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
+        return True
+    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and (gaps or not table.X.isna().any(axis=None))
+
+
+def as_numbers(table: Table) -> Table:
+    """Return a table with features as floats, or raise a ``ValueError`` that names the columns that hold anything else."""
+    if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
+        return table
+    return replace(table, X=_numbers(table.path, table.X))
 
 
 def _from_libsvm(
@@ -140,7 +276,7 @@ def _from_libsvm(
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
 
 
-def _choose(
+def choose_columns(
     path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
     """The columns of the features, after checking every given name."""
@@ -192,12 +328,7 @@ def _is_number(text: str) -> bool:
 
 def _numbers(path: Path, frame: Any) -> Any:
     """The features as floats: float32 if all of them are, else float64."""
-    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
-
-    def numeric(dtype: Any) -> bool:
-        return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
-
-    text = [name for name in frame.columns if not numeric(frame[name].dtype)]
+    text = [name for name in frame.columns if not _is_numeric(frame[name].dtype)]
     if text:
         examples = [f"{name!r} (such as {_first_text(frame[name])!r})" for name in text[:8]]
         rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
@@ -205,20 +336,31 @@ def _numbers(path: Path, frame: Any) -> Any:
             f"columns that are not numbers in {str(path)!r}: {', '.join(examples)}{rest}; leave them out (fit --drop), or "
             "encode them as numbers."
         )
-    missing = frame.isna().sum()
-    missing = missing[missing > 0]
-    if len(missing):
-        counts = ", ".join(f"{name!r} ({count})" for name, count in missing.iloc[:8].items())
-        rest = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-        raise ValueError(
-            f"missing values in columns of {str(path)!r}: {counts}{rest}; fill them in, or leave out the rows or columns."
-        )
+    _check_gaps(path, frame)
     single = all(dtype == np.float32 for dtype in frame.dtypes)
     frame = frame.astype(np.float32 if single else np.float64)
     infinite = [name for name in frame.columns if not np.isfinite(frame[name].to_numpy()).all()]
     if infinite:
         raise ValueError(f"infinite values in columns of {str(path)!r}: {quoted(infinite)}; replace them.")
     return frame
+
+
+def _is_numeric(dtype: Any) -> bool:
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+    return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+
+
+def _check_gaps(path: Path, frame: Any) -> None:
+    missing = frame.isna().sum()
+    missing = missing[missing > 0]
+    if len(missing):
+        counts = ", ".join(f"{name!r} ({count})" for name, count in missing.iloc[:8].items())
+        rest = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        raise ValueError(
+            f"missing values in columns of {str(path)!r}: {counts}{rest}; fill them in, or leave out the rows (--missing "
+            "drop-rows) or columns."
+        )
 
 
 def _first_text(column: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -29,10 +30,13 @@ from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.label_noise import FittedNoise, clean_link, requested_noise
 from legendretron.estimators.onnx import export_estimator
 from legendretron.estimators.persistence import load_estimator, save_estimator
+from legendretron.estimators.plan import Plan
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.standardization import Standardized, Standardizer
+from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
+from legendretron.streaming import as_source
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
@@ -61,6 +65,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     link_alpha_: float
     gradient_norm_: float
     converged_: bool
+    n_skipped_rows_: int
     _standardized: Standardized
     _noise: FittedNoise | None
 
@@ -156,6 +161,67 @@ class LinearLinkClassifier(ChoosingClassifier):
             self.n_iter_ = calls + 1
         return self
 
+    @validates_parameters
+    def fit_stream(
+        self,
+        source: Any,
+        *,
+        target: str | None = None,
+        weight: str | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        skip_bad_rows: int = 0,
+        buffer_rows: int | None = None,
+        sample_rows: int = SAMPLE_ROWS,
+    ) -> Self:
+        """Fit the model to a table that is read in batches, again and again, and need not fit into memory.
+
+        The first pass finds the classes, means and deviations. If strengths are to be chosen, this is done on a sample of the
+        rows; a table that is no larger than the sample is fitted as :meth:`fit` does. Then minibatches are trained on, also
+        for logistic regression: once through all rows at least, in an order that is shuffled. While they are trained on,
+        the next rows are read in a thread. Which rows are in the sample, or held out for early stopping, depends on their
+        number in the table and ``random_state`` alone.
+
+        Parameters
+        ----------
+        source : tuple of arrays, data set, iterable or Source
+            ``(X, y)`` or ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a list,
+            torch ``DataLoader`` or other iterable of batches, with the same rows in the same order each time; or a
+            :class:`~legendretron.streaming.Source`. See :func:`~legendretron.streaming.as_source`.
+        target, weight : str, optional
+            Columns of the labels and of the weights, for data sets and record batches.
+        features, drop : sequence of str, optional
+            Columns to take as features, by default all others, and to leave out.
+        skip_bad_rows : int, default=0
+            How many rows with missing or infinite values may be left out; one more is an error. ``n_skipped_rows_`` says how
+            many were.
+        buffer_rows : int, default=None
+            Rows that are in memory to be shuffled; 64 MiB of them if not given. 0: rows are trained on in the order of the
+            table, which is for tables that are shuffled.
+        sample_rows : int, default=100_000
+            Rows to choose strengths on; fewer if these would take more than 256 MiB. For classes with few rows it has more
+            of them, with less weight.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from legendretron import LegendreTronClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> batches = [(X[start : start + 40], y[start : start + 40]) for start in range(0, 150, 40)]
+        >>> clf = LegendreTronClassifier(alpha=1e-3, link_alpha=1e-3, random_state=0).fit_stream(batches)
+        >>> clf.score(X, y) > 0.95
+        True
+        """
+        with restore_on_error(self):
+            rows = as_source(source, target=target, weight=weight, features=features, drop=drop)
+            fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
+        return self
+
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):  # used unchanged, as in torch.manual_seed(random_state)
             return int(self.random_state)
@@ -192,7 +258,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         fixed = self._fixed_link(n_classes, dtype, device, online)
         labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
-        start = self._standardized if resume else self._fresh(X, weight, n_classes, generator, dtype)
+        if resume:
+            start = self._standardized
+        else:
+            start = self._fresh(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.uncentred()
         if resume:
@@ -204,7 +273,7 @@ class LinearLinkClassifier(ChoosingClassifier):
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype, len(rows))
         if fixed is not None:  # W and b are trained as those of logistic regression are, by another convex loss
             link = SoftmaxLink(n_classes)
-        strengths, tuning, precision = self._strengths(), choice, dtype
+        strengths, tuning = self._strengths(), choice
         tuned = choice is not None or not (strengths.fixed or resume or online)
         noise, found = self._noise_to_begin_with(n_classes, resume, online, tuned)
         if resume or online:
@@ -229,25 +298,13 @@ class LinearLinkClassifier(ChoosingClassifier):
                     kept_choice.save(tuning)
                     tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
-        if tuning is not None and not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
-            # as it was tried out; noise of batches is far above that of rounding
-            features, precision = features.single(), torch.float32
-        if tuning is not None and tuning.noise is not None:
-            found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
-            noise = found.in_training()
-        link = clean_link(link)
-        if isinstance(link, SoftmaxLink):
-            link_alpha = math.inf
-        as_logistic = math.isinf(link_alpha) and not (resume or online)
-        if as_logistic and not isinstance(link, SoftmaxLink):
-            link = SoftmaxLink(n_classes)
+        plan = self._plan_of(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
+        if plan.is_logistic and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
-        is_softmax = isinstance(link, SoftmaxLink)
-        link = with_noise(link, noise)
-        # weights of logistic regression are trained as they are, and predict with a temperature
-        tempered = found.plan.temperature if is_softmax and found is not None else 1.0
+        if plan.precision != dtype:
+            features = features.single()
         if resume:
-            start = start.scaled(1.0 / tempered)
+            start = start.scaled(1.0 / plan.temperature)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -257,58 +314,106 @@ class LinearLinkClassifier(ChoosingClassifier):
                 features,
                 torch.as_tensor(rows, device=device).unsqueeze(0),
                 on_device(labels, torch.int64),
-                on_device(weight, precision),
+                on_device(weight, plan.precision),
                 normalise=not online,
             )
 
         model = LinearModel(
-            start.weight.to(device, precision).unsqueeze(0),
-            start.bias.to(device, precision).unsqueeze(0),
-            [link.to(precision)],
+            start.weight.to(device, plan.precision).unsqueeze(0),
+            start.bias.to(device, plan.precision).unsqueeze(0),
+            [plan.link.to(plan.precision)],
         )
         validation = None
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
             validation = sample(held_out)
-        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, alpha, link_alpha])
-        settings = self._training_settings(identity, generator, len(rows), (alpha, link_alpha), online)
+        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
+        settings = self._training_settings(identity, generator, len(rows), plan.strengths, online)
         if tuning is not None and tuning.whole is not None:
             result = _put_in(model, tuning.whole)
-        elif fixed is not None or (is_softmax and self._by_convex_solver(online) and has_convex_solver(noise)):
+        elif fixed is not None or (
+            plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)
+        ):
             guess = None if tuning is None else tuning.logistic
             most = self._convex_iterations(fixed is not None)
-            result = fit_convex(model, sample(rows), settings, guess, noise, max_iter=most, fixed=fixed)
+            result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
         if kept_choice is not None and not result.interrupted:
             kept_choice.remove()
-        self.classes_ = classes
+        observed = np.bincount(labels[rows], weight[rows], n_classes)
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
+        self._keep(model, result, plan, classes, observed, len(rows), start, X.dtype, kept, fixed)
+        if not (resume or online):
+            self._tuning = tuning
+        if result.interrupted or not online:  # one pass over some rows need not converge
+            self._report(result, tuning is not None and tuning.interrupted)
+
+    def _plan_of(
+        self,
+        link: Link,
+        strengths: tuple[float, float],
+        tuning: Tuning | None,
+        noise: LabelNoise | None,
+        found: FittedNoise | None,
+        dtype: torch.dtype,
+        *,
+        anew: bool,
+    ) -> Plan:
+        """What is trained in the end, by what has been chosen; ``anew`` if nothing was trained before."""
+        n_classes, precision = link.n_classes, dtype
+        if tuning is not None and not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
+            precision = torch.float32  # as it was tried out; noise of batches is far above that of rounding
+        if tuning is not None and tuning.noise is not None:
+            found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
+            noise = found.in_training()
+        link = clean_link(link)
+        alpha, link_alpha = strengths
+        if isinstance(link, SoftmaxLink):
+            link_alpha = math.inf
+        is_logistic = math.isinf(link_alpha) and anew
+        if is_logistic and not isinstance(link, SoftmaxLink):
+            link = SoftmaxLink(n_classes)
+        is_softmax = isinstance(link, SoftmaxLink)
+        return Plan(with_noise(link, noise), (alpha, link_alpha), noise, found, precision, is_softmax, is_logistic)
+
+    def _keep(
+        self,
+        model: LinearModel,
+        result: TrainingResult,
+        plan: Plan,
+        classes: np.ndarray,
+        observed: np.ndarray,
+        n_rows: int,
+        units: Standardizer,
+        dtype: Any,
+        moments: tuple[torch.Tensor, ...] | None = None,
+        fixed: Link | None = None,
+    ) -> None:
+        """Keep what has been trained; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
         w, b, trained = model.take(0)
-        for name in ("gradient_norm_", "converged_"):
+        for name in ("gradient_norm_", "converged_", "n_skipped_rows_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if fixed is not None:
             assert result.largest_gradient is not None
             trained = fixed
             self.gradient_norm_, self.converged_ = float(result.largest_gradient[0]), bool(result.converged[0])
+        found, noise = plan.found, plan.noise
         if found is None and noise is not None:
-            observed = np.bincount(labels[rows], weight[rows], n_classes)
             learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
-            found = FittedNoise.of(learned, observed / observed.sum(), known=not noise.learned, n_rows=len(rows))
+            found = FittedNoise.of(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
         if found is not None:
             trained = found.link_to_predict(trained)
-        w, b = w * tempered, b * tempered
+        own = torch.float32 if dtype == np.float32 else torch.float64
+        w, b = ((part * plan.temperature).to("cpu", own) for part in (w, b))
+        self.classes_ = classes
         self._noise = found
-        self.link_ = trained.to("cpu", dtype).eval().requires_grad_(False)
-        self._standardized = Standardized(start.mean, start.scale, w.to("cpu", dtype), b.to("cpu", dtype), kept)
-        self.coef_, self.intercept_ = self._standardized.folded(X.dtype)
-        self.alpha_, self.link_alpha_ = float(alpha), float(link_alpha)
-        if not (resume or online):
-            self._tuning = tuning
+        self.link_ = trained.to("cpu", own).eval().requires_grad_(False)
+        self._standardized = Standardized(units.mean, units.scale, w, b, moments)
+        self.coef_, self.intercept_ = self._standardized.folded(dtype)
+        self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
-        if result.interrupted or not online:  # one pass over some rows need not converge
-            self._report(result, tuning is not None and tuning.interrupted)
 
     def _noise_to_begin_with(
         self, n_classes: int, resume: bool, online: bool, tuned: bool
@@ -334,11 +439,10 @@ class LinearLinkClassifier(ChoosingClassifier):
         return asked.known, None
 
     def _fresh(
-        self, X: Any, weight: np.ndarray, n_classes: int, generator: torch.Generator, dtype: torch.dtype
+        self, units: Standardizer, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
-        """The initial linear predictor."""
-        d = X.shape[1]
-        units = Standardizer.fit(X, weight, self.standardize)
+        """The initial linear predictor, in these units."""
+        d = len(units.mean)
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
         if self.init == "paper":

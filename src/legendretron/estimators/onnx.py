@@ -15,7 +15,7 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 
-__all__ = ["export_estimator", "export_predictor"]
+__all__ = ["estimator_model", "export_estimator", "export_predictor", "write_model"]
 
 
 class _Predictor(nn.Module):
@@ -44,9 +44,16 @@ def export_estimator(
     feature_names: np.ndarray | None = None,
 ) -> None:
     """Write the file that an estimator's ``to_onnx`` describes; arguments are its attributes after ``fit``."""
+    write_model(path, estimator_model(coef, intercept, link, classes, feature_names))
+
+
+def estimator_model(
+    coef: np.ndarray, intercept: np.ndarray, link: Link, classes: np.ndarray, feature_names: np.ndarray | None
+) -> Any:
+    """Return the ``onnx.ModelProto`` that :func:`export_estimator` writes."""
     predictor = _Predictor(coef, intercept, link)
     example = torch.zeros(2, coef.shape[1], dtype=predictor.coef.dtype)
-    export_predictor(path, predictor, example, classes, feature_names)
+    return _predictor_model(predictor, example, classes, feature_names)
 
 
 def export_predictor(
@@ -57,6 +64,12 @@ def export_predictor(
     feature_names: np.ndarray | None = None,
 ) -> None:
     """Write a module that maps features to the index of a class and to probabilities, with labels in place of the index."""
+    write_model(path, _predictor_model(predictor, example, classes, feature_names))
+
+
+def _predictor_model(
+    predictor: nn.Module, example: Tensor, classes: np.ndarray, feature_names: np.ndarray | None
+) -> Any:
     if classes.dtype.kind not in "iufbUSO":
         raise ValueError(
             f"ONNX has no labels of dtype {classes.dtype}; fit with numbers, booleans or strings, for example "
@@ -81,5 +94,12 @@ def export_predictor(
     }.items():
         entry = model.metadata_props.add()
         entry.key, entry.value = key, json.dumps(value, default=str)
+    return model
+
+
+def write_model(path: str | Path, model: Any) -> None:
+    """Check a model, and write it to a file, atomically."""
+    import onnx
+
     onnx.checker.check_model(model)
     write_atomically(Path(path), model.SerializeToString())

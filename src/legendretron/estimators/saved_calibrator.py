@@ -23,7 +23,13 @@ from legendretron.estimators.label_noise import wrong_share
 from legendretron.estimators.loading import SAVED
 from legendretron.estimators.persistence import encode_classes, rebuild_estimator, saved_estimator
 from legendretron.estimators.saved_form import decode_classes, is_feature_names
+from legendretron.estimators.saved_table_classifier import (
+    TABLE_FORMAT,
+    rebuild_table_classifier,
+    saved_table_classifier,
+)
 from legendretron.estimators.scores import ScoreForm
+from legendretron.estimators.table_classifier import TableClassifier
 from legendretron.links.base import TensorSpec
 from legendretron.links.persistence import check_tensors
 from legendretron.nn.calibration import CalibrationMap
@@ -116,7 +122,7 @@ def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
     if isinstance(parameters["strength"], float | int) and math.isinf(parameters["strength"]):
         parameters["strength"] = "infinite"
     names = getattr(calibrator, "feature_names_in_", None) if inner is None else None
-    of_inner, inner_tensors = (None, {}) if inner is None else saved_estimator(inner, _INNER)
+    of_inner, inner_tensors = (None, {}) if inner is None else _saved_inner(inner)
     header = {
         "estimator": _NAME,
         "parameters": plain(parameters, "parameters"),
@@ -149,13 +155,18 @@ def _inner_of(calibrator: _Fitted) -> tuple[Any, bool]:
         return None, False
     frozen = isinstance(calibrator.estimator_, FrozenEstimator)
     inner = calibrator.estimator_.estimator if frozen else calibrator.estimator_
-    if type(inner) not in SAVED:
+    if type(inner) not in (*SAVED, TableClassifier):
+        known = " or ".join(cls.__name__ for cls in (*SAVED, TableClassifier))
         raise ValueError(
-            f"estimator must be None, or a {' or '.join(cls.__name__ for cls in SAVED)}, for a calibrator to be saved, got "
+            f"estimator must be None, or a {known}, for a calibrator to be saved, got "
             f"{type(inner).__name__}; save it by its own means, and fit LegendreCalibrator() on its probabilities: "
             "fit(estimator.predict_proba(X), y)."
         )
     return inner, frozen
+
+
+def _saved_inner(inner: Any) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    return (saved_table_classifier if isinstance(inner, TableClassifier) else saved_estimator)(inner, _INNER)
 
 
 def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_names: list[str]) -> None:
@@ -236,7 +247,10 @@ def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Cali
 
 
 def _rebuild_inner(saved: dict[str, Any], tensors: dict[str, torch.Tensor], classes: np.ndarray) -> Any:
-    inner = rebuild_estimator(saved, tensors, _INNER, *SAVED)
+    if str(saved.get("format")).startswith(TABLE_FORMAT):
+        inner: Any = rebuild_table_classifier(saved, tensors, _INNER, TableClassifier)
+    else:
+        inner = rebuild_estimator(saved, tensors, _INNER, *SAVED)
     if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):
         raise ValueError(f"classes must be those of inner, {inner.classes_}, got {classes}.")
     return inner

@@ -10,6 +10,8 @@ import scipy.sparse
 import torch
 from sklearn.preprocessing import StandardScaler
 
+from legendretron._internal.chunks import chunks
+
 __all__ = ["Standardized", "Standardizer"]
 
 
@@ -43,9 +45,12 @@ class Standardizer:
             return X
         if scipy.sparse.issparse(X):
             return X @ scipy.sparse.diags_array(1.0 / self.scale, dtype=X.dtype)
-        centred = X - self.mean
-        centred /= self.scale  # in place: large tables should not be held three times
-        return centred.astype(X.dtype, copy=False)
+        out = np.empty(X.shape, dtype=X.dtype)
+        for rows in chunks(X.shape[0], X.shape[1]):  # of a large table there should be one copy, in its own precision
+            centred = X[rows] - self.mean
+            np.divide(centred, self.scale, out=centred)
+            out[rows] = centred
+        return out
 
     def fold(self, weight: np.ndarray, bias: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Turn weights ``(d, K)`` and bias ``(K,)`` into coefficients ``(K, d)`` and intercepts for unscaled features."""

@@ -147,9 +147,14 @@ class TrigonometricLink(Link):
         """Predictors with log-odds ``t``, by bisection inside the interval and along the straight lines beyond it."""
         ends = self.interval.to(t.dtype)
         low, high = ends[0].expand(t.shape), ends[1].expand(t.shape)
+        # the log-odds as in _odds, but what does not change from step to step is computed once
+        c, wave = self.coefficients.to(t.dtype), torch.sin if self.kind == "sine" else torch.cos
+        _, frequencies, centre = self._angles(ends)
+        constant, slope, waves, start = c[0], c[1], c[2:], ends[0]
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            below = self._odds(middle) < t
+            angles = (middle - start).unsqueeze(-1) * frequencies
+            below = constant + slope * (middle - centre) + wave(angles) @ waves < t
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         z = (low + high) / 2
         outside = (t < self._odds(ends[:1])) | (t > self._odds(ends[1:])) | (t != t)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -179,4 +180,7 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
             torch.as_tensor(csr.data, dtype=dtype, device=device),
             csr.shape[1],
         )
-    return DenseFeatures(torch.as_tensor(np.ascontiguousarray(x), dtype=dtype, device=device))
+    with warnings.catch_warnings():
+        # memory-mapped arrays are often read-only; they are not copied, and nothing writes to features
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
+        return DenseFeatures(torch.as_tensor(np.ascontiguousarray(x), dtype=dtype, device=device))

@@ -34,6 +34,8 @@ class Progress:
         self.lines = verbose >= 2
         self.bar = verbose == 1 and self.stream.isatty()
         self.began = self.shown = time.monotonic()
+        #: rows so far, if the speed is to be shown
+        self.rows: int | None = None
         self._first: int | None = None
 
     def update(self, epoch: int, train_loss: float, validation_loss: float | None) -> None:
@@ -44,6 +46,8 @@ class Progress:
             self._first = epoch - 1
         now = time.monotonic()
         losses = f"loss {train_loss:.4f}" + ("" if validation_loss is None else f", validation {validation_loss:.4f}")
+        if self.rows is not None:
+            losses += f", {self.rows / max(now - self.began, 1e-9):,.0f} rows/s"
         if self.lines:
             print(
                 f"{self.label}epoch {epoch}/{self.total}: {losses}, {now - self.began:.1f} s",

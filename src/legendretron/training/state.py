@@ -15,6 +15,7 @@ from torch import Tensor
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.training.early_stopping import EarlyStopping
+from legendretron.training.features import Features
 from legendretron.training.history import History
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
@@ -40,6 +41,8 @@ class TrainingState:
         Parts of training, such as epochs, after each of which comes :meth:`end_part`.
     batches : dict of str to Tensor, optional
         What the order of the batches depends on, beside the generators.
+    show_rows : bool
+        Whether to show the speed, in rows a second, while training.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class TrainingState:
         validation: Sample | None,
         n_parts: int,
         batches: dict[str, Tensor] | None = None,
+        show_rows: bool = False,
     ) -> None:
         flat, runs = model.flat, model.n_runs
         self.model, self.sample, self.settings, self.validation = model, sample, settings, validation
         self.n_parts = n_parts
         self._of_batches = {} if batches is None else batches
+        self._show_rows = show_rows
         self.optimiser = Adam(flat)
         self.best = flat.clone()
         self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change, runs)
@@ -133,9 +138,10 @@ class TrainingState:
 
     # --- the parts of training ---
 
-    def step_for(self, n_rows: int) -> AnyStep:
-        """Make the step for batches of so many rows."""
-        step = Step(self.model, self.sample.features, self._penalty, self.optimiser, self.rate, self.totals, n_rows)
+    def step_for(self, n_rows: int, features: Features | None = None) -> AnyStep:
+        """Make the step for batches of so many rows, of other features than the sample's if they are given."""
+        features = self.sample.features if features is None else features
+        step = Step(self.model, features, self._penalty, self.optimiser, self.rate, self.totals, n_rows)
         changing = [self.model.flat, self.optimiser.first, self.optimiser.second, self.optimiser.count, self.totals]
         return make_step(step, changing, self.settings.compiled)
 
@@ -159,7 +165,7 @@ class TrainingState:
             Whether to end now.
         """
         settings, model, validation = self.settings, self.model, self.validation
-        progress = Progress(self.n_parts, settings.verbose, label=settings.label)
+        progress, done = Progress(self.n_parts, settings.verbose, label=settings.label), 0
         began = time.monotonic() - self.seconds
         interrupted = False
         with closing(progress):
@@ -173,6 +179,7 @@ class TrainingState:
                 if interrupted:
                     break
                 self.epoch += 1
+                done += n_rows
                 self.seconds = time.monotonic() - began
                 self.n_iter += ~self.stopped
                 train_loss, accuracy = self.totals / n_rows
@@ -191,6 +198,7 @@ class TrainingState:
                     self.rate.squeeze(1).tolist(),
                     self.seconds,
                 )
+                progress.rows = done if self._show_rows else None
                 progress.update(
                     self.epoch,
                     float(train_loss.mean()),

@@ -13,7 +13,7 @@ from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
 from legendretron.training.state import TrainingState, take_steps
 
-__all__ = ["train_steps"]
+__all__ = ["rounds_of", "train_steps"]
 
 #: Parts of equal length that training is divided into: after each there is a row of the history, and perhaps a checkpoint.
 _ROUNDS = 50
@@ -64,6 +64,11 @@ class _Stream:
         return rows, labels, weights / self.size
 
 
+def rounds_of(steps: int) -> int:
+    """Parts that so many steps are divided into."""
+    return min(_ROUNDS, steps)
+
+
 def train_steps(
     model: LinearModel,
     sample: Sample,
@@ -77,7 +82,7 @@ def train_steps(
     """
     assert settings.max_steps is not None
     stream = _Stream(sample, settings.batch_size, settings.generators)
-    total, rounds = settings.max_steps, min(_ROUNDS, settings.max_steps)
+    total, rounds = settings.max_steps, rounds_of(settings.max_steps)
     state = TrainingState(model, sample, settings, validation, rounds, {"order": stream.order, "taken": stream.taken})
     if not state.resume() and model.link.needs_batch:
         model.initialize_link(sample.features, *stream.first())

@@ -1,0 +1,247 @@
+"""Memory and speed of training on a table that is read in batches, beside SGDClassifier and training in memory.
+
+    OMP_NUM_THREADS=1 python benchmarks/streaming.py --folder /tmp/table --out docs/results/streaming.json
+
+The table is made up: 50 features in float32 and 26 classes, in Parquet files, 20 million rows if not told otherwise; these
+are kept, and used again. Each contestant trains in a process of its own with one thread, after a fit to a few rows, so that
+imports and compilation are not counted. Peak memory (VmHWM) is that of the whole process, libraries included. Speeds are
+rows a second through one pass: reading and decoding included, except for training in memory, where rows lie there. The first
+pass over a stream, for means and deviations, has a time of its own; SGDClassifier is given them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import torch
+from sklearn.linear_model import SGDClassifier
+from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
+
+from legendretron import LegendreTronClassifier
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
+from legendretron.experiments.rounding import rounded
+from legendretron.streaming import as_source, scan
+from legendretron.streaming.read_ahead import read_ahead
+
+FEATURES, CLASSES, FILES, TEST_ROWS = 50, 26, 20, 50_000
+NAMES = [f"x{place:02}" for place in range(FEATURES)]
+#: One pass with strengths that are given; everything as it is by default, with a search for strengths on a sample.
+ONE_PASS: dict[str, Any] = {"alpha": 1e-6, "link_alpha": 1e-6, "max_epochs": 1, "random_state": 0}
+DEFAULT: dict[str, Any] = {"random_state": 0}
+CHUNK = 50_000
+
+
+def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels; the same relation between them for every seed."""
+    relation = np.random.default_rng(0)
+    linear, bent = (relation.normal(size=(FEATURES, CLASSES)) / np.sqrt(FEATURES) for _ in range(2))
+    rng = np.random.default_rng([1, seed])
+    X = rng.normal(size=(rows, FEATURES)).astype(np.float32)
+    log_odds = 2.0 * X @ linear + 0.5 * (X @ bent) ** 2
+    return 3.0 * X + 1.0, (log_odds + rng.gumbel(size=log_odds.shape)).argmax(1)
+
+
+def write_table(folder: Path, rows: int) -> None:
+    """Write the files that are not there yet, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "rows.json"
+    if not kept.exists() or json.loads(kept.read_text()) != rows:
+        for path in folder.glob("*.parquet"):
+            path.unlink()
+        kept.write_text(json.dumps(rows))
+    schema = pa.schema([*((name, pa.float32()) for name in NAMES), ("label", pa.int64())])
+    size = rows // FILES
+    for number in range(FILES):
+        path = folder / f"part-{number:02}.parquet"
+        if path.exists():
+            continue
+        parts = []
+        for chunk, start in enumerate(range(0, size, CHUNK)):
+            X, y = made_up(min(CHUNK, size - start), 1000 * number + chunk)
+            columns = [pa.array(np.ascontiguousarray(X[:, place])) for place in range(FEATURES)]
+            parts.append(pa.table([*columns, pa.array(y)], schema=schema))
+        new = path.with_suffix(".tmp")
+        pa.parquet.write_table(pa.concat_tables(parts), new)  # in row groups of a million rows, pyarrow's default
+        new.rename(path)
+
+
+def peak_mb() -> float:
+    """Most memory the process has held so far."""
+    try:
+        return float(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) / 1e3
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def _dataset(folder: Path, rows: int) -> Any:
+    """The first files, with so many rows."""
+    size = json.loads((folder / "rows.json").read_text()) // FILES
+    return pyarrow.dataset.dataset([str(folder / f"part-{number:02}.parquet") for number in range(-(-rows // size))])
+
+
+def _in_memory(folder: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    source = as_source(_dataset(folder, rows), target="label")
+    X, y = np.empty((rows, FEATURES), np.float32), np.empty(rows, np.int64)
+    done = 0
+    for batch in source.batches():
+        part = slice(done, min(done + len(batch), rows))
+        assert batch.y is not None
+        X[part], y[part] = batch.X[: rows - done], batch.y[: rows - done]
+        done += len(batch)
+        if done >= rows:
+            break
+    return X, y
+
+
+def streamed(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
+    """Our training by streaming."""
+    model = LegendreTronClassifier(**settings)
+    began = time.perf_counter()
+    model.fit_stream(_dataset(folder, rows), target="label")
+    seconds = time.perf_counter() - began
+    return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
+
+
+def _by_columns(model: LegendreTronClassifier) -> Callable[[np.ndarray], Any]:
+    return lambda X: model.predict_proba(pandas.DataFrame(X, columns=NAMES))
+
+
+def in_memory(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
+    """Our training on rows in memory."""
+    X, y = _in_memory(folder, rows)
+    model = LegendreTronClassifier(**settings)
+    began = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - began
+    return model.predict_proba, {"seconds": seconds, **_speed(model, rows)}
+
+
+def _speed(model: LegendreTronClassifier, rows: int) -> dict[str, float]:
+    if model.max_epochs != 1:
+        return {}
+    return {"rows_per_second": rows / model.history_["seconds"][-1]}
+
+
+def sgd(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
+    """scikit-learn's, on the batches that our training reads, in the order in which it does."""
+    source = as_source(_dataset(folder, rows), target="label")
+    summary = scan(source)
+    model = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=0)
+    began = time.perf_counter()
+    for batch in read_ahead(source.batches(0, seed=0)):
+        X = ((batch.X - summary.mean) / summary.scale).astype(np.float32)
+        model.partial_fit(X, batch.y, summary.classes)
+    seconds = time.perf_counter() - began
+
+    def predict(X: np.ndarray) -> Any:
+        return model.predict_proba(((X - summary.mean) / summary.scale).astype(np.float32))
+
+    return predict, {"seconds": seconds, "rows_per_second": rows / seconds}
+
+
+CONTESTANTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "streamed, one pass": (streamed, ONE_PASS),
+    "streamed, by default": (streamed, DEFAULT),
+    "in memory, one pass": (in_memory, ONE_PASS),
+    "SGDClassifier, one pass": (sgd, {}),
+}
+
+
+def measured(name: str, folder: Path, rows: int) -> dict[str, Any]:
+    """Train one contestant in this process, and test it."""
+    torch.set_num_threads(1)
+    contestant, settings = CONTESTANTS[name]
+    with threadpool_limits(1):
+        X, y = made_up(500, 10**6)
+        few = [(X, y)]
+        LegendreTronClassifier(**{**ONE_PASS, "batch_size": 256}).fit_stream(few)
+        before = peak_mb()
+        predict, found = contestant(folder, rows, settings)
+        peak = peak_mb()
+        X, y = made_up(TEST_ROWS, 10**6 + 1)
+        p = predict(X)
+    loss, accuracy = log_loss(y, p, labels=np.arange(CLASSES)), float((p.argmax(1) == y).mean())
+    return {
+        "contestant": name,
+        "rows": rows,
+        "peak_mb": peak,
+        "mb_before": before,
+        **found,
+        "test_log_loss": loss,
+        "test_accuracy": accuracy,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="for the table; 4 GB with 20 million rows")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--contestant", choices=CONTESTANTS, help="only print the record of this one, of --some rows")
+    parser.add_argument("--some", type=int)
+    parser.add_argument("--remove", action="store_true", help="remove the table at the end")
+    options = parser.parse_args()
+    if options.contestant:
+        print(json.dumps(measured(options.contestant, options.folder, options.some)))
+        return
+    if options.rows % FILES:
+        parser.error(f"--rows must be a multiple of {FILES}")
+    write_table(options.folder, options.rows)
+    small, middle, all_rows = options.rows // 20, options.rows // 4, options.rows
+    plan = [
+        *(("streamed, one pass", rows) for rows in (small, middle, all_rows)),
+        ("in memory, one pass", small),
+        ("SGDClassifier, one pass", small),
+        ("SGDClassifier, one pass", all_rows),
+        *(("streamed, by default", rows) for rows in (small, all_rows)),
+    ]
+    found = []
+    for name, rows in plan:
+        command = [sys.executable, __file__, "--contestant", name, "--folder", str(options.folder), "--some", str(rows)]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found.append(json.loads(output.splitlines()[-1]))
+        print(
+            *(f"{key} {value:,.4g}" if isinstance(value, float) else value for key, value in found[-1].items()),
+            flush=True,
+        )
+    speed = {(row["contestant"], row["rows"]): row.get("rows_per_second") for row in found}
+    ours = speed["streamed, one pass", small]
+    record = {
+        "command": "OMP_NUM_THREADS=1 python benchmarks/streaming.py",
+        "seed": 0,
+        "shape": [options.rows, FEATURES, CLASSES],
+        "parquet_mb": round(sum(path.stat().st_size for path in options.folder.glob("*.parquet")) / 1e6),
+        "settings": {"one pass": ONE_PASS, "by default": DEFAULT},
+        "wanted": {"peak_mb": 1500, "speed_of_training_in_memory": 0.5},
+        "speed_of_training_in_memory": ours / speed["in memory, one pass", small],
+        "speed_of_SGDClassifier": ours / speed["SGDClassifier, one pass", small],
+        "runs": found,
+        **provenance(),
+    }
+    print(f"of training in memory: {record['speed_of_training_in_memory']:.2f}")
+    print(f"of SGDClassifier: {record['speed_of_SGDClassifier']:.2f}")
+    if options.out:
+        write_atomically(options.out, (json.dumps(rounded(record), indent=1) + "\n").encode())
+    if options.remove:
+        shutil.rmtree(options.folder)
+
+
+if __name__ == "__main__":
+    main()

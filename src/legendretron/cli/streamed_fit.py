@@ -1,0 +1,127 @@
+"""A fit to a table that is read in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from legendretron.cli.encoded_source import EncodedSource
+from legendretron.cli.fit_scores import FitScores
+from legendretron.cli.report import Report
+from legendretron.cli.wording import in_options, saying_options
+from legendretron.datasets.streams import column_names, open_source
+from legendretron.datasets.table_chunks import read_in_chunks
+from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.tables import has_only_numbers
+from legendretron.datasets.text_form import TextOptions
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.validation_split import ValidationSplitError
+from legendretron.preprocessing import TableEncoder
+from legendretron.streaming import Source, scan
+from legendretron.streaming.read_ahead import read_ahead
+from legendretron.streaming.row_check import RowCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["fit_in_batches"]
+
+_ALL_ROWS = 2**62
+
+
+def fit_in_batches(
+    estimator: LinearLinkClassifier,
+    parts: TableParts,
+    target: str | None,
+    *,
+    features: list[str] | None,
+    drop: list[str] | None,
+    text: TextOptions,
+    missing: str,
+    categorical: list[str],
+    max_categories: int,
+    skip_bad_rows: int,
+    set_noise: Callable[[np.ndarray], None] | None,
+    report: Report,
+) -> tuple[FitScores, TableEncoder | None]:
+    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text.
+
+    Parameters
+    ----------
+    estimator : LinearLinkClassifier
+        To be fitted.
+    parts, target, features, drop, text
+        The table.
+    missing, categorical, max_categories
+        As the options; gaps are only imputed in tables with text.
+    skip_bad_rows : int
+        How many bad rows may be left out.
+    set_noise : callable, optional
+        What to do once the classes are known.
+    report : Report
+        For the progress bar.
+    """
+    if target is None and parts.format != "libsvm":
+        with saying_options():
+            names = column_names(parts, text)
+        listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        raise typer.BadParameter(f"which column is to be predicted? There are: {listed}.", param_hint="'--target'")
+    allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
+    estimator.set_params(verbose=0 if report.quiet else 1)
+    with saying_options():
+        encoder: TableEncoder | None = None
+        source: Source | None = None
+        if target is not None and parts.format != "libsvm":
+            of_table: dict[str, Any] = {
+                "features": features,
+                "drop": drop,
+                "text": text,
+                "as_text": categorical,
+                "missing": missing,
+            }
+            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}))
+            if categorical or not has_only_numbers(first, gaps=True):
+                encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+                source = EncodedSource(parts, target, encoder, **of_table)
+                for note in encoder.notes_:
+                    report.warning(in_options(note))
+        if source is None:
+            source = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed)
+        if set_noise is not None:
+            set_noise(scan(source, skip_bad_rows=allowed).classes)
+        try:
+            estimator.fit_stream(source, skip_bad_rows=allowed)
+        except ValidationSplitError as error:
+            raise typer.BadParameter(
+                f"{estimator.validation_fraction} of the rows is none, or all of them; choose another share, or leave out "
+                "--validation.",
+                param_hint="'--validation'",
+            ) from error
+        except KeyboardInterrupt as stopped:
+            raise KeyboardInterrupt("interrupted, no model was written") from stopped
+        estimator.set_params(verbose=0)  # the progress bar is not saved with the model
+        bad_lines = getattr(source, "n_bad_lines", 0)
+        skipped = estimator.n_skipped_rows_ + bad_lines
+        if skipped > allowed:
+            raise ValueError(
+                f"{skipped} rows are bad ({bad_lines} lines with a wrong number of fields), but skip_bad_rows allows "
+                f"{allowed}."
+            )
+        return _scored(estimator, source, skipped), encoder
+
+
+def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
+    check = RowCheck(source.feature_names, skipped)
+    rows, loss, hits = 0, 0.0, 0
+    for batch in read_ahead(map(check, source.batches())):
+        assert batch.y is not None
+        places = np.searchsorted(estimator.classes_, batch.y)
+        X = batch.X.astype(estimator.coef_.dtype, copy=False)
+        for part, log_p in estimator._log_proba_in_parts(X):
+            own = places[part]
+            loss -= float(log_p[np.arange(len(own)), own].sum(dtype=np.float64))
+            hits += int((log_p.argmax(1) == own).sum())
+        rows += len(batch)
+    return FitScores(rows, loss / rows, hits / rows, skipped)

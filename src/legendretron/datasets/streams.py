@@ -1,0 +1,66 @@
+"""A table in files as a source that is read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from legendretron._internal.extras import import_extra
+from legendretron.datasets.libsvm_stream import LibsvmSource
+from legendretron.datasets.table_files import header_of
+from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.tables import choose_columns
+from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.text_stream import TextSource
+from legendretron.streaming import Source, as_source
+
+__all__ = ["column_names", "open_source"]
+
+
+def open_source(
+    parts: TableParts,
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    n_features: int | None = None,
+    text: TextOptions | None = None,
+    skip_bad_rows: int = 0,
+) -> Source:
+    """Open the files of a table, which are read in batches, again and again.
+
+    All files are looked at first: what is wrong with their columns is found before any work.
+
+    Parameters
+    ----------
+    parts : TableParts
+        The files, from :func:`~legendretron.datasets.table_parts.find_parts`.
+    target, features, drop, n_features, text
+        As in :func:`~legendretron.datasets.read_table`.
+    skip_bad_rows : int
+        How many lines of text with too many or too few fields may be left out.
+    """
+    if parts.format == "libsvm":
+        if features is not None or drop:
+            raise ValueError(
+                f"{str(parts.files[0])!r} is LIBSVM text, whose features have no names to choose or drop by."
+            )
+        return LibsvmSource(parts.files, n_features)
+    if parts.format != "parquet":
+        return TextSource(
+            parts.files, parts.format, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
+        )
+    arrow = import_extra("pyarrow", "reading Parquet", "cli")
+    dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
+    chosen = choose_columns(parts.files[0], column_names(parts), target, features, drop)
+    local = import_extra("pyarrow.fs", "reading Parquet", "cli").LocalFileSystem()
+    try:
+        # on this file system: a name with a colon would be taken for a URL
+        opened = dataset.dataset([str(path) for path in parts.files], format="parquet", filesystem=local)
+    except (arrow.ArrowException, OSError) as error:
+        raise ValueError(f"{str(parts.files[0])!r} is damaged or not a Parquet file: {error}") from error
+    return as_source(opened, target=target, features=chosen)
+
+
+def column_names(parts: TableParts, text: TextOptions | None = None) -> list[str]:
+    """Names of the columns of the first file."""
+    return header_of(parts.files[0], parts.format, text)

@@ -1,0 +1,89 @@
+"""A table in one file or in several: a file, a folder, or a pattern."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from legendretron.datasets.table_files import format_of, quoted
+
+__all__ = ["TableParts", "find_parts"]
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """Files that make up one table, in the order of their names.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        At least one.
+    format : str
+        Of all of them.
+    """
+
+    files: tuple[Path, ...]
+    format: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(path.stat().st_size for path in self.files)
+
+
+def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:
+    """Find the files of a table.
+
+    Parameters
+    ----------
+    path : path
+        A file; a folder, whose files, also in folders inside, are taken if their extension tells a format, hidden ones and
+        those that begin with ``_`` excepted; or a pattern such as ``part-*.parquet``, with ``**`` for folders.
+    format : str, optional
+        Their format, if the extension does not tell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.csv", "a.csv", "_done"):
+    ...         _ = Path(folder, name).write_text("x,y")
+    ...     parts = find_parts(folder)
+    >>> [file.name for file in parts.files], parts.format
+    (['a.csv', 'b.csv'], 'csv')
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+        kinds = {file: _format_or_none(file, format) for file in found}
+        files = [file for file in found if kinds[file] is not None]
+        if not files:
+            raise ValueError(
+                f"folder {str(path)!r} holds no table: no file in it ends in .csv, .tsv, .parquet or .libsvm."
+            )
+    elif not path.exists() and glob.has_magic(str(path)):
+        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        if not files:
+            raise ValueError(f"no file matches the pattern {str(path)!r}.")
+    else:
+        files = [path]
+    formats = {file: format_of(file, format) for file in files}
+    if len(set(formats.values())) > 1:
+        some = [next(file for file in files if formats[file] == kind) for kind in sorted(set(formats.values()))]
+        raise ValueError(
+            f"{str(path)!r} holds files of several formats, such as {quoted(some)}; give a pattern for one."
+        )
+    return TableParts(tuple(files), formats[files[0]])
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _format_or_none(path: Path, format: str | None) -> str | None:
+    try:
+        return format_of(path, format)
+    except ValueError:
+        return None

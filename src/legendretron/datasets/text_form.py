@@ -1,0 +1,122 @@
+"""How a table in a text file is written: encoding, separator and decimal mark, as given or as its beginning shows."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from legendretron.datasets.compressed import open_compressed
+
+__all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "text_form"]
+
+#: Of text that is not UTF-8; an extension of Latin-1.
+FALLBACK_ENCODING = "cp1252"
+_SAMPLE, _LINES = 2**16, 50
+#: In order of preference, where more than one would do.
+_SEPARATORS = (",", ";", "\t", "|")
+_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
+
+
+class TextOptions(NamedTuple):
+    """What is given about a text file; None: to be found out.
+
+    Attributes
+    ----------
+    sep : str or None
+        Between the columns.
+    decimal : str or None
+        Decimal mark: ``"."`` or ``","``.
+    encoding : str or None
+        Name of the encoding, as Python knows it.
+    na : tuple of str
+        Texts that stand for a missing value, besides the empty one, NA, NaN, null and the like.
+    """
+
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na: tuple[str, ...] = ()
+
+
+class TextForm(NamedTuple):
+    """Encoding, separator and decimal mark of a text file."""
+
+    encoding: str
+    sep: str
+    decimal: str
+
+
+def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
+    r"""Return how a CSV or TSV file is written, by what is given and what its first lines show.
+
+    A byte order mark tells UTF-16, else UTF-8 is supposed. The separator of CSV is the first of comma, semicolon, tab and
+    bar by which the first lines have the same number of fields, at least two. Between columns separated by anything but a
+    comma, the decimal mark is a comma if numbers have one, and none has a point.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text("width;kind\n1,5;rose\n2,5;tulip\n")
+    ...     text_form(path, "csv", TextOptions())
+    TextForm(encoding='utf-8', sep=';', decimal=',')
+    """
+    _check(given)
+    with open_compressed(path) as file:
+        start = file.read(_SAMPLE)
+    name = repr(str(path))
+    if not start.strip():
+        raise ValueError(f"{name} is empty.")
+    encoding = given.encoding
+    if encoding is None:
+        encoding = "utf-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+    if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+        raise ValueError(f"{name} holds binary data, not text; is it another format, or UTF-16?")
+    lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines()
+    lines = [line for line in (lines[:-1] if len(start) == _SAMPLE else lines) if line.strip()][:_LINES]
+    sep = given.sep or ("\t" if kind == "tsv" else _separator(lines))
+    return TextForm(encoding, sep, given.decimal or _decimal(lines, sep))
+
+
+def _check(given: TextOptions) -> None:
+    if given.sep is not None and (len(given.sep) != 1 or given.sep in '"\n\r'):
+        raise ValueError(f"sep must be one character, such as ';', got {given.sep!r}.")
+    if given.decimal is not None and given.decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}.")
+    if given.decimal is not None and given.decimal == given.sep:
+        raise ValueError(f"decimal and sep must be different, got {given.sep!r} for both.")
+    if given.encoding is not None:
+        try:
+            "".encode(given.encoding)
+        except LookupError as error:
+            raise ValueError(
+                f"encoding must be one that Python knows, such as latin1, got {given.encoding!r}."
+            ) from error
+
+
+def _separator(lines: list[str]) -> str:
+    for mark in _SEPARATORS:
+        widths = {len(fields) for fields in _fields(lines, mark)}
+        if len(widths) == 1 and widths.pop() > 1:
+            return mark
+    # lines of different lengths: an error tells which; the header tells the separator
+    counts = {mark: lines[0].count(mark) if lines else 0 for mark in _SEPARATORS}
+    return max(_SEPARATORS, key=lambda mark: counts[mark])
+
+
+def _fields(lines: list[str], mark: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
+    except csv.Error:  # a field of more than 128 KiB
+        return []
+
+
+def _decimal(lines: list[str], sep: str) -> str:
+    if sep == ",":
+        return "."
+    cells = [cell for fields in _fields(lines[1:], sep) for cell in fields]
+    return "," if any(map(_COMMA.fullmatch, cells)) and not any(map(_POINT.fullmatch, cells)) else "."

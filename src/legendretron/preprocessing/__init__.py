@@ -1,0 +1,5 @@
+"""Tables with text, dates and gaps, as arrays of numbers."""
+
+from legendretron.preprocessing.encoder import TableEncoder
+
+__all__ = ["TableEncoder"]

@@ -1,0 +1,127 @@
+"""One fitted column of a table: what it becomes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from legendretron.preprocessing.values import Values, dates_of, numbers_of, read_values, texts_of
+
+__all__ = ["KINDS", "FittedColumn"]
+
+#: What a column can be.
+KINDS = ("number", "boolean", "date", "categories", "identifier", "empty")
+_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """A column as the training data showed it.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    kind : str
+        One of ``KINDS``. Numbers, truth values and dates become one column of numbers; categories one column each.
+        Identifiers, of which nearly all values are different, and columns without a value are left out.
+    gaps : int
+        Rows without a value. If there are any, numbers have a second column that says where.
+    mean : float
+        What a gap becomes; 0 for the other kinds.
+    categories : tuple of (str or None)
+        Categories that have a column of their own, sorted; None is the gap.
+    pooled : int
+        Different values that share one more column, together with unknown ones. If 0, there is no such column, and an
+        unknown value is 0 in all.
+    constant : bool
+        Whether the values, gaps left aside, are all the same.
+    """
+
+    name: str
+    kind: str
+    gaps: int = 0
+    mean: float = 0.0
+    categories: tuple[str | None, ...] = ()
+    pooled: int = 0
+    constant: bool = False
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nothing becomes of it."""
+        return self.kind in ("identifier", "empty")
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the columns that it becomes."""
+        missing = f"{self.name} is missing"
+        if self.is_left_out:
+            return []
+        if self.kind == "categories":
+            own = [missing if text is None else f"{self.name}={text}" for text in self.categories]
+            return [*own, f"{self.name}=(other)"] if self.pooled else own
+        own = [f"{self.name} (days since 1970-01-01)" if self.kind == "date" else self.name]
+        return [*own, missing] if self.gaps else own
+
+    def encode(self, column: Any) -> np.ndarray:
+        """Return the columns that a column of a data frame becomes, of shape (n, number of outputs)."""
+        if self.kind == "categories":
+            texts = texts_of(self.name, column)
+            places = [self.places.get(text, self.elsewhere) for text in texts.different]
+            of_gap = self.places.get(None, self.elsewhere)
+            own = np.append(places, of_gap).astype(np.intp)[texts.codes]
+            encoded: np.ndarray = own[:, None] == np.arange(len(self.outputs))
+            return encoded
+        numbers = self._numbers(read_values(self.name, column))
+        gaps = np.isnan(numbers)
+        values = np.where(gaps, self.mean, numbers)
+        return np.column_stack([values, gaps]) if self.gaps else values[:, None]
+
+    @functools.cached_property
+    def places(self) -> dict[str | None, int]:
+        """Which output each category has."""
+        return {text: place for place, text in enumerate(self.categories)}
+
+    @property
+    def elsewhere(self) -> int:
+        """Which output all other values have; there is none of this number if nothing was pooled."""
+        return len(self.categories)
+
+    def _numbers(self, values: Values) -> np.ndarray:
+        """Numbers of a column that has them, also if they come as text; a ``ValueError`` if not all are of the kind."""
+        if values.kind == self.kind or values.gaps.all():
+            return values.numbers if values.texts is None else np.full(len(values.texts.codes), np.nan)
+        if values.texts is None:
+            if "date" in (self.kind, values.kind) or not self._is_truth(values.numbers):
+                numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
+                raise self._refused({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
+            return values.numbers
+        different = values.texts.different
+        if self.kind == "number":
+            found = numbers_of(different)
+        elif self.kind == "date":
+            found = dates_of(different)
+        else:
+            found = np.array([_TRUTH.get(text.lower(), np.nan) for text in different])
+        if not np.isfinite(found).all():
+            raise self._refused(repr(different[int(np.isfinite(found).argmin())]), is_text=True)
+        return np.append(found, np.nan)[values.texts.codes]
+
+    def _is_truth(self, numbers: np.ndarray) -> bool:
+        """Whether numbers can be taken for truth values, if those are needed."""
+        return self.kind == "number" or bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
+
+    def _refused(self, what: str, is_text: bool = False) -> ValueError:
+        known = {"number": "numbers", "boolean": "true and false", "date": "dates"}[self.kind]
+        form = {"number": "", "boolean": "", "date": " as year-month-day"}[self.kind]
+        holds = f"holds the text {what}" if is_text else f"holds {what}"
+        comma = ""
+        if is_text and self.kind == "number" and not np.isnan(numbers_of([what.strip("'").replace(",", ".", 1)])[0]):
+            comma = ", or read the file with decimal=','"
+        return ValueError(
+            f"column {self.name!r} held {known} in the fit, but now {holds}; write {known}{form} there, or nothing where "
+            f"the value is missing{comma}."
+        )

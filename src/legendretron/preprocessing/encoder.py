@@ -1,0 +1,301 @@
+"""A table with text, dates and gaps as an array of numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections import Counter
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from legendretron._internal.sklearn_compat import Interval, validates_parameters
+from legendretron.preprocessing.column import FittedColumn
+from legendretron.preprocessing.frames import as_frame, columns_of
+from legendretron.preprocessing.saved_form import checked_columns
+from legendretron.preprocessing.statistics import ColumnStatistics
+from legendretron.preprocessing.values import Values, read_values, texts_of
+
+__all__ = ["TableEncoder"]
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Encode a table with text, dates and gaps as numbers, by rules that suit a linear classifier.
+
+    ================  ==========================================================================================
+    a column of       becomes
+    ================  ==========================================================================================
+    numbers           itself; gaps become the mean, and a second column says where they were, if the training data had
+                      any
+    true and false    1 and 0, gaps as with numbers
+    dates             days since 1970-01-01, gaps as with numbers; also text of the form ``2024-05-31`` or
+                      ``2024-05-31T12:30:00Z``
+    text              a column for each value, the gap being a value of its own; at most ``max_categories`` of them: the most
+                      frequent, and one for all others together. Values that the training data did not have belong to the
+                      others, or, if there is no such column, are 0 in all
+    names and the     nothing: text of which nearly all values are different is left out, unless it is in ``categorical``
+    like              (at least 90 % of at least 20)
+    ================  ==========================================================================================
+
+    It is what ``ColumnTransformer`` does with ``SimpleImputer(add_indicator=True)`` for numbers and
+    ``OneHotEncoder(max_categories=..., handle_unknown="infrequent_if_exist")`` for categories, but it finds out which is
+    which, takes a table in parts, and is saved and exported to ONNX as a part of a
+    :class:`~legendretron.estimators.TableClassifier`.
+
+    Parameters
+    ----------
+    categorical : sequence of str, default=()
+        Columns whose values are categories whatever they look like, such as numbers of postal codes.
+    max_categories : int, default=32
+        Most columns that a column of text becomes.
+
+    Attributes
+    ----------
+    columns_ : tuple of FittedColumn
+        What becomes of each column: its ``kind``, ``gaps``, ``mean``, ``categories`` and ``outputs``.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    ``partial_fit`` keeps counts and means, and no rows, so that its memory is bounded: of a column of text, 100,000
+    different values are counted; those that appear for the first time after so many others are pooled with the rest. The
+    result does not depend on how rows are divided into parts, up to the rounding of means.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"age": [30.0, None, 50.0], "city": ["Rome", "Bern", None]})
+    >>> encoder = TableEncoder().fit(frame)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'age is missing', 'city=Bern', 'city=Rome', 'city is missing']
+    >>> encoder.transform(pandas.DataFrame({"age": [None], "city": ["Oslo"]})).tolist()
+    [[40.0, 1.0, 0.0, 0.0, 0.0]]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "categorical": ["array-like"],
+        "max_categories": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _statistics: list[ColumnStatistics]
+    _columns: tuple[FittedColumn, ...] | None
+    _single: bool
+
+    def __init__(self, *, categorical: Any = (), max_categories: int = 32) -> None:
+        self.categorical = categorical
+        self.max_categories = max_categories
+
+    # --- fitting ---
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn categories and means from a table.
+
+        Columns that are left out although nobody has asked for it are named in a warning.
+
+        Parameters
+        ----------
+        X : data frame, pyarrow table or record batch, or array of shape (n_samples, n_features)
+            The table.
+        y : ignored
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        fresh = type(self)(**self.get_params(deep=False)).partial_fit(X)
+        fresh.columns_  # noqa: B018 - raises if a column cannot be encoded, and then nothing has changed
+        for name in ("n_features_in_", "feature_names_in_", "_statistics", "_columns", "_single"):
+            self.__dict__.pop(name, None)
+            if name in fresh.__dict__:
+                self.__dict__[name] = fresh.__dict__[name]
+        for note in self.notes_:
+            warnings.warn(note, stacklevel=2)
+        return self
+
+    @validates_parameters
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from more rows; a table that does not fit into memory can be given in parts.
+
+        Parameters
+        ----------
+        X : as in :meth:`fit`
+            Rows with the columns of the first call, in any order.
+        y : ignored
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_columns")
+        if not first and not hasattr(self, "_statistics"):
+            raise ValueError("an encoder that was loaded from a file cannot be fitted further; fit a new one.")
+        frame, names = as_frame(X, None if first else self)
+        values = [self._read(str(name), column) for name, column in columns_of(frame)]
+        if first:
+            self._check_names([str(name) for name, _ in columns_of(frame)])
+            statistics = [
+                ColumnStatistics(str(name), str(name) in list(self.categorical)) for name, _ in columns_of(frame)
+            ]
+        else:
+            statistics = self._statistics
+        for of_column, read in zip(statistics, values, strict=True):
+            of_column.check(read)
+        for of_column, read in zip(statistics, values, strict=True):
+            of_column.add(read)
+        if first:
+            self.n_features_in_ = len(statistics)
+            if names is not None:
+                self.feature_names_in_ = names
+        self._statistics, self._columns = statistics, None
+        return self
+
+    def _read(self, name: str, column: Any) -> Values:
+        if name in list(self.categorical):
+            return Values("text", np.empty(0), texts_of(name, column))
+        return read_values(name, column)
+
+    def _check_names(self, names: list[str]) -> None:
+        if unknown := [name for name in self.categorical if name not in names]:
+            raise ValueError(f"categorical names {unknown[0]!r}, but there is no such column; there are {names[:20]}.")
+
+    @property
+    def columns_(self) -> tuple[FittedColumn, ...]:
+        """What becomes of each column."""
+        check_is_fitted(self)
+        if self._columns is None:
+            columns = tuple(of_column.fitted(self.max_categories) for of_column in self._statistics)
+            if all(column.is_left_out for column in columns):
+                reasons = ", ".join(f"{column.name!r} ({_REASONS[column.kind]})" for column in columns[:8])
+                raise ValueError(f"there is no column to learn from: {reasons}; name categories in categorical.")
+            of_numbers = [s for s, column in zip(self._statistics, columns, strict=True) if column.kind == "number"]
+            dates = any(column.kind == "date" for column in columns)
+            self._single = bool(of_numbers) and not dates and all(statistics.single for statistics in of_numbers)
+            self._columns = columns
+        return self._columns
+
+    @property
+    def notes_(self) -> list[str]:
+        """Remarks on columns that are left out, one line each."""
+        notes = []
+        spared = "Take it out of the table (fit --drop) to be spared this remark"
+        for column in self.columns_:
+            if column.kind == "identifier":
+                notes.append(
+                    f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
+                    f"numbers of rows. {spared}; categorical={column.name!r} takes its most frequent values as categories."
+                )
+            elif column.kind == "empty":
+                notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+        return notes
+
+    # --- after fitting ---
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the numbers of a table.
+
+        Parameters
+        ----------
+        X : data frame, pyarrow table or record batch, or array of shape (n_samples, n_features)
+            Rows with the columns of the fit; in a data frame in any order. Other columns are ignored, and those that the
+            encoder leaves out need not be there.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            float32 if all numbers of the fit were float32 and there was no date, else float64.
+        """
+        columns = self.columns_
+        frame, _ = as_frame(X, self, optional=[column.name for column in columns if column.is_left_out])
+        places, width = {}, 0
+        for column in columns:
+            places[column.name] = slice(width, width := width + len(column.outputs))
+        encoded = np.empty((len(frame), width), dtype=np.float32 if self._single else np.float64)
+        for column, (_, values) in zip(columns, columns_of(frame), strict=True):
+            if not column.is_left_out:
+                encoded[:, places[column.name]] = column.encode(values)
+        return encoded
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the encoded columns, such as ``age``, ``age is missing`` or ``city=Rome``.
+
+        Parameters
+        ----------
+        input_features : array of str, optional
+            Names of the columns of the table, if it had none in the fit.
+        """
+        columns = self.columns_
+        if input_features is not None:
+            given = [str(name) for name in input_features]
+            if hasattr(self, "feature_names_in_") and given != list(self.feature_names_in_):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if len(given) != len(columns):
+                raise ValueError(
+                    f"input_features should have length equal to number of features ({len(columns)}), got {len(given)}"
+                )
+            columns = tuple(dataclasses.replace(column, name=name) for column, name in zip(columns, given, strict=True))
+        return np.array(_distinct([name for column in columns for name in column.outputs]), dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_columns")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # --- saving ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters and what was learned, as JSON has it; :meth:`from_dict` is the reverse."""
+        return {
+            "parameters": {"categorical": list(map(str, self.categorical)), "max_categories": int(self.max_categories)},
+            "columns": [{**dataclasses.asdict(c), "categories": list(c.categories)} for c in self.columns_],
+            "has_names": hasattr(self, "feature_names_in_"),
+            "single": self._single,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> Self:
+        """Return a fitted encoder from what :meth:`to_dict` returned; anything else raises a ``ValueError``."""
+        columns = checked_columns(saved)
+        encoder = cls(**saved["parameters"])
+        encoder.n_features_in_ = len(columns)
+        if saved["has_names"]:
+            encoder.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+        encoder._columns, encoder._single = columns, saved["single"]
+        return encoder
+
+
+_REASONS = {"identifier": "nearly all values are different", "empty": "no values"}
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return names with a number after those that occur before, as of a value '(other)' and the pooled values.
+
+    Examples
+    --------
+    >>> _distinct(["a=(other)", "a=(other)", "b"])
+    ['a=(other)', 'a=(other) (2)', 'b']
+    """
+    counts = Counter(names)
+    used: set[str] = set()
+    found = []
+    for name in names:
+        number, new = 1, name
+        while new in used or (number > 1 and new in counts):
+            number += 1
+            new = f"{name} ({number})"
+        used.add(new)
+        found.append(new)
+    return found

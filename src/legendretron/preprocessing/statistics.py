@@ -1,0 +1,160 @@
+"""What one pass over a table collects of a column, part by part, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from legendretron.preprocessing.column import FittedColumn
+from legendretron.preprocessing.values import Values, dates_of, look_like_dates, numbers_of
+
+__all__ = ["MOST_COUNTED", "ColumnStatistics"]
+
+#: Different values of a column that are counted. Those that appear for the first time after so many others are pooled.
+MOST_COUNTED = 100_000
+#: Nearly all values are different from this share on, if there are at least so many.
+_IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
+#: A column of text is one of numbers with a few words in it, if it has so many different numbers, and words at most.
+_LEAST_NUMBERS, _MOST_WORDS = 10, 3
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,3}(?:[0-9]*|(?:\.[0-9]{3})*),[0-9]+")
+
+
+class _Mean:
+    """Mean of numbers that come in parts; it cannot overflow."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.low, self.high = 0, 0.0, np.inf, -np.inf
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Take in more numbers, none of them NaN."""
+        if len(numbers):
+            before, self.count = self.count, self.count + len(numbers)
+            self.mean = self.mean * (before / self.count) + float((numbers / self.count).sum())
+            self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
+
+
+class ColumnStatistics:
+    """Statistics of a column.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    categorical : bool
+        Whether its values are categories whatever they look like.
+    """
+
+    def __init__(self, name: str, categorical: bool) -> None:
+        self.name, self.categorical = name, categorical
+        self.rows = self.gaps = 0
+        self.kind: str | None = None  #: of all values so far
+        self.single = True  #: whether all numbers are float32
+        self.numbers = _Mean()
+        self.counts: dict[str, int] = {}
+        self.uncounted = 0  #: rows of values that are not counted
+        self.all_dates = True  #: whether all texts are dates
+
+    def check(self, values: Values) -> None:
+        """Raise a ``ValueError`` for values of another kind than those before."""
+        if self.kind not in (None, values.kind) and not values.gaps.all():
+            raise ValueError(
+                f"column {self.name!r} holds values of kind {self.kind} in the first rows, and {values.kind} in later ones; "
+                f"convert them, or give categorical={self.name!r}."
+            )
+
+    def add(self, values: Values) -> None:
+        """Take in the values of more rows, which have been checked."""
+        gaps = values.gaps
+        if not gaps.all():
+            self.kind = values.kind
+        self.rows += len(gaps)
+        self.gaps += int(gaps.sum())
+        if values.texts is None:
+            self.numbers.add(values.numbers[~gaps])
+            self.single &= values.single or bool(gaps.all())
+            return
+        self.categorical |= values.declared
+        amounts = np.bincount(values.texts.codes[~gaps], minlength=len(values.texts.different))
+        for text, amount in zip(values.texts.different, amounts.tolist(), strict=True):
+            if text in self.counts or len(self.counts) < MOST_COUNTED:
+                self.counts[text] = self.counts.get(text, 0) + amount
+            else:
+                self.uncounted += amount
+        if self.all_dates and not self.categorical and values.texts.different:
+            days = dates_of(values.texts.different) if look_like_dates(values.texts.different) else np.array([np.nan])
+            self.all_dates = bool(np.isfinite(days).all())
+            if self.all_dates:
+                self.numbers.add(np.repeat(days, amounts))
+
+    def fitted(self, max_categories: int) -> FittedColumn:
+        """Return what the column becomes, or raise a ``ValueError`` if that cannot be told."""
+        if self.kind is None:
+            return FittedColumn(self.name, "empty", self.gaps)
+        if self.kind != "text":
+            return self._of_numbers(self.kind)
+        if not self.categorical:
+            if self.all_dates:
+                return self._of_numbers("date")
+            self._check_words()
+            if self.is_identifier:
+                return FittedColumn(self.name, "identifier", self.gaps)
+        return self._of_categories(max_categories)
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether nearly all texts are different."""
+        present = self.rows - self.gaps
+        return present >= _IDENTIFIER_ROWS and self.different >= _IDENTIFIER_SHARE * present
+
+    @property
+    def different(self) -> int:
+        """Number of different texts, at most."""
+        return len(self.counts) + self.uncounted
+
+    def _of_numbers(self, kind: str) -> FittedColumn:
+        constant = self.numbers.low == self.numbers.high
+        mean = self.numbers.low if constant else self.numbers.mean  # exact
+        return FittedColumn(self.name, kind, self.gaps, mean, constant=constant)
+
+    def _of_categories(self, max_categories: int) -> FittedColumn:
+        """The most frequent categories; of equally frequent ones the last in sorted order, as in OneHotEncoder."""
+        texts: list[str | None] = [*sorted(self.counts), *([None] if self.gaps else [])]
+        counts = [self.gaps if text is None else self.counts[text] for text in texts]
+        unseen = 1 if self.uncounted else 0
+        if len(texts) + unseen > max_categories:
+            order = np.argsort(counts, kind="stable")
+            kept = np.sort(order[len(order) - (max_categories - 1) :])
+        else:
+            kept = np.arange(len(texts))
+        return FittedColumn(
+            self.name,
+            "categories",
+            self.gaps,
+            categories=tuple(texts[place] for place in kept),
+            pooled=len(texts) - len(kept) + unseen,
+            constant=self.different == 1,
+        )
+
+    def _check_words(self) -> None:
+        """Raise a ``ValueError`` for a column of text that seems to be one of numbers."""
+        texts = list(self.counts)
+        is_number = np.isfinite(numbers_of(texts))
+        words = [text for text, number in zip(texts, is_number, strict=True) if not number]
+        commas = [text for text in words if _DECIMAL_COMMA.fullmatch(text)]
+        if commas and len(commas) + int(is_number.sum()) == len(texts):
+            raise ValueError(
+                f"column {self.name!r} holds numbers with a decimal comma, such as {commas[0]!r}; read the file with "
+                f"decimal=',', or give categorical={self.name!r} if they are names."
+            )
+        if is_number.all():
+            raise ValueError(
+                f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or give "
+                f"categorical={self.name!r} if they are names."
+            )
+        if is_number.sum() >= _LEAST_NUMBERS and len(words) <= _MOST_WORDS:
+            shown = ", ".join(f"{word!r} ({self.counts[word]})" for word in words)
+            raise ValueError(
+                f"column {self.name!r} holds numbers, and the text {shown}; if that stands for a missing value, read the "
+                f"file with na={words[0]!r}; if the numbers are names, give categorical={self.name!r}."
+            )

@@ -1,0 +1,172 @@
+"""Values of one column of a data frame: numbers, truth values, dates or text, and gaps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from legendretron._internal.extras import import_extra
+
+__all__ = ["Texts", "Values", "dates_of", "look_like_dates", "number_text", "numbers_of", "read_values", "texts_of"]
+
+#: Dates of ISO 8601, with or without a time of day and its offset.
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?")
+_DAY = 86_400e6  #: in microseconds
+
+#: What pandas calls the values of a column of objects, and how they are read.
+_OBJECTS: dict[str, str] = {
+    "string": "text",
+    "empty": "number",
+    "boolean": "boolean",
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
+    **dict.fromkeys(("datetime", "datetime64", "date"), "date"),
+}
+
+
+class Texts(NamedTuple):
+    """Texts of a column: the different ones in the order in which they appear, and which of them each row has (gaps: -1)."""
+
+    codes: np.ndarray
+    different: list[str]
+
+
+class Values(NamedTuple):
+    """Values of a column.
+
+    Attributes
+    ----------
+    kind : {"number", "boolean", "date", "text"}
+        What they are.
+    numbers : ndarray of shape (n,)
+        Numbers as float64, gaps as NaN; of dates, days since 1970-01-01. Empty for text.
+    texts : Texts or None
+        For text only.
+    single : bool
+        Whether the column holds float32.
+    declared : bool
+        Whether the type of the column says that its values are categories.
+    """
+
+    kind: Literal["number", "boolean", "date", "text"]
+    numbers: np.ndarray
+    texts: Texts | None = None
+    single: bool = False
+    declared: bool = False
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """Which rows have no value."""
+        found: np.ndarray = np.isnan(self.numbers) if self.texts is None else self.texts.codes < 0
+        return found
+
+
+def read_values(name: str, column: Any) -> Values:
+    """Return the values of a column of a data frame, or raise a ``ValueError`` that names it.
+
+    Text is kept as it is; an empty one is a gap. A column of pandas' type ``category`` is text, whatever the categories are.
+    """
+    types = import_extra("pandas", "reading tables", "cli").api.types
+    dtype = column.dtype
+    if hasattr(dtype, "categories"):
+        return Values("text", np.empty(0), texts_of(name, column), declared=True)
+    if types.is_object_dtype(dtype):
+        inferred = types.infer_dtype(column, skipna=True)
+        kind = _OBJECTS.get(inferred)
+        if kind is None:
+            present = column.dropna()
+            examples = list(dict.fromkeys(type(value).__name__ for value in present))
+            raise ValueError(
+                f"column {name!r} holds values of type {' and '.join(examples[:3])}, which have no common meaning; convert "
+                "them to numbers, dates or text, or leave the column out."
+            )
+    elif types.is_bool_dtype(dtype):
+        kind = "boolean"
+    elif types.is_complex_dtype(dtype):
+        raise ValueError(f"Complex data not supported: column {name!r}; leave it out, or convert it to numbers.")
+    elif types.is_numeric_dtype(dtype):
+        kind = "number"
+    elif types.is_datetime64_any_dtype(dtype):
+        kind = "date"
+    elif types.is_string_dtype(dtype):
+        kind = "text"
+    else:
+        raise ValueError(
+            f"column {name!r} is of type {dtype}, which is neither numbers, dates nor text; convert it, or leave it out."
+        )
+    if kind == "text":
+        return Values("text", np.empty(0), texts_of(name, column))
+    if kind == "date":
+        return Values("date", _days(column))
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(numbers).any():
+        raise ValueError(f"column {name!r} holds infinity (row {int(np.isinf(numbers).argmax())}); replace it.")
+    return Values("boolean" if kind == "boolean" else "number", numbers, single=dtype == np.float32)
+
+
+def texts_of(name: str, column: Any) -> Texts:
+    """Return the values of a column as texts; numbers are written as short as possible, so that 1.0 is '1'."""
+    pandas = import_extra("pandas", "reading tables", "cli")
+    codes, found = pandas.factorize(column)  # gaps are -1
+    different = [number_text(value) for value in found]
+    if bad := next((value for value in found if isinstance(value, bytes | complex)), None):
+        raise ValueError(f"column {name!r} holds {bad!r}, which is not text; convert it, or leave the column out.")
+    empty = {place for place, text in enumerate(different) if text == ""}
+    if not empty and len(set(different)) == len(different):
+        return Texts(codes, different)
+    places: dict[str, int] = {}
+    new = [-1 if place in empty else places.setdefault(text, len(places)) for place, text in enumerate(different)]
+    return Texts(np.append(new, -1)[codes], list(places))
+
+
+def number_text(value: Any) -> str:
+    """Return a value as the text of a category.
+
+    Examples
+    --------
+    >>> number_text(3.0), number_text(0.1), number_text(True), number_text("a")
+    ('3', '0.1', 'True', 'a')
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value.item() if isinstance(value, np.generic) else value)
+
+
+def numbers_of(texts: list[str]) -> np.ndarray:
+    """Return the numbers that texts are; NaN where one is none."""
+    pandas = import_extra("pandas", "reading tables", "cli")
+    numbers: np.ndarray = pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
+    return numbers
+
+
+def look_like_dates(texts: list[str]) -> bool:
+    """Whether all texts have the form of a date of ISO 8601; ends at the first that has not."""
+    return all(map(_ISO_DATE.fullmatch, texts))
+
+
+def dates_of(texts: list[str]) -> np.ndarray:
+    """Return days since 1970-01-01 of dates in the form of ISO 8601; NaN where a text is none.
+
+    Examples
+    --------
+    >>> dates_of(["1970-01-03", "1970-01-01T12:00:00Z", "3.1.1970", "1970-13-01"]).tolist()
+    [2.0, 0.5, nan, nan]
+    """
+    pandas = import_extra("pandas", "reading tables", "cli")
+    shaped = [text if _ISO_DATE.fullmatch(text) else None for text in texts]
+    return _days(pandas.to_datetime(pandas.Series(shaped, dtype=object), format="ISO8601", utc=True, errors="coerce"))
+
+
+def _days(column: Any) -> np.ndarray:
+    """Days since 1970-01-01; a date without an offset is taken as it is."""
+    pandas = import_extra("pandas", "reading tables", "cli")
+    stamps = column
+    if not pandas.api.types.is_datetime64_any_dtype(column.dtype):
+        stamps = pandas.to_datetime(column, utc=True)
+    if getattr(stamps.dtype, "tz", None) is not None:
+        stamps = stamps.dt.tz_convert("UTC").dt.tz_localize(None)
+    moments = stamps.to_numpy(dtype="datetime64[us]")
+    days: np.ndarray = moments.astype(np.int64) / _DAY
+    days[np.isnat(moments)] = np.nan
+    return days

@@ -1,0 +1,103 @@
+"""Checks of every row that is read; bad ones are an error, or left out and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
+
+__all__ = ["BadRowError", "RowCheck"]
+
+
+class BadRowError(ValueError):
+    """A row of a source cannot be used: a value is missing or not finite."""
+
+
+class RowCheck:
+    """Checks the batches of one pass, and leaves out bad rows as long as there are not too many.
+
+    Parameters
+    ----------
+    feature_names : tuple of str or None
+        For messages.
+    skip_bad_rows : int
+        How many bad rows may be left out.
+
+    Attributes
+    ----------
+    n_skipped : int
+        How many have been.
+    """
+
+    def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
+        self._names, self._most = feature_names, skip_bad_rows
+        self._n_features: int | None = None if feature_names is None else len(feature_names)
+        self.n_skipped = 0
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the batch without bad rows, or raise a :class:`BadRowError` that names the place."""
+        d = int(batch.X.shape[1])
+        if self._n_features is None:
+            self._n_features = d
+        if d != self._n_features:
+            raise ValueError(f"{_place(batch)}has {d} features, but batches before it have {self._n_features}.")
+        bad = ~_finite_rows(batch.X)
+        if batch.y is not None:
+            bad |= _missing(batch.y)
+        if batch.weight is not None:
+            bad |= ~(np.isfinite(batch.weight) & (batch.weight >= 0.0))
+        if not bad.any():
+            return batch
+        places, before = np.flatnonzero(bad), self.n_skipped
+        self.n_skipped += len(places)
+        if self.n_skipped > self._most:
+            raise BadRowError(self._message(batch, int(places[self._most - before])))
+        return batch.take(~bad)
+
+    def _message(self, batch: Batch, row: int) -> str:
+        values = batch.X[[row]].toarray()[0] if scipy.sparse.issparse(batch.X) else batch.X[row]
+        wrong = np.flatnonzero(~np.isfinite(values))
+        number = int(batch.row_numbers[row]) % ROWS_OF_A_FILE
+        if len(wrong):
+            column = f"column {self._names[wrong[0]]!r}" if self._names is not None else f"feature {wrong[0]}"
+            fault = f"{column} holds {'a missing value (NaN)' if np.isnan(values[wrong[0]]) else 'an infinite value'}"
+        elif batch.y is not None and _missing(batch.y[[row]])[0]:
+            fault = "the label is missing"
+        else:
+            assert batch.weight is not None
+            fault = f"the weight is {batch.weight[row]}, which is not a finite number from 0 up"
+        return (
+            f"{_place(batch)}{fault} in row {number} (from 0); repair or leave out the row, or allow more rows to be left "
+            f"out by skip_bad_rows, got {self._most}."
+        )
+
+
+def _place(batch: Batch) -> str:
+    return f"{batch.origin}: " if batch.origin else ""
+
+
+def _finite_rows(X: Any) -> np.ndarray:
+    """Which rows hold finite numbers only."""
+    if scipy.sparse.issparse(X):
+        rows = np.ones(X.shape[0], dtype=bool)
+        entries = np.flatnonzero(~np.isfinite(X.data))
+        rows[np.searchsorted(X.indptr, entries, side="right") - 1] = False
+        return rows
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = X.sum(axis=1, dtype=np.float64)
+    # a sum of finite numbers is finite unless they are huge
+    finite: np.ndarray = np.isfinite(sums)
+    if not finite.all():
+        finite[~finite] = np.isfinite(X[~finite]).all(axis=1)
+    return finite
+
+
+def _missing(y: np.ndarray) -> np.ndarray:
+    if y.dtype.kind == "f":
+        return np.isnan(y)
+    if y.dtype.kind == "O":
+        return np.array([value is None or value != value for value in y], dtype=bool)
+    return np.zeros(len(y), dtype=bool)

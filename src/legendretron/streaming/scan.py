@@ -1,0 +1,198 @@
+"""The first pass over a source: classes, means, deviations and numbers of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.streaming.batch import Batch
+from legendretron.streaming.moments import Moments
+from legendretron.streaming.read_ahead import read_ahead
+from legendretron.streaming.row_check import RowCheck
+from legendretron.streaming.source import Source
+
+__all__ = ["Summary", "scan"]
+
+#: Kinds of labels, as numpy names them, that can be mixed.
+_NUMBERS = {"i", "u", "f"}
+_ALIKE = (_NUMBERS, {"U", "O"}, {"b"})
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the first pass has found.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (C,)
+        Labels of rows with positive weight, sorted.
+    class_rows, class_weight : ndarray of shape (C,)
+        How many rows with positive weight each class has, and the sum of their weights.
+    n_rows : int
+        Rows with positive weight. Others are left out.
+    mean, variance : ndarray of shape (d,)
+        Weighted, float64.
+    dtype : dtype
+        Of the features: float32 if all batches are, else float64.
+    sparse : bool
+        Whether batches are sparse matrices.
+    n_skipped : int
+        Bad rows that were left out.
+    feature_names : tuple of str or None
+        Of the source.
+    """
+
+    classes: np.ndarray
+    class_rows: np.ndarray
+    class_weight: np.ndarray
+    n_rows: int
+    mean: np.ndarray
+    variance: np.ndarray
+    dtype: Any
+    sparse: bool
+    n_skipped: int
+    feature_names: tuple[str, ...] | None
+
+    @property
+    def n_features(self) -> int:
+        """``d``."""
+        return len(self.mean)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of all weights."""
+        return float(self.class_weight.sum())
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Standard deviations, shape (d,); 1 for features that are constant up to rounding."""
+        if not np.isfinite(self.variance).all():
+            raise ValueError("X has features too large to take a variance of; scale X first.")
+        eps = np.finfo(np.float64).eps
+        rounding = self.n_rows * eps * self.variance + (self.n_rows * self.mean * eps) ** 2
+        return np.where(self.variance <= rounding, 1.0, np.sqrt(self.variance))
+
+    def numbers(self, batch: Batch) -> np.ndarray:
+        """Labels of a batch as places in ``classes``; a ``ValueError`` for one that is not among them."""
+        assert batch.y is not None
+        y = _comparable(batch.y, self.classes)
+        places = np.searchsorted(self.classes, y).clip(max=len(self.classes) - 1)
+        unknown = np.flatnonzero(self.classes[places] != y)
+        if len(unknown):
+            place = f"{batch.origin}: " if batch.origin else ""
+            raise ValueError(
+                f"{place}the label {y[unknown].tolist()[0]!r} was not seen in the first pass; a source must yield "
+                "the same rows each time it is read."
+            )
+        return places
+
+
+def scan(
+    source: Source,
+    *,
+    factors: Mapping[Any, float] | None = None,
+    skip_bad_rows: int = 0,
+    shard: tuple[int, int] = (0, 1),
+) -> Summary:
+    """Read a source once, in its order, and check every row.
+
+    Parameters
+    ----------
+    source : Source
+        With labels.
+    factors : mapping, optional
+        What the weights of a class's rows are multiplied by; 1 if it is not among them.
+    skip_bad_rows : int
+        How many bad rows may be left out.
+    shard : tuple of int
+        Which part to read, see :class:`Source`.
+
+    Examples
+    --------
+    >>> from legendretron.streaming import as_source
+    >>> summary = scan(as_source((np.array([[1.0], [2.0], [3.0]]), np.array(["b", "a", "b"]))))
+    >>> summary.classes.tolist(), summary.class_rows.tolist(), summary.mean.tolist()
+    (['a', 'b'], [1, 2], [2.0])
+    """
+    check = RowCheck(source.feature_names, skip_bad_rows)
+    rows: dict[Any, int] = {}
+    weights: dict[Any, float] = {}
+    moments: Moments | None = None
+    single, sparse, kinds = True, False, set()
+    for batch in read_ahead(map(check, source.batches(shard=shard))):
+        if moments is None:
+            moments = Moments(batch.X.shape[1])
+            sparse = scipy.sparse.issparse(batch.X)
+        if scipy.sparse.issparse(batch.X) != sparse:
+            raise ValueError(
+                f"{batch.origin or 'a batch'} is {'dense' if sparse else 'sparse'}, unlike those before it."
+            )
+        if batch.y is None:
+            raise ValueError("source has no labels; name the column that is to be predicted by target.")
+        single &= batch.X.dtype == np.float32
+        weight = np.ones(len(batch)) if batch.weight is None else batch.weight
+        labels, inverse = np.unique(_plain_labels(batch), return_inverse=True)
+        kinds.add(labels.dtype.kind)
+        if not any(kinds <= alike for alike in _ALIKE):
+            raise ValueError(
+                f"{batch.origin or 'a batch'} has labels of another type ({labels.dtype}) than batches before it; use one."
+            )
+        if factors is not None:
+            weight = weight * np.array([factors.get(label, 1.0) for label in labels.tolist()])[inverse]
+        counts = np.bincount(inverse, weight > 0, len(labels))
+        sums = np.bincount(inverse, weight, len(labels))
+        for label, count, total in zip(labels.tolist(), counts, sums, strict=True):
+            if count:
+                rows[label] = rows.get(label, 0) + int(count)
+                weights[label] = weights.get(label, 0.0) + float(total)
+        moments.add(batch.X, weight)
+    if moments is None or not rows:
+        what = "no rows" if moments is None else "no row with a positive weight"
+        raise ValueError(f"source has {what}.")
+    classes = np.array(sorted(rows), dtype=object if "O" in kinds else None)
+    if kinds <= _NUMBERS and kinds != {"f"}:
+        classes = classes.astype(np.int64)
+    in_order = classes.tolist()
+    return Summary(
+        classes=classes,
+        class_rows=np.array([rows[label] for label in in_order]),
+        class_weight=np.array([weights[label] for label in in_order]),
+        n_rows=sum(rows.values()),
+        mean=moments.mean,
+        variance=moments.variance,
+        dtype=np.dtype(np.float32 if single else np.float64),
+        sparse=sparse,
+        n_skipped=check.n_skipped,
+        feature_names=source.feature_names,
+    )
+
+
+def _plain_labels(batch: Batch) -> np.ndarray:
+    """Labels as they are, after a check that they can be classes."""
+    assert batch.y is not None
+    y = batch.y
+    if y.dtype.kind not in "iubfUO":
+        raise ValueError(
+            f"{batch.origin or 'y'} has labels of type {y.dtype}; labels are integers, booleans or strings."
+        )
+    if y.dtype.kind == "f" and (fractions := y[y != np.floor(y)]).size:
+        raise ValueError(
+            f"{batch.origin or 'y'} holds the label {fractions[0]}, which is not a whole number; this is classification: "
+            "classes are whole numbers or text."
+        )
+    if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
+        strange = next(label for label in y if not isinstance(label, str))
+        raise ValueError(
+            f"{batch.origin or 'y'} holds the label {strange!r}, a {type(strange).__name__}; labels are integers, booleans "
+            "or strings."
+        )
+    return y
+
+
+def _comparable(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels in the type of the classes, so that they can be looked up."""
+    return y.astype(object) if classes.dtype.kind == "O" and y.dtype.kind != "O" else y

@@ -1,0 +1,230 @@
+"""Tables with text, dates and gaps from the command line."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import legendretron
+from legendretron import LegendreTronClassifier, TableClassifier
+from legendretron.cli import fit as fit_module
+from legendretron.cli.options import Missing
+from legendretron.datasets.tables import MISSING
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import mixed_tables as benchmark
+
+QUICK = ["--model", "logistic", "--alpha", "1e-3"]
+
+
+def titanic():
+    frame, y = benchmark.titanic()
+    return frame.assign(survived=y)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A folder with ``titanic.csv`` and a model fitted to it."""
+    folder = tmp_path_factory.mktemp("mixed")
+    titanic().to_csv(folder / "titanic.csv", index=False)
+    words = ["fit", folder / "titanic.csv", "-t", "survived", "-o", folder / "model", "--quiet", *QUICK]
+    assert legendretron.cli.main([str(word) for word in words]) == 0
+    return folder
+
+
+def test_fit_is_what_python_does(folder):
+    model = legendretron.load(folder / "model")
+    assert isinstance(model, TableClassifier)
+    frame, y = benchmark.titanic()
+    with pytest.warns(UserWarning, match="column 'name' is left out"):
+        expected = TableClassifier(model.estimator).fit(frame, y)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(frame))
+
+
+def test_summary_says_what_became_of_each_column(run, folder, tmp_path):
+    words = ["fit", folder / "titanic.csv", "-t", "survived", "-o", tmp_path / "m", *QUICK]
+    ran = run(*words)
+    for column, becomes in {
+        "name": "left out: nearly all values are different",
+        "sex": "2 columns: female, male",
+        "age": "itself; the mean, 29.88, where missing, and a mark",
+        "cabin": "32 columns: the 31 most frequent values, 156 others pooled",
+        "embarked": "4 columns: C, Q, S, (missing)",
+        "3 more": "itself",
+    }.items():
+        (line,) = (line for line in ran.out.splitlines() if line.startswith(f"│ {column} "))
+        assert becomes in line
+    (warning,) = ran.err.splitlines()
+    assert "column 'name' is left out" in warning
+    assert "--categorical name takes its most frequent values" in warning
+    columns = {column["name"]: column for column in run(*words, "--json", "--drop", "name").json["columns"]}
+    assert columns["age"] == {
+        "name": "age", "kind": "number", "missing": 263, "features": 2, "pooled": 0,
+        "becomes": "itself; the mean, 29.88, where missing, and a mark",
+    }  # fmt: skip
+    assert "name" not in columns
+
+
+def test_predict_evaluate_suspicious_and_calibrate(run, folder, tmp_path):
+    data, model = folder / "titanic.csv", folder / "model"
+    frame, y = benchmark.titanic()
+    python = legendretron.load(model)
+    p = run("predict", model, data, "--proba", "--keep", "ticket", "--keep", "name", "--out", tmp_path / "p.csv")
+    assert p.err == ""
+    written = pd.read_csv(tmp_path / "p.csv", dtype={"ticket": str})
+    assert written.columns.tolist() == ["ticket", "name", "prediction", "p(0)", "p(1)"]
+    assert written["ticket"].tolist() == frame["ticket"].tolist()
+    np.testing.assert_allclose(written["p(1)"], python.predict_proba(frame)[:, 1], rtol=1e-12)
+    assert run("evaluate", model, data, "-t", "survived", "--json").json["accuracy"] == python.score(frame, y)
+    found = run("suspicious", model, data, "-t", "survived", "--no-refit", "--threshold", 0.9999, "--json").json
+    assert found["rows"] == 1309
+    run("calibrate", model, data, "-t", "survived", "-o", tmp_path / "c", "--quiet")
+    calibrated = run("predict", tmp_path / "c", data, "--proba", "--json").json
+    np.testing.assert_allclose(calibrated["p(1)"], legendretron.load(tmp_path / "c").predict_proba(frame)[:, 1])
+
+
+def test_unknown_categories_and_columns_that_were_left_out(run, folder, tmp_path):
+    frame = titanic().drop(columns=["name", "survived"]).head(3).assign(embarked=["X", None, "S"], more="a word")
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    got = run("predict", folder / "model", tmp_path / "new.csv", "--proba", "--json").json
+    expected = legendretron.load(folder / "model").predict_proba(frame)
+    np.testing.assert_allclose(got["p(1)"], expected[:, 1], rtol=1e-12)
+    frame.drop(columns="sex").to_csv(tmp_path / "less.csv", index=False)
+    assert "has no column 'sex'" in run("predict", folder / "model", tmp_path / "less.csv", code=1).error
+    frame.assign(age=["old", "1", "2"]).to_csv(tmp_path / "text.csv", index=False)
+    error = run("predict", folder / "model", tmp_path / "text.csv", code=1).error
+    assert error.startswith("column 'age' held numbers in the fit, but now holds the text 'old'")
+
+
+class _Stdin:
+    def __init__(self, content):
+        self.buffer = io.BytesIO(content)
+
+
+def test_standard_input(run, folder, tmp_path, monkeypatch):
+    content = (folder / "titanic.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", _Stdin(content))
+    run("fit", "-", "-t", "survived", "-o", tmp_path / "m", "--quiet", *QUICK)
+    monkeypatch.setattr(sys, "stdin", _Stdin(content))
+    from_pipe = run("predict", tmp_path / "m", "-", "--proba").out
+    assert from_pipe == run("predict", folder / "model", folder / "titanic.csv", "--proba").out
+    monkeypatch.setattr(sys, "stdin", _Stdin(b"a,b\n1,2\n"))
+    error = run("predict", tmp_path / "m", "-", code=1).error
+    assert error.startswith("standard input has no column 'pclass', 'sex'")
+    titanic().to_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(sys, "stdin", _Stdin((tmp_path / "t.parquet").read_bytes()))
+    assert run("predict", folder / "model", "-", "--format", "parquet", "--proba").out == from_pipe
+
+
+def test_text_as_others_write_it(run, folder, tmp_path):
+    frame = titanic()
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252", na_rep="?")
+    words = ["-t", "survived", "--na", "?", "--json"]
+    expected = run("evaluate", folder / "model", folder / "titanic.csv", "-t", "survived", "--json").json
+    assert run("evaluate", folder / "model", tmp_path / "t.csv", *words).json == expected
+    given = ["--sep", ";", "--decimal", ",", "--encoding", "cp1252"]
+    assert run("evaluate", folder / "model", tmp_path / "t.csv", *words, *given).json == expected
+    run("fit", tmp_path / "t.csv", "-t", "survived", "--na", "?", "-o", tmp_path / "m", "--quiet", *QUICK)
+    p, q = (legendretron.load(path).predict_proba(frame) for path in (tmp_path / "m", folder / "model"))
+    np.testing.assert_allclose(p, q, rtol=1e-6)
+
+
+def test_missing_values(run, tmp_path):
+    table = pd.DataFrame({"a": [1.0, None, 3.0, 4.0] * 6, "b": range(24), "y": ["u", "v", "u", None] * 6})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK]
+    error = run(*words, code=1).error
+    assert "target column 'y' of" in error
+    assert "has 6 missing values" in error
+    assert "--missing drop-rows" in error
+    assert "missing values in columns" in run(*words, "--missing", "error", code=1).error
+    assert "are all 'u'" in run(*words, "--missing", "drop-rows", "--quiet", code=1).error
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "1,2,u\n,3,v\n5,6,v\n7,8,\n" * 6)
+    ran = run(*words, "--missing", "drop-rows", "--json")
+    assert ran.err.splitlines()[0] == "12 rows with missing values were left out"
+    assert (ran.json["rows"], ran.json["rows_left_out"], ran.json["columns"]) == (12, 12, None)
+    # a model of numbers without gaps takes none
+    assert "missing values in columns of" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
+    ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
+    assert ran.json["b"] == [2, 6, 8] * 6
+    words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
+    rows = run(*words, "--missing", "drop-rows", "--json").json["row"]
+    assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
+    scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--missing", "drop-rows", "--json").json
+    assert scores["rows"] == 12
+    words = ["calibrate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "c", "--missing", "drop-rows"]
+    assert run(*words).err == "12 rows with missing values were left out\n"
+
+
+def test_numbers_that_are_names(run, tmp_path):
+    (tmp_path / "t.csv").write_text("zip,a,y\n" + "01000,1,u\n02000,2,v\n01000,3,u\n,4,v\n" * 6)
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK]
+    run(*words, "--categorical", "zip", "--quiet")
+    model = legendretron.load(tmp_path / "m")
+    assert model.encoder_.get_feature_names_out().tolist() == ["zip=01000", "zip=02000", "zip is missing", "a"]
+    got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--keep", "zip", "--json").json
+    assert got["zip"][:2] == ["01000", "02000"]
+    assert got["prediction"] == ["u", "v", "u", "v"] * 6
+    run(*words, "--categorical", "zip", "--max-categories", 2, "--quiet")
+    assert legendretron.load(tmp_path / "m").estimator_.n_features_in_ == 3
+
+
+def test_a_table_of_numbers_stays_a_plain_model(run, tables, tmp_path):
+    assert isinstance(legendretron.load(tables / "iris.safetensors"), LegendreTronClassifier)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "'a' holds numbers, and the text '?' (1); if that stands "
+     "for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
+    ('a,y\n"1,5",u\n"2,5",v\n', "decimal comma, such as '1,5'; read the file with --decimal ',', or give --categorical a"),
+    ("a,b,y\n,1,u\n,2,v\n", None),
+    ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),
+    ("a,b,y\n1,inf,u\n2,x,v\n", None),
+    ("a,b,y\n1,inf,u\n,1,v\n", "column 'b' holds infinity (row 0)"),
+    ("a,b,y\n3,x,u\n3,x,v\n", None),
+    ("a,b,y\n1e300,x,u\n1e308,z,v\n", None),
+])  # fmt: skip
+def test_bad_tables(run, tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK]
+    if message is None:
+        run(*words)
+        return
+    error = run(*words, code=1).error
+    assert message in error
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--categorical", "towns"], "'--categorical': there is no column 'towns' among the features; there are a, b"),
+    (["--categorical", "y"], "'--categorical': 'y' is the target"),
+    (["--max-categories", "1"], "--max-categories"),
+    (["--missing", "fill"], "--missing"),
+])  # fmt: skip
+def test_wrong_usage(run, tmp_path, words, message):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,u,0\n2,v,1\n")
+    assert message in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *words, code=2).error
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--sep", ";;"], "--sep must be one character"),
+    (["--decimal", "x"], "--decimal must be '.' or ','"),
+    (["--encoding", "utf-99"], "--encoding must be one that Python knows"),
+])  # fmt: skip
+def test_bad_options(run, tmp_path, words, message):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,u,0\n2,v,1\n")
+    assert message in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *words, code=1).error
+
+
+def test_names_that_predictions_have(run, folder, tmp_path):
+    titanic().head(3).assign(prediction=1).to_csv(tmp_path / "t.csv", index=False)
+    error = run("predict", folder / "model", tmp_path / "t.csv", "--keep", "prediction", code=2).error
+    assert "'--keep': 'prediction' is the name of a column of predictions" in error
+
+
+def test_options_are_those_of_the_library():
+    assert tuple(Missing) == MISSING
+    assert legendretron.TableEncoder().max_categories == fit_module._CATEGORIES

@@ -1,0 +1,325 @@
+"""Tables in several files, or too large for memory: read in batches."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import dump_svmlight_file, make_classification
+
+from legendretron.cli import streams
+from legendretron.datasets import table_chunks
+from tests.cli.conftest import FIXED
+
+N = 400
+QUICK = [*FIXED, "--epochs", "3", "--seed", "0", "--hidden", "2"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    X, y = make_classification(N, 4, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+    return pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(kind=np.array(["x", "y", "z"])[y])
+
+
+#: Columns that are not for training.
+OTHERS = ["--drop", "id"]
+
+
+def write(frame, path):
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=30)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+
+
+@pytest.fixture(scope="module", params=[".parquet", ".csv", pytest.param(".tsv", marks=pytest.mark.exhaustive)])
+def tables(request, frame, tmp_path_factory):
+    """One file, and the same rows in several, of a format."""
+    folder = tmp_path_factory.mktemp("tables")
+    whole = folder / f"whole{request.param}"
+    frame = frame.assign(id=np.arange(N) * 7)
+    write(frame, whole)
+    (folder / "parts").mkdir()
+    for number, start in enumerate(range(0, N, 150)):
+        write(frame.iloc[start : start + 150], folder / "parts" / f"part-{number}{request.param}")
+    (folder / "parts" / "_SUCCESS").write_text("")
+    return whole, folder / "parts"
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 64)
+
+
+def test_from_fit_to_evaluate(tables, frame, run, tmp_path):
+    whole, parts = tables
+    pattern = parts / f"part-*{whole.suffix}"
+    models = [tmp_path / f"{name}.safetensors" for name in ("whole", "streamed", "pattern")]
+    found = [
+        run("fit", data, "-o", model, "-t", "kind", *QUICK, *OTHERS, "--json", *more).json
+        for data, model, more in zip((whole, whole, pattern), models, ([], ["--stream"], []), strict=True)
+    ]
+    for other in found[1:]:
+        assert (other["rows"], other["classes"]) == (N, ["x", "y", "z"])
+        assert other["log_loss"] == pytest.approx(found[0]["log_loss"], abs=1e-6)
+        assert other["accuracy"] == found[0]["accuracy"]
+    outs = [tmp_path / name for name in ("whole.csv", "parts.csv", "parts.parquet")]
+    for data, out in zip((whole, parts, pattern), outs, strict=True):
+        run("predict", models[1], data, "-o", out, "--proba", "--keep", "id")
+    predicted = pd.read_csv(outs[0])
+    pd.testing.assert_frame_equal(pd.read_csv(outs[1]), predicted)
+    as_parquet = pd.read_parquet(outs[2]).astype({"id": int})  # of text, columns to keep stay as they are written
+    pd.testing.assert_frame_equal(as_parquet, predicted, check_dtype=False)
+    printed = run("predict", models[1], parts).out
+    assert printed.splitlines() == ["prediction", *predicted["prediction"]]
+    scores = [run("evaluate", models[1], data, "-t", "kind", "--json").json for data in (whole, parts)]
+    assert scores[0] == scores[1]
+
+
+def test_libsvm_text(frame, run, tmp_path):
+    X, y = frame[["a", "b", "c", "d"]].to_numpy(), frame["kind"].astype("category").cat.codes
+    dump_svmlight_file(X, y, str(tmp_path / "whole.libsvm"), zero_based=False)
+    (tmp_path / "parts").mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(N), 3)):
+        dump_svmlight_file(X[rows], y[rows], str(tmp_path / "parts" / f"{number}.libsvm"), zero_based=False)
+    found = [
+        run("fit", tmp_path / data, "-o", tmp_path / "model.safetensors", *QUICK, "--json").json
+        for data in ("whole.libsvm", "parts")
+    ]
+    assert found[0]["log_loss"] == pytest.approx(found[1]["log_loss"], abs=1e-6)
+    scores = [
+        run("evaluate", tmp_path / "model.safetensors", tmp_path / data, "--json").json
+        for data in ("whole.libsvm", "parts")
+    ]
+    assert scores[0]["log_loss"] == pytest.approx(scores[1]["log_loss"])
+    assert scores[0]["classes"] == scores[1]["classes"]
+
+
+def test_large_files_are_streamed_by_default(tables, run, tmp_path, monkeypatch):
+    whole, _ = tables
+    monkeypatch.setattr(streams, "_LARGE", 1)
+    options = ["-o", tmp_path / "model", "-t", "kind", *QUICK, *OTHERS]
+    ran = run("fit", whole, *options, "--suspicious", tmp_path / "rows.csv", code=2)
+    assert "'--suspicious': it needs all rows in memory, but DATA is read in batches" in ran.error
+    run("fit", whole, *options, "--suspicious", tmp_path / "rows.csv", "--no-stream")
+
+
+def test_scores_of_more_rows_than_are_kept(frame, run, tmp_path, monkeypatch):
+    from legendretron.cli import running_scores
+
+    write(frame, tmp_path / "table.csv")
+    run("fit", tmp_path / "table.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK)
+    exact = run("evaluate", tmp_path / "model", tmp_path / "table.csv", "-t", "kind", "--json").json
+    monkeypatch.setattr(running_scores, "_MOST_ROWS", 100)
+    some = run("evaluate", tmp_path / "model", tmp_path / "table.csv", "-t", "kind", "--json", "--stream").json
+    for name in ("rows", "accuracy", "log_loss", "brier"):
+        assert some[name] == pytest.approx(exact[name])
+    assert some["classes"] == exact["classes"]
+    assert some["baseline"] == exact["baseline"]
+    assert some["auc"] != exact["auc"]
+    assert some["auc"] == pytest.approx(exact["auc"], abs=0.1)
+
+
+def test_noise_and_weights_of_classes(tables, run, tmp_path):
+    _, parts = tables
+    ran = run(
+        "fit", parts, "-o", tmp_path / "model", "-t", "kind", *QUICK, *OTHERS, "--label-noise", "0.1", "--class-weight",
+        "balanced", "--validation", "0.2", "--json",
+    )  # fmt: skip
+    assert ran.json["label_noise"]["rate"] == pytest.approx(0.1)
+    assert ran.json["held_out"]["share"] == 0.2
+
+
+# --- what goes wrong: one line, which names the place, and nothing half written ---
+
+
+@pytest.fixture
+def broken(frame, tmp_path):
+    """Twenty files, and how to break one of them."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(N), 20)):
+        write(frame.iloc[rows], folder / f"part-{number:02}.parquet")
+    return folder
+
+
+def fails(run, folder, tmp_path, *more, code=1):
+    ran = run("fit", folder, "-o", tmp_path / "model.safetensors", "-t", "kind", *QUICK, *more, code=code)
+    assert not (tmp_path / "model.safetensors").exists()
+    assert list(tmp_path.glob(".*")) == []
+    return ran.error
+
+
+def test_a_torn_file(broken, run, tmp_path):
+    torn = broken / "part-17.parquet"
+    torn.write_bytes(torn.read_bytes()[:-200])
+    error = fails(run, broken, tmp_path)
+    assert error.startswith(f"'{torn}' is damaged")
+
+
+def test_damage_in_the_middle_of_a_file(broken, run, tmp_path):
+    torn = broken / "part-17.parquet"
+    content = bytearray(torn.read_bytes())
+    content[4:400] = bytes(396)
+    torn.write_bytes(content)
+    error = fails(run, broken, tmp_path)
+    assert f"'{torn}', row group 0" in error
+
+
+def test_a_column_that_changes_its_type(broken, frame, run, tmp_path):
+    write(frame.iloc[:20].assign(c="text"), broken / "part-17.parquet")
+    error = fails(run, broken, tmp_path)
+    assert "column 'c' changes its type" in error
+    assert "part-17.parquet" in error
+
+
+def test_a_column_that_is_missing_in_a_file(broken, frame, run, tmp_path):
+    write(frame.iloc[:20].drop(columns="c"), broken / "part-17.parquet")
+    assert "part-17.parquet' has no column 'c'" in fails(run, broken, tmp_path)
+
+
+def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
+    rows = frame.iloc[:50].copy()
+    rows.loc[rows.index[41], "b"] = np.nan
+    write(rows, broken / "part-17.parquet")
+    error = fails(run, broken, tmp_path)
+    assert f"'{broken / 'part-17.parquet'}', row group 1: column 'b' holds a missing value (NaN) in row 41" in error
+    assert "by --skip-bad-rows, got 0" in error
+    ran = run("fit", broken, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N + 29)
+    out = tmp_path / "predictions.csv"
+    error = run("predict", tmp_path / "model", broken, "-o", out, code=1).error
+    assert "missing values in columns of" in error
+    assert "part-17.parquet" in error
+    assert not out.exists()
+    run("predict", tmp_path / "model", broken, "-o", out, "--missing", "drop-rows")
+    assert len(pd.read_csv(out)) == N + 29
+
+
+def test_labels_that_are_missing(broken, frame, run, tmp_path):
+    rows = frame.iloc[:20].copy()
+    rows.loc[rows.index[3], "kind"] = None
+    write(rows, broken / "part-17.parquet")
+    assert "row group 0: the label is missing in row 3" in fails(run, broken, tmp_path)
+
+
+def test_lines_of_text(frame, run, tmp_path):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number in range(2):
+        write(frame, folder / f"{number}.csv")
+    lines = (folder / "1.csv").read_text().splitlines()
+    (folder / "1.csv").write_text("\n".join([*lines[:9], lines[9] + ",1", *lines[10:]]))
+    assert f"'{folder / '1.csv'}' is not a regular table: Row #10: Expected 5 columns, got 6" in fails(
+        run, folder, tmp_path
+    )
+    ran = run("fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, 2 * N - 1)
+    (folder / "1.csv").write_text("\n".join([*lines[:9], "1,2,word,3,x", *lines[10:]]))
+    error = fails(run, folder, tmp_path)
+    assert f"'{folder / '1.csv'}': column 'c' is not numbers only" in error
+    assert "'word'" in error
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path):
+    """Categories and means come from all parts, labels such as 01 stay text if one of any part is."""
+    mixed = frame.assign(
+        colour=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
+    )
+    mixed.loc[mixed.index[300:], "colour"] = "green"
+    mixed.loc[mixed.index[[5, 350]], "b"] = np.nan
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in range(2):
+        rows = mixed.iloc[200 * number : 200 * (number + 1)]
+        write(rows[~((rows["kind"] == "03") & (number == 0))], folder / f"{number}{suffix}")
+    whole = pd.concat([mixed.iloc[:200][mixed.iloc[:200]["kind"] != "03"], mixed.iloc[200:]])
+    write(whole, tmp_path / f"whole{suffix}")
+    found = [
+        run("fit", data, "-o", tmp_path / name, "-t", "kind", *QUICK, "--json").json
+        for data, name in ((tmp_path / f"whole{suffix}", "whole"), (folder, "model"))
+    ]
+    assert found[0]["columns"] == found[1]["columns"]
+    assert found[0]["classes"] == found[1]["classes"] == ["03", "1", "2"]
+    assert found[1]["log_loss"] == pytest.approx(found[0]["log_loss"], abs=1e-5)
+    probabilities = [
+        pd.read_csv(io.StringIO(run("predict", tmp_path / "model", data, "--proba").out))
+        for data in (tmp_path / f"whole{suffix}", folder)
+    ]
+    pd.testing.assert_frame_equal(*probabilities)
+
+
+@pytest.mark.parametrize("kind", ["composite", "softmax"])
+def test_a_model_of_a_table_with_text_predicts_in_batches(kind, frame, run, tmp_path):
+    mixed = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    mixed.loc[5, "b"] = np.nan
+    write(mixed, tmp_path / "mixed.csv")
+    run(
+        "fit",
+        tmp_path / "mixed.csv",
+        "-o",
+        tmp_path / "model",
+        "-t",
+        "kind",
+        *QUICK[:4],
+        "--link",
+        kind,
+        "--epochs",
+        "2",
+    )
+    plain, streamed = (
+        run("predict", tmp_path / "model", tmp_path / "mixed.csv", "--proba", *more).out for more in ([], ["--stream"])
+    )
+    assert plain == streamed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--checkpoint", "file"], "'--checkpoint': it needs all rows in memory"),
+        (["--solver", "lbfgs"], "--solver lbfgs takes all rows at once"),
+        (["--no-stream"], "is 20 files, which are read in batches"),
+        (["--target", "nothing"], "has no target column 'nothing'"),
+        (["--features", "kind"], "'kind' is the target"),
+    ],
+)
+def test_wrong_options(words, message, broken, run, tmp_path):
+    code = 1 if "lbfgs" in words or "nothing" in words else 2
+    assert message in fails(run, broken, tmp_path, *words, code=code)
+
+
+def test_files_that_are_not_there(run, tmp_path, broken):
+    options = ["-o", tmp_path / "model", "-t", "kind"]
+    assert "no file matches the pattern" in run("fit", tmp_path / "part-*.csv", *options, code=1).error
+    (tmp_path / "empty").mkdir()
+    assert "holds no table" in run("fit", tmp_path / "empty", *options, code=1).error
+    (broken / "more.csv").write_text("a,kind\n1,x\n")
+    assert "holds files of several formats" in run("fit", broken, *options, code=1).error
+
+
+def test_a_target_must_be_named(broken, run, tmp_path):
+    ran = run("fit", broken, "-o", tmp_path / "model", code=2)
+    assert "which column is to be predicted? There are: a, b, c, d, kind" in ran.error
+
+
+def test_no_part_is_replaced(broken, run):
+    before = (broken / "part-03.parquet").read_bytes()
+    ran = run("fit", broken, "-o", broken / "part-03.parquet", "-t", "kind", *QUICK, code=2)
+    assert "'--out': " in ran.error
+    assert "is the file of DATA, which would be replaced" in ran.error
+    assert (broken / "part-03.parquet").read_bytes() == before
+
+
+def test_skipping_is_for_batches(frame, run, tmp_path):
+    write(frame, tmp_path / "table.csv")
+    ran = run("fit", tmp_path / "table.csv", "-o", tmp_path / "model", "-t", "kind", "--skip-bad-rows", "3", code=2)
+    assert "'--skip-bad-rows': it is for tables that are read in batches" in ran.error
+
+
+def test_json_needs_a_file(broken, run, tmp_path):
+    run("fit", broken, "-o", tmp_path / "model", "-t", "kind", *QUICK)
+    assert "give it" in json.loads(run("predict", tmp_path / "model", broken, "--json", code=2).out)["error"]

@@ -1,0 +1,358 @@
+"""Fits of rows that are read in batches: as those of rows in memory, in whatever pieces they come."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+import torch
+from sklearn.datasets import make_classification
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators import base
+from legendretron.links import CanonicalLink
+from legendretron.training import as_features, minibatch, row_window, stepwise
+
+N = 700
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = make_classification(N, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, N)
+    return X * [1, 10, 0.1, 1, 1, 3] + [0, 5, 0, -2, 0, 1], np.array(["one", "two", "three"])[y], weight
+
+
+def pieces(*arrays, cuts=(0, 3, 50, 333, 334, 600, N)):
+    rows = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+    return [tuple(array[own] for array in arrays) for own in rows]
+
+
+def legendretron(**parameters):
+    settings = {"alpha": 1e-3, "link_alpha": 1e-3, "hidden": 4, "random_state": 5, "batch_size": 32, **parameters}
+    return LegendreTronClassifier(**settings)
+
+
+def in_order(n, generator):
+    return torch.arange(n)
+
+
+def same(streamed, in_memory, X, tolerance=1e-6):
+    np.testing.assert_array_equal(streamed.classes_, in_memory.classes_)
+    np.testing.assert_allclose(streamed.coef_, in_memory.coef_, rtol=tolerance, atol=tolerance)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        np.testing.assert_allclose(streamed.predict_proba(X), in_memory.predict_proba(X), atol=tolerance)
+    np.testing.assert_allclose(
+        streamed.history_["train_loss"], in_memory.history_["train_loss"], rtol=tolerance, atol=tolerance
+    )
+    assert (streamed.alpha_, streamed.link_alpha_) == (in_memory.alpha_, in_memory.link_alpha_)
+
+
+CASES = {
+    "steps": {"max_epochs": "auto"},
+    "epochs": {"max_epochs": 3},
+    "decay": {"max_epochs": 3, "schedule": "step"},
+    "one batch": {"max_epochs": 5, "batch_size": 10_000},
+    "not compiled": {"max_epochs": 2, "init": "paper"},
+    "canonical": {"max_epochs": 2, "link": "canonical", "hidden": "auto"},
+    "balanced": {"max_epochs": 2, "class_weight": "balanced"},
+    "class weight": {"max_epochs": 2, "class_weight": {"one": 3.0}},
+    "noise": {"max_epochs": 2, "label_noise": 0.1},
+    "learned noise": {"max_epochs": 2, "label_noise": "symmetric"},
+    "CP-Flow": {"max_epochs": 2, "network": "cpflow"},
+    "unscaled": {"max_epochs": 2, "standardize": False, "learning_rate": 1e-3},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_in_the_same_order_give_the_result_of_memory(case, table, monkeypatch):
+    """The window holds far less than the table, and batches begin and end anywhere in what arrives."""
+    X, y, weight = table
+    model = legendretron(**CASES[case])
+    for module in (minibatch, stepwise):
+        monkeypatch.setattr(module, "shuffled", in_order)
+    in_memory = model.fit(X, y, weight)
+    streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=0)
+    same(streamed, in_memory, X)
+
+
+@pytest.mark.parametrize("case", ["steps", "epochs"])
+@pytest.mark.parametrize("window", [None, 740])
+def test_a_table_that_fits_into_the_window_is_shuffled_as_in_memory(case, window, table):
+    X, y, weight = table
+    in_memory = legendretron(**CASES[case]).fit(X, y, weight)
+    streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=window)
+    same(streamed, in_memory, X)
+
+
+@pytest.mark.parametrize("case", [pytest.param("steps", marks=pytest.mark.exhaustive), "epochs"])
+def test_sparse_rows(case, table, monkeypatch):
+    X, y, weight = table
+    X = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
+    for module in (minibatch, stepwise):
+        monkeypatch.setattr(module, "shuffled", in_order)
+    in_memory = legendretron(**CASES[case]).fit(X, y, weight)
+    streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=0)
+    same(streamed, in_memory, X)
+
+
+def test_two_classes_and_logistic_regression(table, monkeypatch):
+    X, y, weight = table
+    X, y, weight = (part[y != "two"] for part in (X, y, weight))
+    for module in (minibatch, stepwise):
+        monkeypatch.setattr(module, "shuffled", in_order)
+    settings = {"alpha": 1e-3, "solver": "adam", "max_epochs": 3, "random_state": 0}
+    in_memory = MultinomialLogisticClassifier(**settings).fit(X, y, weight)
+    streamed = MultinomialLogisticClassifier(**settings).fit_stream((X, y, weight), buffer_rows=0)
+    same(streamed, in_memory, X)
+
+
+def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
+    generator = torch.Generator().manual_seed(0)
+    ids = np.arange(N)
+
+    def passes(number):
+        for (part,) in pieces(ids):
+            yield row_window.Rows(part[:, None].astype(np.float64), part, np.ones(len(part)))
+
+    settings = {"n_rows": N, "n_features": 1, "batch_size": 32, "window": 200, "generator": generator, "sparse": False}
+    on = {"dtype": torch.float64, "device": torch.device("cpu")}
+    batches = row_window.WindowBatches(passes, shuffle=True, endless=True, **settings, **on)
+    taken = torch.cat([batches.take(1)[1].flatten() for _ in range(3 * N // 32)]).numpy()
+    counts = np.bincount(taken, minlength=N)
+    assert counts.min() >= 2
+    assert counts.max() <= 4
+    assert (np.bincount(taken[:N], minlength=N) == 1).all()  # the first pass
+    assert np.abs(taken[:N] - ids).mean() > 30  # rows have moved far, as far as the window allows
+    plain = row_window.WindowBatches(passes, shuffle=True, endless=False, **settings, **on)
+    for number in range(2):
+        plain.begin(number)
+        found = []
+        while (batch := plain.take()) is not None:
+            found.append(batch[1].flatten())
+        assert len(found[-1]) % 32 == N % 32
+        np.testing.assert_array_equal(np.sort(torch.cat(found)), ids)
+
+
+def test_a_shuffled_stream_is_as_good(table):
+    X, y, _ = table
+    in_memory = legendretron(max_epochs=20).fit(X, y)
+    streamed = legendretron(max_epochs=20).fit_stream((X, y), buffer_rows=128)
+    again = legendretron(max_epochs=20).fit_stream((X, y), buffer_rows=128)
+    np.testing.assert_array_equal(streamed.coef_, again.coef_)
+    losses = [
+        -model.predict_log_proba(X)[np.arange(N), np.searchsorted(model.classes_, y)].mean()
+        for model in (in_memory, streamed)
+    ]
+    assert abs(losses[0] - losses[1]) < 0.01
+
+
+# --- strengths that are chosen ---
+
+
+def test_a_table_no_larger_than_the_sample_is_fitted_in_memory(table):
+    X, y, weight = table
+    rows = slice(0, 200)
+    model = MultinomialLogisticClassifier(random_state=0)
+    in_memory = model.fit(X[rows], y[rows], weight[rows])
+    streamed = MultinomialLogisticClassifier(random_state=0).fit_stream([(X[rows], y[rows], weight[rows])])
+    same(streamed, in_memory, X, tolerance=1e-12)
+
+
+def test_strengths_are_chosen_on_a_sample(table):
+    X, y, _ = table
+    model = MultinomialLogisticClassifier(random_state=0).fit_stream((X, y), sample_rows=300)
+    assert 200 < model.tuning_["held_out_rows"].max() < 400
+    assert model.alpha_ == model.tuning_["alpha"].iloc[0]
+    assert model.score(X, y) > MultinomialLogisticClassifier(random_state=0).fit(X, y).score(X, y) - 0.02
+
+
+def test_rare_classes_are_in_the_sample():
+    rng = np.random.default_rng(0)
+    y = np.zeros(20_000, dtype=int)
+    y[rng.choice(len(y), 12, replace=False)] = 1
+    X = rng.normal(y[:, None], 0.3, (len(y), 2))
+    model = MultinomialLogisticClassifier(random_state=0, max_epochs=2).fit_stream((X, y), sample_rows=500)
+    assert model.predict_proba(X[y == 1])[:, 1].mean() > 20 * y.mean()
+
+
+# --- early stopping ---
+
+
+def test_rows_held_out_do_not_depend_on_batches(table):
+    X, y, _ = table
+    settings = {"early_stopping": True, "validation_fraction": 0.2, "max_epochs": 4}
+    models = [
+        legendretron(**settings).fit_stream(source) for source in (pieces(X, y), pieces(X, y, cuts=(0, 100, N)), (X, y))
+    ]
+    losses = [model.history_["validation_loss"] for model in models]
+    assert np.isfinite(losses[0]).all()
+    for other in losses[1:]:
+        np.testing.assert_allclose(other, losses[0], rtol=1e-9)
+
+
+def test_early_stopping_ends_and_keeps_the_best(table):
+    X, y, _ = table
+    settings = {"early_stopping": True, "validation_fraction": 0.3, "learning_rate": 0.3, "schedule": "constant"}
+    model = legendretron(**settings, alpha=0.0, link_alpha=0.0, max_epochs=200, n_iter_no_change=3)
+    model.fit_stream((X, y))
+    assert model.n_iter_ < 200
+
+
+def test_too_few_rows_to_hold_out():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.0001 of 4 rows"):
+        legendretron(early_stopping=True, validation_fraction=1e-4).fit_stream((X, y))
+
+
+# --- files ---
+
+
+@pytest.fixture(scope="module")
+def folder(table, tmp_path_factory):
+    X, y, weight = table
+    folder = tmp_path_factory.mktemp("table")
+    for number, (x, labels, w) in enumerate(pieces(X, y, weight)):
+        columns = {f"x{place}": x[:, place] for place in range(6)} | {
+            "label": labels,
+            "weight": w,
+            "id": np.arange(len(w)),
+        }
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=40)
+    return folder
+
+
+def test_a_data_set_of_files(table, folder):
+    X, y, weight = table
+    settings = {"max_epochs": 2}
+    in_memory = legendretron(**settings).fit(X, y, weight)
+    streamed = legendretron(**settings).fit_stream(ds.dataset(folder), target="label", weight="weight", drop=["id"])
+    same(streamed, in_memory, X)
+    assert streamed.feature_names_in_.tolist() == [f"x{place}" for place in range(6)]
+    assert streamed.n_features_in_ == 6
+
+
+def test_saved_as_any_other_model(table, folder, tmp_path):
+    X, *_ = table
+    model = legendretron(max_epochs=1).fit_stream(ds.dataset(folder), target="label", drop=["id", "weight"])
+    model.save(tmp_path / "model.safetensors")
+    again = LegendreTronClassifier.load(tmp_path / "model.safetensors")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_memory_maps(table, tmp_path):
+    X, y, weight = table
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = legendretron(max_epochs=2).fit_stream((mapped, y, weight))
+    same(model, legendretron(max_epochs=2).fit(X, y, weight), X)
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "lbfgs"}, "solver='lbfgs' takes all rows at once"),
+        ({"warm_start": True}, "warm_start=True does not apply"),
+        ({"checkpoint": "file", "random_state": 0}, "checkpoint='file' does not apply"),
+        ({"cv": [(np.arange(3), np.arange(3))]}, "cv must be None or a number of folds"),
+        ({"link": CanonicalLink(3).requires_grad_(False)}, "a link that is kept fixed"),
+    ],
+)
+def test_parameters_that_need_all_rows(parameters, message, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=message):
+        LegendreTronClassifier(**parameters).fit_stream((X, y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"skip_bad_rows": -1}, "skip_bad_rows must be an integer of at least 0, got -1"),
+        ({"buffer_rows": 1.5}, "buffer_rows must be an integer"),
+        ({"sample_rows": 0}, "sample_rows must be an integer of at least 1"),
+        ({"target": "y"}, "name columns, which arrays have none of"),
+    ],
+)
+def test_wrong_arguments(arguments, message, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=message):
+        legendretron().fit_stream((X, y), **arguments)
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(table):
+    X, y, _ = table
+    model = legendretron(max_epochs=1).fit(X, y)
+    before = model.coef_.copy()
+    with pytest.raises(ValueError, match="has only one"):
+        model.fit_stream((X[:, :3], np.zeros(N, dtype=int)))
+    np.testing.assert_array_equal(model.coef_, before)
+    assert model.n_features_in_ == 6
+
+
+class Changing:
+    """Batches that differ from the second time on."""
+
+    def __init__(self, first, later):
+        self.first, self.later, self.times = first, later, 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter(self.first if self.times <= 2 else self.later)  # once to look at it, once for the first pass
+
+
+def test_sources_must_not_change(table):
+    X, y, _ = table
+    whole = [(X, y)]
+    for later, message in (
+        ([(X[:-1], y[:-1])], "source had 700 rows in the first pass, but 699 in another"),
+        ([(X, y), (X[:1], y[:1])], "but more than 700 in another"),
+        ([(X, np.where(np.arange(N) == 9, "four", y))], "batch 1 of the source: the label 'four' was not seen"),
+        (
+            [(np.where(X[8, 2] == X, np.nan, X), y)],
+            r"batch 1 of the source: feature 2 holds a missing value .* in row 8",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            legendretron(max_epochs=1).fit_stream(Changing(whole, later))
+
+
+def test_bad_rows_are_counted_and_left_out(table):
+    X, y, weight = table
+    broken = X.copy()
+    broken[[5, 80], 3], broken[400, 0] = np.nan, np.inf
+    good = np.setdiff1d(np.arange(N), [5, 80, 400])
+    with pytest.raises(ValueError, match="feature 3 holds a missing value"):
+        legendretron().fit_stream((broken, y))
+    with pytest.raises(ValueError, match=r"feature 0 holds an infinite value in row 400 .* got 2"):
+        legendretron().fit_stream((broken, y), skip_bad_rows=2)
+    model = legendretron(max_epochs=2).fit_stream(pieces(broken, y, weight), skip_bad_rows=3)
+    assert model.n_skipped_rows_ == 3
+    same(model, legendretron(max_epochs=2).fit(X[good], y[good], weight[good]), X)
+
+
+def test_fit_does_not_copy_memory_maps_that_it_need_not_standardise(table, tmp_path, monkeypatch):
+    X, y, _ = table
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    seen = []
+
+    def noted(x, dtype, device):
+        features = as_features(x, dtype, device)
+        seen.append(np.shares_memory(features.x.numpy(), mapped))
+        return features
+
+    monkeypatch.setattr(base, "as_features", noted)
+    settings = {"standardize": False, "max_epochs": 1, "learning_rate": 1e-3}
+    model = legendretron(**settings).fit(mapped, y)
+    assert seen == [True]
+    np.testing.assert_array_equal(model.coef_, legendretron(**settings).fit(X, y).coef_)

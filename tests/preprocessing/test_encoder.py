@@ -1,0 +1,230 @@
+"""The encoder: what becomes of each kind of column, in one part and in many."""
+
+import datetime
+import json
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from legendretron import TableEncoder
+from legendretron.preprocessing import statistics
+
+
+def frame():
+    return pd.DataFrame(
+        {
+            "age": [30.0, None, 50.0, 40.0],
+            "rooms": [1, 2, 3, 2],
+            "city": ["Rome", "Bern", None, "Rome"],
+            "owner": [True, False, True, True],
+            "since": ["2020-01-01", "2020-01-11", None, "2020-01-21T12:00:00"],
+        }
+    )
+
+
+NAMES = ["age", "age is missing", "rooms", "city=Bern", "city=Rome", "city is missing", "owner"]
+NAMES += ["since (days since 1970-01-01)", "since is missing"]
+
+
+@parametrize_with_checks([TableEncoder()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_kinds_of_columns():
+    encoder = TableEncoder().fit(frame())
+    assert [column.kind for column in encoder.columns_] == ["number", "number", "categories", "boolean", "date"]
+    assert encoder.get_feature_names_out().tolist() == NAMES
+    assert encoder.feature_names_in_.tolist() == list(frame())
+    first = (datetime.date(2020, 1, 1) - datetime.date(1970, 1, 1)).days
+    mean = first + (0 + 10 + 20.5) / 3
+    assert encoder.transform(frame()).tolist() == [
+        [30, 0, 1, 0, 1, 0, 1, first, 0],
+        [40, 1, 2, 1, 0, 0, 0, first + 10, 0],
+        [50, 0, 3, 0, 0, 1, 1, pytest.approx(mean), 1],
+        [40, 0, 2, 0, 1, 0, 1, first + 20.5, 0],
+    ]
+
+
+def test_gaps_and_values_that_the_fit_did_not_have():
+    encoder = TableEncoder().fit(frame())
+    new = pd.DataFrame(
+        {"rooms": [None], "age": [None], "city": ["Oslo"], "owner": [None], "since": [None], "more": [1]}
+    )
+    row = dict(zip(NAMES, encoder.transform(new)[0], strict=True))
+    assert row["rooms"] == 2  # the mean; without a gap in the fit there is no mark for one
+    assert row["owner"] == 0.75
+    assert row["city=Bern"] == row["city=Rome"] == row["city is missing"] == 0
+
+
+def test_the_rest_is_pooled_and_unknown_values_with_it():
+    column = pd.DataFrame({"a": list("xxxxyyyzzw") * 3 + ["v"]})
+    encoder = TableEncoder(max_categories=3).fit(column)
+    assert encoder.get_feature_names_out().tolist() == ["a=x", "a=y", "a=(other)"]
+    assert encoder.columns_[0].pooled == 3
+    new = pd.DataFrame({"a": ["y", "z", "new", None, ""]})
+    assert encoder.transform(new).tolist() == [[0, 1, 0], *[[0, 0, 1]] * 4]
+
+
+@pytest.mark.parametrize(("values", "kind", "first"), [
+    (pd.array([1, None, 2], dtype="Int64"), "number", 1.0),
+    (pd.array([True, None, False], dtype="boolean"), "boolean", 1.0),
+    (pd.Categorical([3, None, 4]), "categories", 1.0),
+    (pd.to_datetime(["2020-01-02", None, "2020-01-01"]), "date", 18263.0),
+    (pd.to_datetime(["2020-01-02T01:00+01:00", None, "2020-01-01T00:00Z"], utc=True), "date", 18263.0),
+    (np.array([datetime.date(2020, 1, 2), None, datetime.date(2020, 1, 1)], dtype=object), "date", 18263.0),
+    (np.array([Decimal("1.5"), None, Decimal(2)], dtype=object), "number", 1.5),
+    (np.array([True, None, False], dtype=object), "boolean", 1.0),
+    (pd.array(["a", None, "b"], dtype="string"), "categories", 1.0),
+    (np.array(["a", "", "b"], dtype=object), "categories", 1.0),
+    (pd.array(["a", None, "b"], dtype=pd.ArrowDtype(pyarrow.string())), "categories", 1.0),
+])  # fmt: skip
+def test_types_of_columns(values, kind, first):
+    table = pd.DataFrame({"a": values})
+    encoder = TableEncoder().fit(table)
+    (column,) = encoder.columns_
+    assert (column.kind, column.gaps) == (kind, 1)
+    assert encoder.transform(table)[0, 0] == first
+    assert encoder.get_feature_names_out()[-1] == "a is missing"
+    assert encoder.transform(table)[1, -1] == 1.0
+
+
+def test_single_precision_stays():
+    numbers = pd.DataFrame({"a": np.float32([1, 2]), "city": ["x", "y"]})
+    assert TableEncoder().fit(numbers).transform(numbers).dtype == np.float32
+    mixed = numbers.assign(b=[1.0, 2.0])
+    assert TableEncoder().fit(mixed).transform(mixed).dtype == np.float64
+
+
+def large(n=3000):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "number": rng.normal(size=n) * 1e3,
+            "whole": rng.integers(9, size=n),
+            "town": rng.choice([f"t{i}" for i in range(80)], n),
+            "day": (pd.Timestamp("2021-03-04") + pd.to_timedelta(rng.integers(999, size=n), "D")).strftime("%Y-%m-%d"),
+            "name": [f"n{i}" for i in range(n)],
+        }
+    )
+    for name in ("number", "town", "day"):
+        table[name] = table[name].where(rng.uniform(size=n) > 0.1)
+    return table
+
+
+@pytest.mark.parametrize(("part", "form"), [
+    (1, pd.DataFrame), (1000, pd.DataFrame), (2999, pyarrow.RecordBatch.from_pandas)
+])  # fmt: skip
+def test_parts_give_what_the_whole_gives(part, form):
+    table = large(100 if part == 1 else 3000)
+    whole = TableEncoder().partial_fit(table)
+    encoder = TableEncoder()
+    for start in range(0, len(table), part):
+        encoder.partial_fit(form(table.iloc[start : start + part].reset_index(drop=True)))
+    assert [column.kind for column in encoder.columns_] == ["number", "number", "categories", "date", "identifier"]
+    for one, other in zip(encoder.columns_, whole.columns_, strict=True):
+        assert one.mean == pytest.approx(other.mean, rel=1e-13)
+        assert {**vars(one), "mean": 0} == {**vars(other), "mean": 0}
+    np.testing.assert_allclose(encoder.transform(table), whole.transform(table), rtol=1e-13)
+
+
+def test_a_part_that_is_refused_changes_nothing():
+    encoder = TableEncoder().partial_fit(frame())
+    with pytest.raises(ValueError, match="'rooms' holds values of kind number in the first rows, and text in later"):
+        encoder.partial_fit(frame().assign(rooms=["a", "b", "c", "d"]))
+    assert encoder.columns_ == TableEncoder().fit(frame()).columns_
+    fitted = TableEncoder().fit(frame())
+    with pytest.raises(ValueError, match="infinity"):
+        fitted.fit(frame().assign(rooms=[1.0, 2.0, np.inf, 4.0]))
+    assert fitted.columns_ == encoder.columns_
+
+
+def test_counts_are_bounded(monkeypatch):
+    monkeypatch.setattr(statistics, "MOST_COUNTED", 50)
+    table = pd.DataFrame({"a": [f"v{i % 40}" for i in range(400)] + [f"w{i % 200}" for i in range(400)]})
+    results = []
+    for part in (800, 33):
+        encoder = TableEncoder(max_categories=60)
+        for start in range(0, 800, part):
+            encoder.partial_fit(table.iloc[start : start + part])
+        assert len(encoder._statistics[0].counts) == 50
+        results.append(encoder.columns_)
+    assert results[0] == results[1]
+    assert len(results[0][0].categories) == 50
+    assert results[0][0].pooled == 1
+    assert encoder.transform(pd.DataFrame({"a": ["w199"]}))[0, -1] == 1.0
+
+
+def test_identifiers_are_left_out_unless_asked_for():
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(30)], "a": range(30)})
+    with pytest.warns(UserWarning, match="'name' is left out: nearly all of its values are different") as caught:
+        encoder = TableEncoder().fit(table)
+    assert len(caught) == 1
+    assert encoder.get_feature_names_out().tolist() == ["a"]
+    assert encoder.transform(table[["a"]]).shape == (30, 1)  # it need not be there
+    kept = TableEncoder(categorical=["name"], max_categories=5).fit(table)
+    assert len(kept.get_feature_names_out()) == 6
+
+
+def test_numbers_as_categories():
+    table = pd.DataFrame({"zip": [1000.0, 2000.0, None, 1000.0], "a": [1, 2, 3, 4]})
+    encoder = TableEncoder(categorical=["zip"]).fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["zip=1000", "zip=2000", "zip is missing", "a"]
+    as_text = encoder.transform(pd.DataFrame({"zip": ["2000"], "a": [1]}))
+    assert as_text.tolist() == encoder.transform(pd.DataFrame({"zip": [2000], "a": [1]})).tolist() == [[0, 1, 0, 1]]
+
+
+def test_names_are_distinct():
+    table = pd.DataFrame({"a": list("xxyyzw") + ["(other)"] * 3, "a=x": range(9)})
+    names = TableEncoder(max_categories=4).fit(table).get_feature_names_out().tolist()
+    assert names == ["a=(other)", "a=x", "a=y", "a=(other) (2)", "a=x (2)"]
+
+
+def test_huge_numbers_have_a_mean():
+    encoder = TableEncoder().fit(pd.DataFrame({"a": [1.5e308, 1.7e308, None, -1.7e308, -1.7e308]}))
+    assert encoder.columns_[0].mean == pytest.approx(-0.05e308)
+    constant = TableEncoder().fit(pd.DataFrame({"a": [0.1, 0.1, None, 0.1]})).columns_[0]
+    assert (constant.mean, constant.constant) == (0.1, True)
+
+
+def test_json_holds_all():
+    encoder = TableEncoder(max_categories=3, categorical=["rooms"]).fit(frame())
+    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    assert again.columns_ == encoder.columns_
+    assert again.get_params() == encoder.get_params()
+    assert np.array_equal(again.transform(frame()), encoder.transform(frame()))
+    with pytest.raises(ValueError, match="loaded from a file cannot be fitted further"):
+        again.partial_fit(frame())
+    assert again.fit(frame()).columns_ == encoder.columns_
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        TableEncoder().transform(frame())
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda saved: saved.pop("single"), "encoder must have the fields"),
+    (lambda saved: saved["parameters"].update(max_categories=1), "max_categories must be an integer of at least 2"),
+    (lambda saved: saved.update(columns=[]), "columns must be a list of at least one column"),
+    (lambda saved: saved["columns"].append(saved["columns"][0]), "different names"),
+    (lambda saved: saved["columns"].append(3), "a column of encoder must be an object"),
+    (lambda saved: saved["columns"][0].update(mean=float("nan")), "mean must be a finite number"),
+    (lambda saved: saved["columns"][0].update(kind="number "), "kind must be one of"),
+    (lambda saved: saved["columns"][0].update(gaps=-1), "gaps must be an integer"),
+    (lambda saved: saved["columns"][0].update(categories=["a"]), "must have no categories"),
+    (lambda saved: saved["columns"][2].update(categories=["a", "a"]), "different texts"),
+    (lambda saved: saved["columns"][2].update(categories=[], pooled=5), "must be 1 to 32"),
+    (lambda saved: saved["columns"][2].update(categories=[str(i) for i in range(33)]), "must be 1 to 32"),
+    (lambda saved: saved.update(columns=[{**saved["columns"][0], "kind": "empty"}]), "must not all be left out"),
+])  # fmt: skip
+def test_forged_encoders(change, message):
+    saved = json.loads(json.dumps(TableEncoder().fit(frame()).to_dict()))
+    change(saved)
+    with pytest.raises(ValueError, match=message):
+        TableEncoder.from_dict(saved)
