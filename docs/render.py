@@ -237,7 +237,7 @@ def _power(difference: float) -> str:
 
 
 TABLES = {
-    "docs/guide.md": {"mixed": mixed_tables},
+    "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/performance.md": {"bars": bars},
     "docs/choosing.md": {"defaults": defaults},
     "docs/results.md": {
