@@ -52,6 +52,7 @@ def is_home(module: str, name: str) -> bool:
 
 
 autosummary_context = {"is_home": is_home}
+suppress_warnings = ["config.cache"]  # of that function: pages are read again when it is there
 numpydoc_show_class_members = False
 numpydoc_show_inherited_class_members = False
 
