@@ -206,6 +206,82 @@ def bars() -> str:
     return table(["case", "ratio", "wanted", "", "record"], rows)
 
 
+def scale_measured() -> str:
+    found = record("scale")
+    sent = {(s["features"], s["classes"], s["rows"]): s for s in found["processes"]["rows"]}
+    split = {(s["features"], s["classes"], s["rows"]): s for s in found["processes"]["classes"]}
+    rows = []
+    for step in found["steps"]:
+        key = step["features"], step["classes"], step["rows"]
+        by_classes = split.get(key)
+        rows.append([
+            f"{key[0]}, {key[1]:,}", f"{key[2]:,}", f"{step['parameters']:,}",
+            f"{1e3 * (step['gradient_seconds'] + step['update_seconds']):.3g} ms",
+            f"{sent[key]['bytes']:,}", f"{1e3 * sent[key]['message_seconds']:.2g} ms",
+            "" if by_classes is None else f"{by_classes['bytes']:,}",
+        ])  # fmt: skip
+    head = [
+        "features, classes",
+        "rows of a process",
+        "parameters",
+        "step of one process",
+        "bytes of a step, rows divided by two",
+        "time of that message",
+        "bytes of a step, classes divided by two",
+    ]
+    return table(head, rows)
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size * (2 if size > 1.0 else 1) or unit == "ms":
+            return f"{float(f'{seconds / size:.2g}'):,.10g} {unit}"
+    raise AssertionError
+
+
+def size(number_of_bytes: float) -> str:
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number_of_bytes >= one or unit == "kB":
+            return f"{float(f'{number_of_bytes / one:.2g}'):,.10g} {unit}"
+    raise AssertionError
+
+
+def scale_rows() -> str:
+    rows = [
+        [
+            f"{row['rows']:,.0f}", size(row["table_bytes"]), str(row["machines"]), f"{row['steps']:,.0f}",
+            duration(row["reading_seconds"]), duration(row["computing_seconds"]),
+            duration(row["sending_seconds"]["10 Gbit/s"]) if row["machines"] > 1 else "",
+            duration(row["seconds_a_pass"]["10 Gbit/s"]),
+        ]
+        for row in record("scale")["on_paper"]["rows"]
+    ]  # fmt: skip
+    head = ["rows", "Parquet", "machines", "steps", "reading", "computing", "sending at 10 Gbit/s", "one pass"]
+    return table(head, rows)
+
+
+def scale_classes() -> str:
+    rows = [
+        [
+            f"{row['classes']:,}", str(row["class_parts"]), size(row["state_bytes"]),
+            duration(row["computing_seconds"]),
+            f"{size(row['rows_divided_bytes'])}, {duration(row['rows_divided_seconds']['100 Gbit/s'])}",
+            "" if row["class_parts"] == 1 else
+            f"{size(row['classes_divided_bytes'])}, {duration(row['classes_divided_seconds']['100 Gbit/s'])}",
+        ]
+        for row in record("scale")["on_paper"]["classes"]
+    ]  # fmt: skip
+    head = ["classes", "divided by", "memory of a process", "computing a step", "gradient, to 8 groups of rows",
+            "between the parts of the classes"]  # fmt: skip
+    return table(head, rows)
+
+
+def scale_crossing() -> str:
+    found = record("scale")["on_paper"]
+    per_class = 4 * found["classes"][0]["parameters"] / (found["classes"][0]["classes"] - 1)
+    return f"{256 * found['class_parallel_bytes_a_row'] / per_class:,.0f}"
+
+
 def mixed_tables() -> str:
     """What text, dates and gaps are worth, and how far apart the ways to the same probabilities are."""
     rows = []
@@ -237,6 +313,15 @@ def _power(difference: float) -> str:
 
 
 TABLES = {
+    "docs/scale.md": {
+        "measured": scale_measured,
+        "reading": lambda: f"{record('scale')['reading']['rows_a_second']:,.0f} rows a second",
+        "rows": scale_rows,
+        "classes": scale_classes,
+        "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
+        "crossing": scale_crossing,
+        "messages": lambda: str(record("scale")["processes"]["classes"][-1]["messages"]),
+    },
     "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/performance.md": {"bars": bars},
     "docs/choosing.md": {"defaults": defaults},

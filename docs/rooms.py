@@ -38,7 +38,19 @@ ROOMS = (
         "losses",
         "diagnostics",
     ),
-    *("nn", "training", "tuning", "estimators", "trons", "plots", "datasets", "experiments", "paper", "cli"),
+    *(
+        "nn",
+        "training",
+        "tuning",
+        "estimators",
+        "trons",
+        "plots",
+        "datasets",
+        "distributed",
+        "experiments",
+        "paper",
+        "cli",
+    ),
 )
 #: Where a room is drawn, from left to right, so that few arrows cross; how high follows from the imports.
 COLUMNS = {
@@ -58,6 +70,7 @@ COLUMNS = {
     "preprocessing": -5.9,
     "simplex": 0.2,
     "datasets": 4.2,
+    "distributed": 2.0,
     "_triton": -1.8,
     "_numba": -2.9,
     "streaming": 3.0,

@@ -8,7 +8,8 @@ from hypothesis import settings
 
 from tests.further import is_further
 
-collect_ignore = ["nn/bert.py", "nn/worker.py"]  # there are no examples in them, and what they import takes seconds
+# there are no examples in them, and what they import takes seconds
+collect_ignore = ["nn/bert.py", "nn/worker.py", "distributed/worker.py"]
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")

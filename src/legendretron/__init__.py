@@ -13,6 +13,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.preprocessing`: tables with text, dates and gaps as numbers
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
+- :mod:`legendretron.distributed`: one model trained by many processes, on one machine or a cluster
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
         "load",
     ),
     "trons": (),
+    "distributed": (),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -64,6 +64,7 @@ def test_class_parallel_head_equals_the_whole_one(measured, link):
     for rank in measured:
         case = dict(rank[f"class_parallel {link}"])
         case.pop("elements sent per row")
+        case.pop("kinds of messages back")
         case.pop("share of the linear layer")
         assert len(case) == 12
         # noise bounds the log-probabilities, so that the rounding of large predictors is seen beside smaller numbers
@@ -101,6 +102,12 @@ def test_split_by_class_and_fully_sharded(measured):
 ])  # fmt: skip
 def test_only_projections_and_log_sum_exps_travel(measured, link, sizes):
     assert measured[0][f"class_parallel {link}"]["elements sent per row"] == sizes
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_gradients_are_added_up_before_they_meet_all_classes(measured, link):
+    """Otherwise there would be a message of an entry for each row and class."""
+    assert measured[0][f"class_parallel {link}"]["kinds of messages back"] == ["all_reduce"]
 
 
 def test_wrong_labels_of_split_and_sharded_heads(measured):

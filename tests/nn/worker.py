@@ -146,12 +146,14 @@ class Travels(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[int] = []
+        self.names: set[str] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if DTensor in types:
             return NotImplemented  # let it become operations on its parts, and see those
         if func.namespace == "_c10d_functional" and not func.__name__.startswith(("wait", "_wrap")):
             self.sizes += [arg.numel() for arg in args if isinstance(arg, torch.Tensor)]
+            self.names.add(func.__name__.partition(".")[0])
         return func(*args, **(kwargs or {}))
 
 
@@ -173,7 +175,8 @@ def class_parallel(name: str, rank: int) -> dict[str, float]:
         with Travels() as travels:
             loss = split.loss(ours, y)
         expected = nn.functional.nll_loss(single(theirs), y)
-        loss.backward()
+        with Travels() as back:
+            loss.backward()
         expected.backward()
         gradients = zip([ours, *split.parameters()], [theirs, *single.parameters()], strict=True)
         measured[f"{key} loss"] = float((loss - expected).abs() / (1 + expected.abs()))
@@ -186,6 +189,7 @@ def class_parallel(name: str, rank: int) -> dict[str, float]:
             a, b = split.loss(features, y, reduction), nn.functional.nll_loss(log_proba, y, reduction=reduction)
             measured[f"{key} {reduction}"] = float((a - b).abs().max() / (1 + b.abs().max()))
     measured["elements sent per row"] = sorted(size / N_ROWS for size in travels.sizes)
+    measured["kinds of messages back"] = sorted(back.names)
 
     def by_loss(m, x, y):
         return m[2].loss(m[1](m[0](x)), y)

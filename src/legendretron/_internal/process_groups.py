@@ -77,7 +77,24 @@ def split_logsumexp(logits: Tensor, reference: Tensor) -> Tensor:
     """
     top = torch.maximum(summed_up(logits.detach().amax(-1, keepdim=True)), reference.detach())
     total = summed_up(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
-    return top + torch.log(total)
+    found = top + torch.log(total)
+    return _WithSummedGradient.apply(found) if is_sharded(found) else found  # type: ignore[no-untyped-call]
+
+
+class _WithSummedGradient(torch.autograd.Function):
+    """The same, with a gradient that is added up over processes here.
+
+    Each process has a part of it, from its classes. Left to itself, it would be added up only where it meets the classes
+    again: in a message of an entry for each row and class, instead of one for each row.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return summed_up(gradients[0])
 
 
 def write_whole(target: Tensor, value: Tensor) -> None:

@@ -14,6 +14,18 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
+from legendretron.cli.cluster import (
+    Address,
+    BackendOption,
+    CheckpointSteps,
+    ClassParallel,
+    MaxFailures,
+    Shards,
+    Storage,
+    Workers,
+    cluster_of,
+    fit_by_cluster,
+)
 from legendretron.cli.columns import column_facts, column_view
 from legendretron.cli.defaults import default_of
 from legendretron.cli.fit_scores import FitScores
@@ -252,6 +264,14 @@ def fit(
             rich_help_panel="Output",
         ),
     ] = None,
+    backend: BackendOption = None,
+    workers: Workers = None,
+    address: Address = None,
+    storage: Storage = None,
+    max_failures: MaxFailures = None,
+    shards: Shards = None,
+    class_parallel: ClassParallel = None,
+    checkpoint_steps: CheckpointSteps = None,
 ) -> None:
     """Fit a model to a table and write it to a file.
 
@@ -286,6 +306,15 @@ def fit(
     if suspicious is not None:
         check_suffix(suspicious, TABLES, "--suspicious")
     noise = parse_noise(label_noise)
+    cluster = cluster_of(
+        backend=backend, workers=workers, address=address, storage=storage, max_failures=max_failures, shards=shards,
+        class_parallel=class_parallel, checkpoint_steps=checkpoint_steps,
+        unsuitable={
+            "--suspicious": suspicious, "--label-noise": noise if isinstance(noise, Path) else None,
+            "--checkpoint": checkpoint if backend is not None else None, "--format": format, "--sep": sep,
+            "--decimal": decimal, "--encoding": encoding, "--na": na or None, "--categorical": categorical or None,
+        },
+    )  # fmt: skip
     matrix_file = noise if isinstance(noise, Path) else None
     outputs = {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious}
     check_outputs(
@@ -302,7 +331,8 @@ def fit(
         "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
         "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
         "early_stopping": None if validation is None else True, "validation_fraction": validation,
-        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype, "checkpoint": checkpoint,
+        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype,
+        "checkpoint": None if cluster is not None else checkpoint,
     })  # fmt: skip
     if checkpoint is not None and estimator.solver == "lbfgs":
         reason = "it needs --solver adam or auto, not lbfgs."
@@ -316,6 +346,10 @@ def fit(
         import_extra("matplotlib", "drawing", "plots")
     if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
         import_extra("pyarrow", "writing Parquet", "cli")
+    if cluster is not None:
+        roles = {"target": target, "features": features or None, "drop": tuple(drop or ())}
+        fit_by_cluster(report, cluster, estimator, data, roles, out, checkpoint, tuning, skip_bad_rows or 0)
+        return
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
     parts = streamed_parts(data, format, stream, outputs)
     if parts is not None:

@@ -17,7 +17,7 @@ from legendretron.streaming.row_check import RowCheck
 from legendretron.streaming.row_hash import HELD_OUT, SAMPLE, row_share
 from legendretron.training.row_window import Rows
 
-__all__ = ["StreamData", "Taken", "scan_with_class_weight"]
+__all__ = ["StreamData", "Taken", "balanced_factors", "given_factors", "scan_with_class_weight"]
 
 #: Rows of each class that a sample has in the mean, if there are so many: classes must not be missing in it.
 _LEAST_OF_CLASS = 30
@@ -27,15 +27,24 @@ def scan_with_class_weight(
     source: Source, class_weight: Any, skip_bad_rows: int
 ) -> tuple[Summary, dict[Any, float] | None]:
     """The first pass, and the factors on the weights of each class's rows; for balanced classes, it takes two passes."""
-    factors: dict[Any, float] | None = None
-    if isinstance(class_weight, dict):
-        with_class_weight(class_weight, np.array(list(class_weight), dtype=object), np.ones(len(class_weight)))
-        factors = class_weight
-    elif class_weight == "balanced":
-        counted = scan(source, skip_bad_rows=skip_bad_rows)
-        even = counted.n_rows / (len(counted.classes) * counted.class_rows)
-        factors = dict(zip(counted.classes.tolist(), even.tolist(), strict=True))
+    factors = given_factors(class_weight)
+    if class_weight == "balanced":
+        factors = balanced_factors(scan(source, skip_bad_rows=skip_bad_rows))
     return scan(source, factors=factors, skip_bad_rows=skip_bad_rows), factors
+
+
+def given_factors(class_weight: Any) -> dict[Any, float] | None:
+    """Factors on the weights of each class's rows that are given, after a check."""
+    if not isinstance(class_weight, dict):
+        return None
+    with_class_weight(class_weight, np.array(list(class_weight), dtype=object), np.ones(len(class_weight)))
+    return class_weight
+
+
+def balanced_factors(counted: Summary) -> dict[Any, float]:
+    """Factors by which all classes count alike."""
+    even = counted.n_rows / (len(counted.classes) * counted.class_rows)
+    return dict(zip(counted.classes.tolist(), even.tolist(), strict=True))
 
 
 class Taken(NamedTuple):
@@ -119,9 +128,10 @@ class StreamData:
             if self.held_out:
                 out = self._is_held_out(batch)
                 held.append(Taken(batch.X[out], places[out], weight[out]))
-        return self._joined(sampled), self._joined(held)
+        return self.joined(sampled), self.joined(held)
 
-    def _joined(self, parts: list[Taken]) -> Taken | None:
+    def joined(self, parts: list[Taken]) -> Taken | None:
+        """Several parts as one; None if there is none."""
         if not parts:
             return None
         X, places, weight = zip(*parts, strict=True)

@@ -22,7 +22,17 @@ from legendretron.training.row_window import WindowBatches
 from legendretron.training.streamed import train_streamed
 from legendretron.tuning import Tuning
 
-__all__ = ["SAMPLE_ROWS", "fit_source"]
+__all__ = [
+    "MOST_HELD_OUT",
+    "SAMPLE_ROWS",
+    "check_streamable",
+    "chosen_on",
+    "fit_source",
+    "sample_size",
+    "stream_settings",
+    "take_names",
+    "units_of",
+]
 
 #: Rows that strengths are chosen on, and bytes of their features at most.
 SAMPLE_ROWS = 100_000
@@ -30,7 +40,7 @@ _SAMPLE_BYTES = 2**28
 #: Bytes of the features in the window in which rows are shuffled, and its rows at most; of sparse rows.
 _WINDOW_BYTES, _WINDOW_ROWS, _SPARSE_ROWS = 2**26, 2**20, 2**16
 #: Rows held out for early stopping at most: they are in memory.
-_MOST_HELD_OUT = 100_000
+MOST_HELD_OUT = 100_000
 
 
 def fit_source(
@@ -42,7 +52,7 @@ def fit_source(
     sample_rows: int,
 ) -> None:
     """Fit an estimator to a source; see :meth:`LinearLinkClassifier.fit_stream`."""
-    _check_parameters(estimator)
+    check_streamable(estimator)
     skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
     sample_rows = check_integer("sample_rows", sample_rows, 1)
     if buffer_rows is not None:
@@ -53,14 +63,14 @@ def fit_source(
             f"fit_stream needs rows of at least 2 classes, but the source has only one: "
             f"{summary.classes.tolist()[0]!r}."
         )
-    _take_names(estimator, summary)
+    take_names(estimator, summary)
     dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
     seed, strengths = estimator._seed(), estimator._strengths()
-    share = min(estimator.validation_fraction, _MOST_HELD_OUT / summary.n_rows) if estimator.early_stopping else 0.0
+    share = min(estimator.validation_fraction, MOST_HELD_OUT / summary.n_rows) if estimator.early_stopping else 0.0
     data = StreamData(source, summary, factors, seed % 2**63, share, dtype)
     wanted = None
     if not strengths.fixed:
-        wanted = sample_rows if summary.sparse else min(sample_rows, max(1, _SAMPLE_BYTES // (8 * summary.n_features)))
+        wanted = sample_size(summary, sample_rows)
         if summary.n_rows <= wanted:  # all rows are in memory, and better fitted there
             whole, _ = replace(data, held_out=0.0).gather(summary.n_rows)
             assert whole is not None
@@ -72,7 +82,7 @@ def fit_source(
     estimator.n_skipped_rows_ = summary.n_skipped
 
 
-def _check_parameters(estimator: Any) -> None:
+def check_streamable(estimator: Any) -> None:
     """Raise a ``ValueError`` for parameters that need all rows in memory."""
     if estimator.solver == "lbfgs":
         raise ValueError(
@@ -94,14 +104,21 @@ def _check_parameters(estimator: Any) -> None:
         )
 
 
-def _take_names(estimator: Any, summary: Summary) -> None:
+def sample_size(summary: Summary, sample_rows: int) -> int:
+    """Rows that strengths are chosen on: so many, or fewer if their features would take too much memory."""
+    return sample_rows if summary.sparse else min(sample_rows, max(1, _SAMPLE_BYTES // (8 * summary.n_features)))
+
+
+def take_names(estimator: Any, summary: Summary) -> None:
+    """Note the number of features, and their names if they have some."""
     estimator.n_features_in_ = summary.n_features
     estimator.__dict__.pop("feature_names_in_", None)
     if summary.feature_names is not None:
         estimator.feature_names_in_ = np.asarray(summary.feature_names, dtype=object)
 
 
-def _units(estimator: Any, summary: Summary) -> Standardizer:
+def units_of(estimator: Any, summary: Summary) -> Standardizer:
+    """Means and deviations that features are standardised by, if they are to be."""
     nothing = np.zeros(summary.n_features)
     if not estimator.standardize:
         return Standardizer(nothing, np.ones(summary.n_features))
@@ -119,12 +136,12 @@ def _train_streamed(
     summary, device = data.summary, check_device(estimator.device)
     n_classes, dtype = len(summary.classes), torch.float32 if data.dtype == np.float32 else torch.float64
     generator = torch.Generator().manual_seed(seed)
-    units = _units(estimator, summary)
+    units = units_of(estimator, summary)
     start = estimator._fresh(units, n_classes, generator, dtype)
     before = generator.get_state()
     link = estimator._make_link(n_classes, generator, dtype, summary.n_rows)
     noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=sample is not None)
-    tuning = None if sample is None else _chosen(estimator, summary, sample, units, dtype, device, seed, noise)
+    tuning = None if sample is None else chosen_on(estimator, summary, sample, units, dtype, device, seed, noise)
     alpha, link_alpha = estimator._strengths().pair() if tuning is None else tuning.chosen
     plan = estimator._plan_of(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=True)
     if plan.is_softmax:
@@ -137,7 +154,7 @@ def _train_streamed(
     n_held = 0 if held is None else len(held.places)
     n_rows = summary.n_rows - n_held
     validation = None if held is None else _validation(estimator, summary, held, units, plan.precision, device)
-    settings = _settings(estimator, generator, n_rows, plan.strengths)
+    settings = stream_settings(estimator, generator, n_rows, plan.strengths)
     precision = np.dtype(np.float32 if plan.precision == torch.float32 else np.float64)
     if buffer_rows is None:
         row_bytes = summary.n_features * precision.itemsize
@@ -167,7 +184,7 @@ def _train_streamed(
     estimator._report(result, tuning is not None and tuning.interrupted)
 
 
-def _chosen(
+def chosen_on(
     estimator: Any,
     summary: Summary,
     sample: Taken,
@@ -218,7 +235,7 @@ def _validation(
     )
 
 
-def _settings(
+def stream_settings(
     estimator: Any, generator: torch.Generator, n_rows: int, strengths: tuple[float, float]
 ) -> TrainingSettings:
     """How to train: as in memory, but with one pass over all rows at least."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from typing import Any
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.provenance import provenance
+from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_choice
 from legendretron.experiments.experiment import Batch, Outcome, Resources, checked_outcome
 
@@ -100,22 +98,9 @@ def executed(
 @contextlib.contextmanager
 def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if backend == "ray":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
-        ray: Any = import_extra("ray", "backend ray", "distributed")
-        _register_ray()
-        if address is None:
-            # workers find the modules that this process finds, as they do with the other backends
-            paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-            ray.init(
-                num_cpus=n_jobs, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False,
-                runtime_env={"env_vars": paths},
-            )  # fmt: skip
-        else:
-            ray.init(address=address, logging_level=logging.ERROR)
-        try:
+        with ray_cluster(n_jobs, address):
+            _register_ray()
             yield
-        finally:
-            ray.shutdown()
     elif backend == "dask":
         distributed: Any = import_extra("distributed", "backend dask", "distributed")
         if address is None:

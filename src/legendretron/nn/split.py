@@ -10,7 +10,7 @@ from legendretron._internal.process_groups import same_on_all_ranks, whole
 from legendretron.links import LabelNoise, Link
 from legendretron.nn.label_noise import observed
 
-__all__ = ["gathered_log_proba", "sharded_nll"]
+__all__ = ["gathered_log_proba", "sharded_nll", "sharded_nll_and_hits"]
 
 
 def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
@@ -31,19 +31,44 @@ def sharded_nll(
 
     Noise must be symmetric: then the observed probability of a label depends on its true probability alone.
     """
-    labels = labels.reshape(-1, 1)
     of_classes, of_reference = _log_proba(link, z)
+    labels = labels.reshape(-1, 1)
     counts = labels != ignore_index
-    columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=labels.device), of_classes)
-    columns = columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
-    label = same_on_all_ranks(torch.where(counts, labels, -1), of_classes)
-    own = torch.where(columns == label, of_classes, 0.0).sum(-1, keepdim=True)
-    picked = whole(own) + torch.where(labels == link.n_classes - 1, whole(of_reference), 0.0)
-    picked = observed(noise, picked)
+    picked = observed(noise, _of_labels(of_classes, of_reference, torch.where(counts, labels, -1)))
     nll = -torch.where(counts, picked, 0.0).reshape(z.shape[:-1])
     if reduction == "none":
         return nll
     return nll.sum() if reduction == "sum" else nll.sum() / counts.sum()
+
+
+def sharded_nll_and_hits(
+    link: Link, z: Tensor, labels: Tensor, noise: LabelNoise | None = None
+) -> tuple[Tensor, Tensor]:
+    """Log-loss of labels ``(n,)`` as :func:`sharded_nll` gives it, and whether no class is likelier: both of shape (n,).
+
+    Of classes that are equally likely the first counts, as everywhere.
+    """
+    of_classes, of_reference = _log_proba(link, z)
+    picked = _of_labels(of_classes, of_reference, labels.unsqueeze(-1))
+    own = of_classes.detach()
+    highest = torch.maximum(whole(own.amax(-1, keepdim=True)), whole(of_reference.detach()))
+    is_highest = own >= same_on_all_ranks(highest, own)
+    first = whole(torch.where(is_highest, _columns(own, labels.device), own.shape[-1]).amin(-1))
+    return -observed(noise, picked).squeeze(-1), first == labels
+
+
+def _columns(of_classes: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the classes, split as these are."""
+    columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=device), of_classes)
+    return columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
+
+
+def _of_labels(of_classes: Tensor, of_reference: Tensor, labels: Tensor) -> Tensor:
+    """Log-probabilities ``(n, 1)`` of labels ``(n, 1)``; those of no class are 0."""
+    n_outputs = of_classes.shape[-1]
+    columns = _columns(of_classes, labels.device)
+    own = torch.where(columns == same_on_all_ranks(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
+    return whole(own) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
 
 
 def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:

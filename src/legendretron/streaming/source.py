@@ -47,7 +47,7 @@ class Source(Protocol):
             Of the order.
         shard : tuple of int
             ``(rank, world)``: only the part that belongs to one of ``world`` readers. The parts are disjoint and make up the
-            whole.
+            whole, and each has the same rows in every epoch.
         """
         ...
 
@@ -89,14 +89,13 @@ class BlockSource(ABC):
         rank, world = shard
         if not 0 <= rank < world:
             raise ValueError(f"shard must be (rank, world) with 0 <= rank < world, got {shard!r}.")
-        blocks = np.arange(self.n_blocks)
-        if epoch is not None:
-            np.random.default_rng((seed, epoch)).shuffle(blocks)
-        rows = slice(None)
+        blocks, rows = np.arange(self.n_blocks), slice(None)
         if self.n_blocks >= world:
-            blocks = blocks[rank::world]
+            blocks = blocks[rank::world]  # the same rows in every epoch, which the reader may keep near
         else:
             rows = slice(rank, None, world)
+        if epoch is not None:
+            np.random.default_rng((seed, epoch)).shuffle(blocks)
         left, reading = deque(blocks.tolist()), deque[Iterator[Batch]]()
         while left or reading:
             while left and len(reading) < (1 if epoch is None else self.at_once):

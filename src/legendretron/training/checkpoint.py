@@ -12,7 +12,7 @@ from torch import Tensor
 from legendretron._internal.artifacts import is_artifact, read_artifact, write_artifact
 from legendretron.training.history import History
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["checkpoint_progress", "load_checkpoint", "save_checkpoint"]
 
 _NAME = "legendretron-checkpoint"
 #: The number of the format: raise it when what is written changes. A test holds what each number means.
@@ -60,12 +60,22 @@ def load_checkpoint(
     return tensors, notes
 
 
+def checkpoint_progress(path: Path) -> tuple[int, int] | None:
+    """Epochs done, and steps taken in the one after them, of a checkpoint; None if there is none that can be read."""
+    try:
+        tensors, notes = read_artifact(path, _KIND)
+    except ValueError:
+        return None
+    taken = tensors.get("batches.taken")
+    return int(notes["epoch"]), 0 if taken is None else int(taken.sum())
+
+
 def _check(tensors: dict[str, Tensor], notes: dict[str, Any], expected: dict[str, Tensor]) -> None:
     if set(notes) != _NOTES:
         raise ValueError(f"its notes must be {sorted(_NOTES)}, got {sorted(notes)}.")
     epoch, seconds = notes["epoch"], notes["seconds"]
-    if type(epoch) is not int or epoch < 1:
-        raise ValueError(f"epoch must be an integer of at least 1, got {epoch!r}.")
+    if type(epoch) is not int or epoch < 0:
+        raise ValueError(f"epoch must be an integer that is not negative, got {epoch!r}.")
     if type(seconds) is not float or not 0.0 <= seconds < math.inf:
         raise ValueError(f"seconds must be a finite number that is not negative, got {seconds!r}.")
     History.from_dict(notes["history"])

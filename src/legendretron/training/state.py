@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -73,8 +74,12 @@ class TrainingState:
         self.rate = torch.zeros(runs, 1, dtype=flat.dtype, device=flat.device)
         self.totals = torch.zeros(2, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
-        self._penalty = Penalty(
-            model,
+        self._penalty = self._make_penalty()
+
+    def _make_penalty(self, kind: type[Penalty] = Penalty) -> Penalty:
+        flat, settings = self.model.flat, self.settings
+        return kind(
+            self.model,
             settings.alpha.to(flat),
             settings.link_alpha.to(flat),
             intercept=settings.penalize_intercept,
@@ -164,7 +169,7 @@ class TrainingState:
         stop_requested : callable
             Whether to end now.
         """
-        settings, model, validation = self.settings, self.model, self.validation
+        settings = self.settings
         progress, done = Progress(self.n_parts, settings.verbose, label=settings.label), 0
         began = time.monotonic() - self.seconds
         interrupted = False
@@ -185,10 +190,8 @@ class TrainingState:
                 train_loss, accuracy = self.totals / n_rows
                 self._check_finite(train_loss)
                 validation_loss = torch.full_like(train_loss, torch.nan)
-                if validation is not None:
-                    validation_loss, accuracy = model.evaluate(
-                        validation.features, validation.rows, validation.labels, validation.weights
-                    )
+                if self.validates:
+                    validation_loss, accuracy = self._evaluate()
                     self._keep_best(validation_loss)
                 self.history.append(
                     self.epoch,
@@ -202,19 +205,30 @@ class TrainingState:
                 progress.update(
                     self.epoch,
                     float(train_loss.mean()),
-                    None if validation is None else float(validation_loss.mean()),
+                    float(validation_loss.mean()) if self.validates else None,
                 )
                 if settings.checkpoint is not None and self.epoch % settings.checkpoint_every == 0:
                     self.save()
         return self._result(interrupted)
 
+    @property
+    def validates(self) -> bool:
+        """Whether there are rows to stop early on."""
+        return self.validation is not None
+
+    def _evaluate(self) -> tuple[Tensor, Tensor]:
+        """Log-loss and accuracy of each run on the rows to stop early on."""
+        held_out = self.validation
+        assert held_out is not None
+        return self.model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+
     def _result(self, interrupted: bool) -> TrainingResult:
         flat, path = self.model.flat, self.settings.checkpoint
-        if self.validation is not None:
+        if self.validates:
             flat.copy_(torch.where(_mask(self.stopping.best_loss < np.inf, flat), self.best, flat))
         flat[self.diverged] = torch.nan
         if path is not None and not interrupted:
-            path.unlink(missing_ok=True)
+            self._remove_checkpoint(path)
         return TrainingResult(
             history=self.history,
             n_iter=self.n_iter.cpu(),
@@ -223,6 +237,9 @@ class TrainingState:
             diverged=self._risen(),
             moments=self.optimiser.moments(),
         )
+
+    def _remove_checkpoint(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
 
     def _check_finite(self, train_loss: Tensor) -> None:
         bad = ~torch.isfinite(train_loss) & ~self.stopped
@@ -255,7 +272,7 @@ class TrainingState:
         if len(losses) == 0:
             return torch.zeros(runs, dtype=torch.bool)
         highest = losses.nan_to_num(torch.inf).amax(0)
-        reached = losses[-1] if self.validation is None else torch.from_numpy(self.stopping.best_loss)
+        reached = torch.from_numpy(self.stopping.best_loss) if self.validates else losses[-1]
         # training begins at log C, or at random not far above
         risen = highest > 5.0 * math.log(n_classes)
         return risen & ~(reached < 0.98 * self.sample.constant_loss(n_classes).cpu())

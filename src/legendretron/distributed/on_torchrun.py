@@ -1,0 +1,105 @@
+"""Training of one model by processes that ``torchrun`` has started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import distributed
+
+from legendretron._internal.validation import check_device
+from legendretron.distributed.checkpoints import SharedFile
+from legendretron.distributed.files import source_of
+from legendretron.distributed.fitting import agreed, fit_shards
+from legendretron.distributed.layout import Layout, joined, started_by_torchrun
+
+if TYPE_CHECKING:
+    from legendretron.estimators.base import LinearLinkClassifier
+
+__all__ = ["fit_torchrun"]
+
+AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
+
+
+def fit_torchrun(
+    estimator: AnyClassifier,
+    data: Any,
+    *,
+    target: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    n_shards: int | None = None,
+    class_parallel: int = 1,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_steps: int | None = None,
+    skip_bad_rows: int = 0,
+    out: str | os.PathLike[str] | None = None,
+) -> AnyClassifier:
+    """Fit an estimator by all processes that ``torchrun`` has started, each on its shards of the rows.
+
+    Every process calls this with the same arguments. Gradients are averaged by ``DistributedDataParallel``, through Gloo on
+    the CPU and NCCL with ``device="cuda"``, so that the result is that of one process on the joint batches. Processes that
+    ``torchrun --max-restarts`` starts again go on from the checkpoint, with the same result as if nothing had happened.
+
+    Parameters
+    ----------
+    estimator : LegendreTronClassifier or MultinomialLogisticClassifier
+        What to fit; ``batch_size`` is that of a joint batch.
+    data : str, path, list of them, or anything for as_source
+        Files, folders or patterns that every process can read, or the same source on all of them.
+    target, weight, features, drop
+        Columns; see :func:`~legendretron.streaming.as_source`.
+    n_shards : int, optional
+        Parts that the rows are divided into; as many as there are processes that read different rows, if not given. The
+        result depends on it, but not on the number of processes.
+    class_parallel : int
+        Over how many processes the classes are divided; it divides their number. These read the same rows.
+    checkpoint : path, optional
+        File for the state of training, in a folder that all machines share. Removed at the end.
+    checkpoint_steps : int, optional
+        Steps between two checkpoints. If not given, there is one after every ``checkpoint_every`` epochs.
+    skip_bad_rows : int
+        How many rows with missing values may be left out.
+    out : path, optional
+        File that the first process writes the model to, before the checkpoint is removed.
+
+    Returns
+    -------
+    estimator
+        The same one, fitted, on every process.
+
+    Examples
+    --------
+    In a program that is started by ``torchrun --nproc-per-node 2 --max-restarts 3 program.py``::
+
+        clf = LegendreTronClassifier(random_state=0)
+        fit_torchrun(clf, "table/", target="label", checkpoint="state", checkpoint_steps=100, out="model.safetensors")
+    """
+    if not (started_by_torchrun() or (distributed.is_available() and distributed.is_initialized())):
+        raise ValueError(
+            "fit_torchrun is for processes that torchrun has started: torchrun --nproc-per-node 2 program.py."
+        )
+    device = check_device(estimator.device)
+    if distributed.is_initialized():
+        own = torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
+        group: Any = nullcontext(Layout.of_group(own, class_parallel))
+    else:
+        group = joined(device.type, class_parallel)
+    with group as layout:
+        store = None if checkpoint is None else SharedFile(checkpoint, layout)
+        columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
+        source = agreed(layout, lambda: source_of(data, **columns, skip_bad_rows=skip_bad_rows))
+        fit_shards(
+            estimator, source, layout, n_shards=n_shards, store=store, checkpoint_steps=checkpoint_steps,
+            skip_bad_rows=skip_bad_rows,
+        )  # fmt: skip
+        if out is not None and layout.first:
+            estimator.save(out)
+        layout.everyone(None)  # nobody needs the checkpoint any more
+        if store is not None and layout.first:
+            store.remove()
+    return estimator

@@ -1,0 +1,155 @@
+"""Fits on shards by one process: what several do, they do alike."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.distributed.checkpoints import SharedFile
+from legendretron.distributed.fitting import fit_shards
+from legendretron.distributed.layout import Layout
+from legendretron.streaming import as_source
+
+FIXED = {"alpha": 1e-2, "link_alpha": 1e-2, "random_state": 0}
+
+
+def table(n=240, d=4, n_classes=3, seed=0):
+    random = np.random.default_rng(seed)
+    X = 2.0 + random.normal(size=(n, d))
+    y = (X @ random.normal(size=(d, n_classes)) + random.gumbel(size=(n, n_classes))).argmax(1)
+    return X, np.array(["ant", "bee", "cat", "dog"])[y], random.uniform(0.5, 2.0, n)
+
+
+def on_shards(estimator, data, n_shards=2, **options):
+    fit_shards(estimator, as_source(data), Layout.alone(), n_shards=n_shards, **options)
+    return estimator
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_batch_of_all_rows_is_the_fit_in_memory(n_shards, n_classes):
+    """Standardisation, weights, penalties, the schedule and the optimiser are the same."""
+    X, y, weight = table(n_classes=n_classes)
+    settings = {**FIXED, "batch_size": len(X), "max_epochs": 30, "solver": "adam"}
+    ours = on_shards(LegendreTronClassifier(**settings), (X, y, weight), n_shards)
+    theirs = LegendreTronClassifier(**settings).fit(X, y, weight)
+    assert ours.classes_.tolist() == theirs.classes_.tolist()
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(ours.history_["train_loss"], theirs.history_["train_loss"], atol=1e-8)
+    assert ours.n_iter_ == theirs.n_iter_ == 30
+
+
+def test_sparse_features():
+    X, y, _ = table()
+    X[np.random.default_rng(1).random(X.shape) < 0.5] = 0.0
+    settings = {**FIXED, "batch_size": len(X), "max_epochs": 20, "solver": "adam"}
+    ours = on_shards(LegendreTronClassifier(**settings), (scipy.sparse.csr_array(X), y))
+    theirs = LegendreTronClassifier(**settings).fit(scipy.sparse.csr_array(X), y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
+
+
+def test_balanced_classes_are_weights():
+    X, y, _ = table()
+    settings = {**FIXED, "batch_size": len(X), "max_epochs": 10, "class_weight": "balanced", "solver": "adam"}
+    ours, theirs = on_shards(LegendreTronClassifier(**settings), (X, y)), LegendreTronClassifier(**settings).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
+
+
+class Interrupted(Exception):
+    pass
+
+
+class LostAfter(SharedFile):
+    """Loses the process just after some of its checkpoints."""
+
+    def __init__(self, path, count):
+        super().__init__(path, Layout.alone())
+        self.left = count
+
+    def written(self):
+        super().written()
+        self.left -= 1
+        if self.left == 0:
+            raise Interrupted
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("lost_after", [1, 4])
+def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping):
+    X, y, weight = table()
+    settings = {**FIXED, "batch_size": 16, "max_epochs": 3, "early_stopping": early_stopping}
+    expected = on_shards(LegendreTronClassifier(**settings), (X, y, weight), checkpoint_steps=4)
+    path = tmp_path / "state"
+    with pytest.raises(Interrupted):
+        on_shards(
+            LegendreTronClassifier(**settings), (X, y, weight), store=LostAfter(path, lost_after), checkpoint_steps=4
+        )
+    assert path.exists()
+    store = SharedFile(path, Layout.alone())
+    resumed = on_shards(LegendreTronClassifier(**settings), (X, y, weight), store=store, checkpoint_steps=4)
+    np.testing.assert_array_equal(resumed.coef_, expected.coef_)
+    for column in ("train_loss", "validation_loss", "accuracy"):
+        # sums of an epoch are added up at each checkpoint
+        np.testing.assert_allclose(resumed.history_[column], expected.history_[column], rtol=1e-12)
+    store.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    X, y, weight = table()
+    settings = {**FIXED, "batch_size": 16, "max_epochs": 2}
+    path = tmp_path / "state"
+    with pytest.raises(Interrupted):
+        on_shards(LegendreTronClassifier(**settings), (X, y, weight), store=LostAfter(path, 1), checkpoint_steps=4)
+    with pytest.raises(ValueError, match="belongs to other data"):
+        on_shards(LegendreTronClassifier(**settings), (X + 1.0, y, weight), store=SharedFile(path, Layout.alone()))
+
+
+def test_strengths_are_chosen_on_a_sample():
+    X, y, weight = table(n=300)
+    ours = on_shards(MultinomialLogisticClassifier(random_state=0, max_epochs=3), (X, y, weight))
+    assert ours.tuning_["alpha"].nunique() > 1
+    assert ours.alpha_ == ours.tuning_.iloc[0]["alpha"]
+    assert ours.score(X, y) > 0.6
+
+
+def test_a_saved_model_is_an_ordinary_one(tmp_path):
+    X, y, _ = table()
+    ours = on_shards(LegendreTronClassifier(**FIXED, max_epochs=2), (X, y))
+    ours.save(tmp_path / "model.safetensors")
+    loaded = LegendreTronClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(X), ours.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "message"),
+    [
+        ({"solver": "lbfgs"}, {}, "solver='lbfgs' takes all rows at once"),
+        ({"random_state": None}, {}, "random_state must be a number, so that all processes draw the same, got None"),
+        ({"keep_interrupted": True}, {}, "keep_interrupted=True is not for several processes"),
+        ({"warm_start": True}, {}, "warm_start=True"),
+        ({}, {"n_shards": 0}, "n_shards must be an integer of at least 1, got 0"),
+        ({}, {"checkpoint_steps": 0}, "checkpoint_steps must be an integer of at least 1, got 0"),
+    ],
+)
+def test_what_cannot_work_is_said(parameters, options, message):
+    X, y, _ = table(n=30)
+    with pytest.raises(ValueError, match=message):
+        on_shards(LegendreTronClassifier(**{**FIXED, **parameters}), (X, y), **options)
+
+
+def test_bad_rows_of_all_shards_are_counted():
+    X, y, _ = table()
+    X[[3, 200], 1] = np.nan
+    for allowed, match in ((0, "feature 1 holds a missing value"), (1, "2 rows are bad, but only 1 may be left out")):
+        with pytest.raises(ValueError, match=match):
+            on_shards(LegendreTronClassifier(**FIXED, max_epochs=1), (X, y), skip_bad_rows=allowed)
+    ours = on_shards(LegendreTronClassifier(**FIXED, max_epochs=1), (X, y), skip_bad_rows=2)
+    assert ours.n_skipped_rows_ == 2
+
+
+def test_one_class_only():
+    X, _, _ = table(n=20)
+    with pytest.raises(ValueError, match="at least 2 classes, but the data contains only one class: 'ant'"):
+        on_shards(LegendreTronClassifier(**FIXED), (X, np.full(20, "ant")))

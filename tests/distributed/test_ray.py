@@ -1,0 +1,75 @@
+"""Fits by two workers of Ray, which really run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from legendretron import LegendreTronClassifier
+from legendretron.distributed import fit_ray
+from legendretron.distributed.files import source_of
+from legendretron.distributed.fitting import fit_shards
+from legendretron.distributed.layout import Layout
+from tests.distributed.made_up import write_table
+from tests.distributed.test_processes import killed_workers
+
+# a cluster takes its time to start
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+SETTINGS = {"alpha": 1e-3, "link_alpha": 1e-3, "random_state": 0, "max_epochs": 2, "batch_size": 64, "dtype": "float64"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from legendretron._internal.ray_cluster import ray_cluster
+
+    with ray_cluster(3) as ray:
+        yield ray
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return write_table(tmp_path_factory.mktemp("ray") / "table")
+
+
+@pytest.fixture(scope="module")
+def alone(table):
+    estimator = LegendreTronClassifier(**SETTINGS)
+    fit_shards(estimator, source_of(table, target="label", weight="w"), Layout.alone(), n_shards=2)
+    return estimator
+
+
+@pytest.mark.parametrize("class_parallel", [1, 2])
+def test_two_workers_are_one_on_the_joint_batches(cluster, table, alone, class_parallel):
+    together = LegendreTronClassifier(**SETTINGS)
+    fitted = fit_ray(
+        together, table, target="label", weight="w", num_workers=2, n_shards=2, class_parallel=class_parallel
+    )
+    assert fitted is together
+    np.testing.assert_allclose(together.coef_, alone.coef_, atol=1e-5)
+    np.testing.assert_allclose(together.intercept_, alone.intercept_, atol=1e-5)
+    assert together.feature_names_in_.tolist() == ["x0", "x1", "x2", "x3"]
+
+
+def test_data_sets_of_ray(cluster, table):
+    dataset = cluster.data.read_parquet(str(table))
+    together = [
+        fit_ray(LegendreTronClassifier(**SETTINGS), dataset, target="label", weight="w", num_workers=2)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(together[0].coef_, together[1].coef_)  # the same blocks in the same order
+    names = ["x0", "x1", "x2", "x3"]
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(200, 4)), columns=names)
+    in_memory = LegendreTronClassifier(**SETTINGS)
+    frame = dataset.to_pandas()
+    in_memory.fit(frame[names], frame["label"], frame["w"])
+    assert np.abs(together[0].predict_proba(X) - in_memory.predict_proba(X)).mean() < 0.05
+
+
+def test_what_is_wrong_with_the_data_is_said_once(cluster, table):
+    with pytest.raises(ValueError, match="no target column 'lable'"):
+        fit_ray(LegendreTronClassifier(**SETTINGS), table, target="lable", num_workers=2)
+
+
+def test_a_worker_is_killed():
+    found = killed_workers.compared(killed_workers.by_ray, rows=20_000, epochs=4, kills=1)
+    assert found["kills"] == 1
+    assert found["largest_difference"] <= 1e-6
