@@ -247,9 +247,7 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
 
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (python,) = re.findall(
-        r"^```python\n(.*?)^```$", page("guide/calibration.md"), re.DOTALL | re.MULTILINE
-    )
+    (python,) = re.findall(r"^```python\n(.*?)^```$", page("guide/calibration.md"), re.DOTALL | re.MULTILINE)
     names = {}
     exec(compile(python, "guide", "exec"), names)
     y = names["y"][1200:]
