@@ -56,6 +56,7 @@ suppress_warnings = ["config.cache"]  # of that function: pages are read again w
 numpydoc_show_class_members = False
 numpydoc_show_inherited_class_members = False
 
+toc_object_entries_show_parents = "hide"
 html_theme = "pydata_sphinx_theme"
 html_title = "legendretron"
 html_static_path = ["_static"]

@@ -14,6 +14,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
 - :mod:`legendretron.distributed`: one model trained by many processes, on one machine or a cluster
+- :mod:`legendretron.report`: a page on how good a model is
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time names are import
     from legendretron.losses import CanonicalLoss, LogLoss, ProperLoss
     from legendretron.preprocessing import TableEncoder
     from legendretron.projected_categorical import ProjectedCategorical
+    from legendretron.report import EvaluationReport
 
 __all__ = [
     "CanonicalLink",
     "CanonicalLoss",
     "CompositeLink",
+    "EvaluationReport",
     "LegendreCalibrator",
     "LegendreTronClassifier",
     "Link",
@@ -81,6 +84,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "trons": (),
     "distributed": (),
+    "report": ("EvaluationReport",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

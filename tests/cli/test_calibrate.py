@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier
-from legendretron.cli.scores import scores_of
+from legendretron.diagnostics.scores import scores_of
 from tests.cli.conftest import make_iris
 
 KINDS = np.array(["ant", "bee", "cat"])

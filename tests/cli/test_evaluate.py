@@ -1,5 +1,8 @@
 """Scores against scikit-learn's, and the picture."""
 
+import hashlib
+import re
+
 import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score, roc_auc_score
@@ -94,3 +97,126 @@ def test_plot_without_matplotlib(run, tables, monkeypatch):
 
 def test_target_is_asked_for(run, tables):
     assert "--target" in run("evaluate", tables / "iris.safetensors", tables / "iris.csv", code=2).error
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Fewer draws and folds than users get."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"bootstrap._DRAWS": 100, "cross_fitting._FOLDS": 2, "measured._CHANCES": 20}.items():
+            patch.setattr(f"legendretron.report.{name}", value)
+        yield
+
+
+def test_the_report(run, tables, tmp_path, quick):
+    words = [
+        "evaluate",
+        tables / "iris.safetensors",
+        tables / "iris.csv",
+        "-t",
+        "kind",
+        "--report",
+        tmp_path / "r.html",
+    ]
+    ran = run(*words, "--json")
+    assert ran.json["report"] == str(tmp_path / "r.html")
+    assert ran.json["summary"].startswith(f"iris is right on {ran.json['accuracy']:.1%}".replace("%", " %"))
+    page = (tmp_path / "r.html").read_text()
+    assert "<title>Evaluation of iris</title>" in page
+    assert hashlib.sha256((tables / "iris.csv").read_bytes()).hexdigest() in page
+    assert "iris.csv, 150 rows, 3 classes" in page
+
+
+def test_a_second_model_beside_the_first(run, tables, tmp_path, quick):
+    frame = make_iris()
+    y = frame.pop("kind").to_numpy(dtype=object)
+    LegendreTronClassifier(link="softmax", alpha=1.0).fit(frame.iloc[:, 2:], y).save(tmp_path / "two.safetensors")
+    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--against"]
+    ran = run(*words, tmp_path / "two.safetensors", "--report", tmp_path / "r.html", "--json").json
+    other = run("evaluate", tmp_path / "two.safetensors", tables / "iris.csv", "-t", "kind", "--json").json
+    assert ran["against"]["log_loss"] == other["log_loss"]
+    assert "It is better than two (log-loss" in ran["summary"]
+    assert "Side by side" in (tmp_path / "r.html").read_text()
+    assert "against" in run(*words, tmp_path / "two.safetensors", "--quiet").out
+
+
+def test_two_models_are_judged_on_the_same_rows(run, tables, tmp_path):
+    frame = make_iris()
+    y = frame["kind"].to_numpy(dtype=object)
+    LegendreTronClassifier(link="softmax", alpha=1.0).fit(frame.iloc[:, 2:4], y).save(tmp_path / "two.safetensors")
+    frame.loc[:4, "sepal width"] = np.nan  # a column of the first model only
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    words = ["evaluate", tables / "iris.safetensors", tmp_path / "gaps.csv", "-t", "kind", "--missing", "drop-rows"]
+    assert (
+        "with other missing values" in run(*words, "--quiet", "--against", tmp_path / "two.safetensors", code=1).error
+    )
+    same = run(*words, "--against", tables / "iris.safetensors", "--json", "--quiet").json
+    assert (same["rows"], same["against"]["log_loss"]) == (145, same["log_loss"])
+
+
+def test_weights_of_rows(run, tables, tmp_path):
+    frame = make_iris()
+    weight = np.arange(len(frame)) % 4
+    frame.assign(weight=weight).to_csv(tmp_path / "weighted.csv", index=False)
+    frame.loc[np.repeat(frame.index, weight)].to_csv(tmp_path / "repeated.csv", index=False)
+    model = tables / "iris.safetensors"
+    one = run("evaluate", model, tmp_path / "weighted.csv", "-t", "kind", "--weight", "weight", "--json").json
+    two = run("evaluate", model, tmp_path / "repeated.csv", "-t", "kind", "--json").json
+    for score in ("accuracy", "log_loss", "brier", "calibration_error", "auc"):
+        assert one[score] == pytest.approx(two[score])
+        assert one["baseline"][score] == pytest.approx(two["baseline"][score])
+
+
+@pytest.fixture
+def bad_tables(tables, tmp_path):
+    frame = make_iris()
+    frame.replace("setosa", "rose").to_csv(tmp_path / "unseen.csv", index=False)
+    frame[frame["kind"] == "setosa"].to_csv(tmp_path / "one.csv", index=False)
+    frame.drop(columns="petal width").to_csv(tmp_path / "missing.csv", index=False)
+    frame.assign(w=-1).to_csv(tmp_path / "weights.csv", index=False)
+    frame.to_csv(tmp_path / "iris.csv", index=False)
+    content = (tables / "iris.safetensors").read_bytes()
+    (tmp_path / "other.safetensors").write_bytes(re.sub(rb"(legendretron-estimator-)\d", rb"\g<1>9", content))
+    for name in ("iris", "cancer"):
+        (tmp_path / f"{name}.safetensors").write_bytes((tables / f"{name}.safetensors").read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "more", "message", "code"),
+    [
+        ("iris", "unseen", [], "has labels that the model does not know: 'rose'; it knows", 1),
+        ("iris", "one", [], "has rows of one class only, 'setosa'; a report needs rows of at least two", 1),
+        ("iris", "missing", [], "has no column 'petal width'", 1),
+        ("other", "iris", [], "was written by legendretron .* but this version, .* reads format", 1),
+        ("iris", "iris", ["--against", "other"], "was written by legendretron .* but this version, .* reads format", 1),
+        ("iris", "iris", ["--against", "cancer"], "has other classes than", 1),
+        ("iris", "weights", ["--weight", "w"], "column 'w' of .* must hold weights that are numbers, not negative", 1),
+        ("iris", "weights", ["--weight", "v"], "has no column 'v'", 1),
+        ("iris", "iris", ["--weight", "kind"], "'kind' is the column of the true classes", 2),
+        ("iris", "iris", ["--weight", "petal width"], "'petal width' is a feature of the model", 2),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_report(run, bad_tables, model, data, more, message, code):
+    out = bad_tables / "report.html"
+    more = [bad_tables / f"{word}.safetensors" if word in ("other", "cancer") else word for word in more]
+    words = [bad_tables / f"{model}.safetensors", bad_tables / f"{data}.csv", "-t", "kind", "--report", out, *more]
+    assert re.search(message, run("evaluate", *words, code=code).error)
+    assert not out.exists()
+
+
+def test_a_report_is_html_and_replaces_no_input(run, tables):
+    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--report"]
+    assert "--report" in run(*words, "report.pdf", code=2).error
+    link = tables / "iris.html"
+    link.symlink_to(tables / "iris.csv")
+    assert "would be replaced" in run(*words, link, code=2).error
+
+
+def test_a_report_needs_all_rows_in_memory(run, tables, tmp_path):
+    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--stream"]
+    for more in (["--report", tmp_path / "r.html"], ["--against", tables / "iris.safetensors"], ["--weight", "w"]):
+        error = run(*words, *more, code=2).error
+        assert str(more[0]) in error
+        assert "needs all rows in memory" in error
+    assert not (tmp_path / "r.html").exists()

@@ -325,7 +325,7 @@ def _tell(
     """Draw the picture, and print the summary."""
     import numpy as np
 
-    from legendretron.cli.scores import scores_of
+    from legendretron.diagnostics.scores import scores_of
 
     numbers = np.searchsorted(calibrator.classes_, y)
     scores = {"before": scores_of(numbers, before), "after": scores_of(numbers, after)}

@@ -146,7 +146,7 @@ def _compare(data: _Data, report: Report) -> tuple[_Outcome, dict[str, np.ndarra
     import numpy as np
     from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
-    from legendretron.cli.scores import scores_of
+    from legendretron.diagnostics.scores import scores_of
     from legendretron.estimators import LegendreTronClassifier
 
     ours = LegendreTronClassifier(random_state=0)

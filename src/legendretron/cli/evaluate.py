@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import math
 from pathlib import Path
@@ -29,7 +30,10 @@ from legendretron.cli.report import Report, grid
 if TYPE_CHECKING:
     import numpy as np
 
-    from legendretron.cli.scores import Scores
+    from legendretron.cli.models import Model
+    from legendretron.datasets.tables import Table
+    from legendretron.diagnostics.scores import Scores
+    from legendretron.report import EvaluationReport
 
 __all__ = ["draw_reliability", "evaluate", "score_view"]
 
@@ -58,6 +62,19 @@ def evaluate(
         typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
                      show_default=False),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--report", help="File for a report (.html): one page with all about the model.",
+                     show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another model, to put beside this one.", show_default=False, readable=False),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(help="Column of the weights of rows.", show_default=False, rich_help_panel="Data"),
+    ] = None,
     missing: MissingOption = Missing.impute,
     sep: SepOption = None,
     decimal: DecimalOption = None,
@@ -76,54 +93,126 @@ def evaluate(
     from legendretron.cli.models import (
         class_numbers,
         format_for,
+        label_text,
         load_model,
         log_probabilities,
         missing_target,
         table_for,
         tables_for,
+        weights_of,
     )
     from legendretron.cli.running_scores import RunningScores
-    from legendretron.cli.streams import streamed_parts
+    from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.datasets.table_files import quoted
     from legendretron.datasets.text_form import TextOptions
+    from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        check_outputs({"--plot": plot}, {"MODEL": model, "DATA": data})
         import_extra("matplotlib", "drawing", "plots")
+    if html is not None:
+        check_suffix(html, (".html", ".htm"), "--report")
+    inputs = {"MODEL": model, "DATA": data, **({} if against is None else {"--against": against})}
+    check_outputs({"--plot": plot, "--report": html}, inputs)
     estimator = load_model(model)
+    other = None if against is None else load_model(against)
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
-    parts = streamed_parts(data, format, stream, {"--plot": plot})
+    parts = streamed_parts(data, format, stream, {"--plot": plot, "--report": html})
     kind = format_for(data, format) if parts is None else parts.format
     if target is None and kind != "libsvm":
         raise missing_target(
             "which column holds the true classes?", data if parts is None else parts.files[0], kind, text
         )
-    running, left_out = RunningScores(len(estimator.classes_), limited=parts is not None), 0
-    if parts is None:
-        tables = iter([table_for(estimator, data, target, kind, text=text, missing=str(missing))])
+    options: dict[str, Any] = {"text": text, "missing": str(missing)}
+    predictions: dict[str, np.ndarray] = {}
+    weights = table = other_table = None
+    if parts is not None:
+        check_streamable({"--report": html, "--against": against, "--weight": weight})
+        running, left_out = RunningScores(len(estimator.classes_), limited=True), 0
+        for table in tables_for(estimator, parts, target, **options):
+            left_out += table.left_out
+            if table.X.shape[0]:
+                running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+        scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
+        n_rows, (y, log_p) = running.n_rows, running.some_rows()
     else:
-        tables = tables_for(estimator, parts, target, text=text, missing=str(missing))
-    for table in tables:
-        left_out += table.left_out
-        if table.X.shape[0]:
-            running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+        table = table_for(estimator, data, target, kind, weight=weight, **options)
+        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
+        n_rows, left_out = len(y), table.left_out
+        weights = None if weight is None else weights_of(table, weight)
+        scores = {"model": scores_of(y, log_p, weights)}
+        baseline = baseline_of(np.bincount(y, weights, log_p.shape[1]))
+        by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
+    predictions[model.stem] = np.exp(log_p)
     if left_out:
         report.note(f"{left_out:,} rows with missing values were left out")
-    scores, baseline = running.scores(), running.baseline()
-    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, running.classes(), strict=True)]
+    if other is not None and against is not None and table is not None:
+        if not np.array_equal(estimator.classes_, other.classes_):
+            raise ValueError(
+                f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
+            )
+        other_table = table_for(other, data, target, kind, weight=weight, **options)
+        # both are None unless rows with missing values are left out
+        if table.rows is not None and not np.array_equal(table.rows, np.asarray(other_table.rows)):
+            raise ValueError(
+                f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
+            )
+        other_log_p = log_probabilities(other, other_table)
+        scores["against"] = scores_of(y, other_log_p, weights)
+        predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
+    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
     payload = {
-        "rows": running.n_rows,
-        **dataclasses.asdict(scores),
+        "rows": n_rows,
+        **dataclasses.asdict(scores["model"]),
         "baseline": dataclasses.asdict(baseline),
+        "against": dataclasses.asdict(scores["against"]) if other is not None else None,
         "classes": classes,
         "plot": None if plot is None else str(plot),
+        "report": None if html is None else str(html),
     }
+    if html is not None and table is not None:
+        if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
+            raise ValueError(
+                f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
+                "needs rows of at least two."
+            )
+        pair = None if other is None or other_table is None else (other, other_table)
+        made = _report((estimator, table), pair, y, weights, [*predictions])
+        write_output(html, made.to_html().encode())
+        payload["summary"] = made.summary
+        report.note(f"report: {html}")
     if plot is not None:
-        y, log_p = running.some_rows()
-        write_output(plot, draw_reliability(y, {model.stem: np.exp(log_p)}, plot.suffix))
+        write_output(plot, draw_reliability(y, predictions, plot.suffix))
         report.note(f"picture: {plot}")
-    views = score_view(f"{running.n_rows:,} rows", model=scores, baseline=baseline), _class_view(classes)
+    views = score_view(f"{n_rows:,} rows", **scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
+
+
+def _report(
+    model: tuple[Model, Table],
+    against: tuple[Model, Table] | None,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    names: list[str],
+) -> EvaluationReport:
+    """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
+    from legendretron.cli.models import features_for, without_names
+    from legendretron.cli.wording import saying_options
+    from legendretron.report import EvaluationReport
+
+    estimator, table = model
+    with saying_options(), without_names():
+        return EvaluationReport(
+            estimator,
+            features_for(estimator, table),
+            estimator.classes_[y],
+            weights,
+            None if against is None else (against[0], features_for(*against)),
+            name=names[0],
+            against_name=None if against is None else names[1],
+            data=table.path.name,
+            facts={"SHA-256 of the file": hashlib.sha256(table.path.read_bytes()).hexdigest()},
+        )
 
 
 def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:

@@ -15,6 +15,7 @@ import numpy as np
 import typer
 
 from legendretron._internal.artifacts import is_artifact
+from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
@@ -56,6 +57,7 @@ __all__ = [
     "probabilities",
     "table_for",
     "tables_for",
+    "weights_of",
     "without_names",
 ]
 
@@ -193,6 +195,7 @@ def table_for(
     text: TextOptions | None = None,
     missing: str = "impute",
     keep: Sequence[str] = (),
+    weight: str | None = None,
 ) -> Table:
     """Read a table with the features that a model knows, in its order; other columns are ignored.
 
@@ -202,8 +205,15 @@ def table_for(
         The model.
     path, target, format, text, missing, keep
         As in :func:`~legendretron.datasets.tables.read_columns`.
+    weight : str, optional
+        Column of the weights of rows, which is kept and is no feature.
     """
     wanted = _columns_for(model, path, target, format)
+    names = getattr(model, "feature_names_in_", None)
+    if weight is not None and (weight == target or (names is not None and weight in names)):
+        what = "the column of the true classes" if weight == target else "a feature of the model"
+        raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
+    keep = [*keep, *([] if weight is None else [weight])]
     with saying_options():
         return _ready(
             model,
@@ -265,6 +275,18 @@ def _ready(model: Model, table: Table) -> Table:
     if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
         _check_number(model, table.path, table.feature_names)
     return as_numbers(table)
+
+
+def weights_of(table: Table, column: str) -> np.ndarray:
+    """Return the weights of rows from a column that :func:`table_for` has kept."""
+    pandas = import_extra("pandas", "reading tables", "cli")
+    weights = pandas.to_numeric(table.kept[column], errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.max() > 0:
+        raise ValueError(
+            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero."
+        )
+    found: np.ndarray = weights
+    return found
 
 
 def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:

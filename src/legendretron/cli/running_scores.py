@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from legendretron.cli.scores import Scores, baseline_of, scores_of
+from legendretron.diagnostics.scores import Scores, baseline_of, scores_of
 from legendretron.streaming.row_hash import SAMPLE, row_share
 
 __all__ = ["RunningScores"]

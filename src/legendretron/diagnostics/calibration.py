@@ -21,7 +21,7 @@ class CalibrationCurve:
     edges : ndarray of shape (n_bins + 1,)
         Bounds of the bins.
     count : ndarray of shape (n_bins,)
-        Predictions in each bin.
+        Predictions in each bin; with weights, which are scaled to a mean of one, their sums.
     confidence, frequency, standard_error : ndarray of shape (n_bins,)
         Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
 
@@ -39,15 +39,24 @@ class CalibrationCurve:
     standard_error: np.ndarray
 
     @classmethod
-    def of_outcomes(cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15) -> CalibrationCurve:
-        """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``."""
+    def of_outcomes(
+        cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15, weight: np.ndarray | None = None
+    ) -> CalibrationCurve:
+        """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``, with weights ``(m,)``."""
         edges = np.linspace(0, 1, n_bins + 1)
         bins = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
-        count = np.bincount(bins, minlength=n_bins)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(bins, confidence, n_bins) / count
-            share = np.bincount(bins, right, n_bins) / count
-            error = np.sqrt(share * (1 - share) / count)
+            count: np.ndarray
+            independent: np.ndarray
+            if weight is None:
+                count = independent = np.bincount(bins, minlength=n_bins)
+                mean, share = (np.bincount(bins, values, n_bins) / count for values in (confidence, right))
+            else:
+                count = np.bincount(bins, weight, n_bins)
+                mean, share = (np.bincount(bins, weight * values, n_bins) / count for values in (confidence, right))
+                # as many rows of equal weight would have the same variance
+                independent = count**2 / np.bincount(bins, weight**2, n_bins)
+            error = np.sqrt(share * (1 - share) / independent)
         return cls(edges, count, mean, share, error)
 
     @property
@@ -59,7 +68,13 @@ class CalibrationCurve:
 
 
 def calibration_curve(
-    y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top", column: int | None = None
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    n_bins: int = 15,
+    kind: str = "top",
+    column: int | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> CalibrationCurve:
     r"""Compare predicted probabilities with how often they came true.
 
@@ -76,6 +91,8 @@ def calibration_curve(
         class, against whether it was the true one. ``"classwise"``: the same for the class of ``column`` alone.
     column : int, optional
         Column of ``p``, for ``kind="classwise"``.
+    sample_weight : array of shape (n,), optional
+        Weight of each row; not negative, not all zero.
 
     Examples
     --------
@@ -85,7 +102,24 @@ def calibration_curve(
     """
     check_integer("n_bins", n_bins, 1)
     confidence, right = outcomes(y, p, kind, column)
-    return CalibrationCurve.of_outcomes(confidence.ravel(), right.ravel(), n_bins)
+    weight = row_weights(sample_weight, len(confidence))
+    if weight is not None:
+        weight = np.repeat(weight, confidence.shape[1])
+    return CalibrationCurve.of_outcomes(confidence.ravel(), right.ravel(), n_bins, weight)
+
+
+def row_weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray | None:
+    """Return weights of rows scaled to a mean of one, so that their sums are numbers of rows; None if there are none."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.shape != (n_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.max() > 0:
+        raise ValueError(
+            f"sample_weight must hold {n_rows} finite numbers that are not negative and not all zero, got shape "
+            f"{weight.shape}."
+        )
+    weight = weight / weight.max()  # sums must not overflow
+    return weight * (n_rows / weight.sum())
 
 
 def outcomes(y: ArrayLike, p: ArrayLike, kind: str = "top", column: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +151,13 @@ def outcomes(y: ArrayLike, p: ArrayLike, kind: str = "top", column: int | None =
 
 
 def expected_calibration_error(
-    y: ArrayLike, p: ArrayLike, *, n_bins: int = 15, kind: str = "top", column: int | None = None
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    n_bins: int = 15,
+    kind: str = "top",
+    column: int | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`.
 
@@ -127,4 +167,5 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 0, 1, 1, 1], p), 3)  # 0.8 predicted, 0.4 came true
     0.4
     """
-    return calibration_curve(y, p, n_bins=n_bins, kind=kind, column=column).expected_calibration_error
+    curve = calibration_curve(y, p, n_bins=n_bins, kind=kind, column=column, sample_weight=sample_weight)
+    return curve.expected_calibration_error

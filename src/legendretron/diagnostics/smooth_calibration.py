@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.fft import dct, idct
 
 from legendretron._internal.validation import check_integer, check_open_unit
-from legendretron.diagnostics.calibration import outcomes
+from legendretron.diagnostics.calibration import outcomes, row_weights
 
 __all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"]
 
@@ -37,7 +37,7 @@ class SmoothCalibrationCurve:
     low, high : ndarray of shape (m,)
         Bootstrap band of the frequency at each point; NaN without bootstrap.
     count : ndarray of shape (m,)
-        Number of predictions in each cell.
+        Number of predictions in each cell; with weights, which are scaled to a mean of one, their sums.
     bandwidth : float
         Standard deviation of the kernel.
     error : float
@@ -69,6 +69,7 @@ def smooth_calibration_curve(
     n_bootstrap: int = 200,
     level: float = 0.9,
     seed: int = 0,
+    sample_weight: ArrayLike | None = None,
 ) -> SmoothCalibrationCurve:
     r"""Estimate how often predictions came true, as a smooth function of the predicted probability.
 
@@ -91,7 +92,7 @@ def smooth_calibration_curve(
 
     Parameters
     ----------
-    y, p, kind, column
+    y, p, kind, column, sample_weight
         As in :func:`calibration_curve`.
     bandwidth : float or "auto"
         Standard deviation of the kernel, between 0 and 1.
@@ -115,10 +116,11 @@ def smooth_calibration_curve(
     check_integer("seed", seed, 0)
     check_open_unit("level", level)
     sums = _Sums(*outcomes(y, p, kind, column))
-    rows = np.ones(sums.n_rows)
+    rows = _weights(sample_weight, sums.n_rows)
     count, residuals = sums.count(rows), sums.residuals(rows)
     if isinstance(bandwidth, str) and bandwidth == "auto":
-        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, sums.squares(), s))
+        squares, own = sums.squares(rows), sums.count(rows**2) / np.maximum(count, 1e-300)
+        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, squares, own, s))
     elif isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < 1:
         sigma = float(bandwidth)
     else:
@@ -134,13 +136,21 @@ def smooth_calibration_curve(
         draws = np.empty((n_bootstrap, int(shown.sum())))
         for draw in draws:
             drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)).astype(float)
+            drawn *= rows
             draw[:] = _frequency(sums.count(drawn), sums.residuals(drawn), sigma)[shown]
         low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     error = _fixed_point(residuals / count.sum())
     return SmoothCalibrationCurve(_MIDDLES, frequency, low, high, count, float(sigma), error)
 
 
-def smooth_calibration_error(y: ArrayLike, p: ArrayLike, *, kind: str = "top", column: int | None = None) -> float:
+def smooth_calibration_error(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    kind: str = "top",
+    column: int | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`.
 
     Examples
@@ -149,9 +159,21 @@ def smooth_calibration_error(y: ArrayLike, p: ArrayLike, *, kind: str = "top", c
     >>> round(smooth_calibration_error([0, 0, 1, 1, 1] * 100, p), 1)  # 0.8 predicted, 0.4 came true
     0.4
     """
-    sums = _Sums(*outcomes(y, p, kind, column))
-    rows = np.ones(sums.n_rows)
+    return smooth_error_of_outcomes(*outcomes(y, p, kind, column), sample_weight)
+
+
+def smooth_error_of_outcomes(
+    confidence: np.ndarray, right: np.ndarray, sample_weight: ArrayLike | None = None
+) -> float:
+    """Smooth calibration error of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
+    sums = _Sums(confidence, right)
+    rows = _weights(sample_weight, sums.n_rows)
     return _fixed_point(sums.residuals(rows) / sums.count(rows).sum())
+
+
+def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
+    weight = row_weights(sample_weight, n_rows)
+    return np.ones(n_rows) if weight is None else weight
 
 
 class _Sums:
@@ -173,15 +195,18 @@ class _Sums:
         """Outcomes less predictions."""
         return self._sum(self._residuals, rows)
 
-    def squares(self) -> np.ndarray:
+    def squares(self, rows: np.ndarray) -> np.ndarray:
         """Squares of the residuals."""
-        return self._sum(self._residuals**2, np.ones(self.n_rows))
+        return self._sum(self._residuals**2, rows)
 
 
 def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:
     """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
-    decay = np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2)
-    smoothed: np.ndarray = idct(dct(sums, norm="ortho") * decay, norm="ortho")
+    return _diffused(dct(sums, norm="ortho"), sigma)
+
+
+def _diffused(modes: np.ndarray, sigma: float) -> np.ndarray:
+    smoothed: np.ndarray = idct(modes * np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2), norm="ortho")
     return smoothed
 
 
@@ -194,15 +219,19 @@ def _frequency(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.nda
     return np.clip(_MIDDLES + _mean_residual(count, residuals, sigma), 0.0, 1.0)
 
 
-def _left_out_error(count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, sigma: float) -> float:
+def _left_out_error(
+    count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, own_weight: np.ndarray, sigma: float
+) -> float:
     r"""Sum of squares :math:`(r_i - m_{-i})^2`, where :math:`m_{-i} - r_i = (m - r_i) / (1 - h_i)`.
 
-    :math:`h_i` is the share of a residual in the mean :math:`m` at its own place.
+    :math:`h_i` is the share of a residual in the mean :math:`m` at its own place; with weights, that of the mean weight in
+    its cell, ``own_weight``.
     """
     filled = count > 0
     mean = _mean_residual(count, residuals, sigma)[filled]
     t = _MIDDLES[filled]
     own = sum(np.exp(-0.5 * (distance / sigma) ** 2) for distance in (0.0 * t, 2 * t, 2 * (1 - t)))
+    own = own * own_weight[filled]
     share = own / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
     error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
     # a prediction with none near it cannot be predicted from others: it counts as if it were mean zero
@@ -212,9 +241,10 @@ def _left_out_error(count: np.ndarray, residuals: np.ndarray, squares: np.ndarra
 
 def _fixed_point(residuals: np.ndarray) -> float:
     """Bandwidth that is its own error, by bisection; not narrower than a cell."""
+    modes = dct(residuals, norm="ortho")
 
     def error(sigma: float) -> float:
-        return float(np.abs(_smooth(residuals, sigma)).sum())
+        return float(np.abs(_diffused(modes, sigma)).sum())
 
     low, high = 1.0 / _CELLS, 1.0
     if error(low) <= low:

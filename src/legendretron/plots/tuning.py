@@ -11,7 +11,7 @@ from legendretron.plots.display import Display
 from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
 
-__all__ = ["TuningDisplay"]
+__all__ = ["TuningDisplay", "by_link_alpha", "heights"]
 
 _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
 _NOISY = "0.65"
@@ -76,7 +76,7 @@ class TuningDisplay(Display):
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.8))
         self.figure_ = ax.figure
-        table, base = _heights(self.tuning)
+        table, base = heights(self.tuning)
         before = len(ax.containers)
         logistic = table[np.isinf(table["link_alpha"])]
         links = table[~np.isinf(table["link_alpha"])]
@@ -89,7 +89,7 @@ class TuningDisplay(Display):
             best = logistic[noisy].sort_values("height").drop_duplicates("alpha")
             _curve(ax, best, _NOISY, MARKERS[0], "logistic regression, wrong labels")
         most = links["steps"].max() if len(links) else 0
-        for number, (name, own) in enumerate(_by_link_alpha(links)):
+        for number, (name, own) in enumerate(by_link_alpha(links)):
             look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
             complete = own["steps"] == most
             _curve(ax, own[complete], *look, f"learned link, {name}")
@@ -118,7 +118,7 @@ class TuningDisplay(Display):
         return self
 
 
-def _heights(tuning: Any) -> tuple[Any, float | None]:
+def heights(tuning: Any) -> tuple[Any, float | None]:
     """Candidates with heights and bars to draw, and the height of the best logistic regression if it was tried."""
     table = tuning[np.isfinite(tuning["log_loss"])].sort_values("held_out_rows", ascending=False, kind="stable")
     # a candidate that was tried on some rows and then on all of them is drawn once
@@ -130,7 +130,8 @@ def _heights(tuning: Any) -> tuple[Any, float | None]:
     return table.assign(height=base + table["difference"], bar=table["difference_error"]), base
 
 
-def _by_link_alpha(links: Any) -> list[tuple[str, Any]]:
+def by_link_alpha(links: Any) -> list[tuple[str, Any]]:
+    """Candidates with a learned link, by the strength of its penalty, with a name for each."""
     if len(links) > 1 and (links["link_alpha"] == links["alpha"]).all():
         return [("link_alpha = alpha", links)]
     return [(f"link_alpha {value:.3g}", own) for value, own in links.groupby("link_alpha")]

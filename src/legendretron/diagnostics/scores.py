@@ -1,0 +1,184 @@
+"""Scores of predicted probabilities, over all rows and row by row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import entr
+from sklearn.metrics import precision_recall_fscore_support
+
+from legendretron._internal.chunks import chunks
+from legendretron.diagnostics.calibration import CalibrationCurve, row_weights
+
+__all__ = ["RowScores", "Scores", "area_under_curve", "baseline_of", "class_scores", "row_scores", "scores_of"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of predicted probabilities.
+
+    Attributes
+    ----------
+    accuracy : float
+        Share of rows whose most probable class is the true one.
+    log_loss : float
+        Mean of ``-log p(label)``.
+    brier : float
+        Mean squared distance between the probabilities and the label, from 0 to 2.
+    calibration_error : float
+        Mean gap between the probability of the predicted class and how often it was right.
+    auc : float
+        Area under the ROC curve; for more than two classes the mean over the classes, each against the rest. NaN if the
+        labels are all the same.
+    """
+
+    accuracy: float
+    log_loss: float
+    brier: float
+    calibration_error: float
+    auc: float
+
+
+class RowScores(NamedTuple):
+    """What each row contributes to the scores, ``(n,)`` each."""
+
+    log_loss: np.ndarray  #: ``-log p(label)``
+    brier: np.ndarray  #: squared distance between the probabilities and the label
+    right: np.ndarray  #: whether the most probable class is the true one
+    confidence: np.ndarray  #: probability of the most probable class
+    predicted: np.ndarray  #: the most probable class
+
+
+def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
+    """Score log-probabilities (n, C) row by row, by the class indices (n,) of the labels."""
+    losses, squares, confidence = (np.empty(len(y)) for _ in range(3))
+    predicted = log_p.argmax(1)
+    for rows in chunks(len(y), log_p.shape[1]):
+        part = log_p[rows].astype(np.float64)
+        p, each = np.exp(part), np.arange(len(part))
+        confidence[rows] = p[each, predicted[rows]]
+        own = part[each, y[rows]]
+        losses[rows] = -own
+        p[each, y[rows]] = -np.expm1(own)  # from p to the distance |e_y - p|, without cancellation
+        squares[rows] = np.einsum("ij,ij->i", p, p)
+    return RowScores(losses, squares, predicted == y, confidence, predicted)
+
+
+def scores_of(
+    y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None = None, *, ordered: bool = True
+) -> Scores:
+    """Score log-probabilities (n, C) by the class indices (n,) of the labels, rows with weights (n,).
+
+    Without ``ordered``, the scores that take the order of all rows are left out, as NaN.
+
+    Examples
+    --------
+    >>> round(scores_of(np.array([0, 1]), np.log([[0.75, 0.25], [0.25, 0.75]])).brier, 6)
+    0.125
+    """
+    rows, weight = row_scores(y, log_p), row_weights(sample_weight, len(y))
+
+    def mean(values: np.ndarray) -> float:
+        return float(values.mean() if weight is None else weight @ values / len(values))
+
+    return Scores(
+        accuracy=mean(rows.right),
+        log_loss=mean(rows.log_loss),
+        brier=mean(rows.brier),
+        calibration_error=CalibrationCurve.of_outcomes(
+            rows.confidence, rows.right, weight=weight
+        ).expected_calibration_error
+        if ordered
+        else math.nan,
+        auc=_auc(y, log_p, weight) if ordered else math.nan,
+    )
+
+
+def _auc(y: np.ndarray, log_p: np.ndarray, weight: np.ndarray | None) -> float:
+    if log_p.shape[1] == 2:
+        # log-odds: probabilities near 1 round to the same
+        return area_under_curve(log_p[:, 1] - log_p[:, 0], y == 1, weight)[0]
+    areas = []
+    for columns in chunks(log_p.shape[1], len(y)):
+        block = np.ascontiguousarray(log_p[:, columns].T)
+        areas += [area_under_curve(s, y == label, weight)[0] for label, s in enumerate(block, start=columns.start)]
+    known = [area for area in areas if not math.isnan(area)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def area_under_curve(
+    scores: np.ndarray, own: np.ndarray, sample_weight: np.ndarray | None = None, *, influence: bool = False
+) -> tuple[float, np.ndarray | None]:
+    """Area under the ROC curve: the share of pairs of an own and another row in the right order, ties counting half.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Higher for rows that are more probably own.
+    own : array of bool of shape (n,)
+        Which rows are.
+    sample_weight : array of shape (n,), optional
+        Weight of each row; a pair has the product.
+    influence : bool
+        Whether to return what each row adds to the area, too: with ``a`` these values, the weighted mean of ``area + a`` over
+        rows drawn with replacement is the area of these rows, up to terms of the order ``1 / n``. Its variance is DeLong's.
+
+    Returns
+    -------
+    area : float
+        NaN if all rows are own, or none.
+    influence : ndarray of shape (n,) or None
+    """
+    weight = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    totals = np.array([weight[~own].sum(), weight[own].sum()])
+    if not totals.all():
+        return float("nan"), np.full(len(scores), np.nan) if influence else None
+    order = np.argsort(scores)
+    ordered, own_first = scores[order], own[order]
+    # equal scores are groups; each row is compared with the other kind below its group, and half of that in it
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    share_below = []
+    for kind, total in zip((~own_first, own_first), totals, strict=True):
+        sums = np.concatenate([[0.0], np.cumsum(weight[order] * kind)])[starts]
+        share_below.append((sums[group] + sums[group + 1]) / (2 * total))
+    others_below, own_below = share_below
+    area = float((weight[order] * others_below)[own_first].sum() / totals[1])
+    if not influence:
+        return area, None
+    adds = np.empty(len(scores))
+    adds[order] = np.where(
+        own_first,
+        (others_below - area) * totals.sum() / totals[1],
+        (1.0 - own_below - area) * totals.sum() / totals[0],
+    )
+    return area, adds
+
+
+def baseline_of(counts: np.ndarray) -> Scores:
+    """Score the same prediction for every row: the class frequencies, by the numbers or weights of rows of each class."""
+    share = counts / counts.sum()
+    return Scores(
+        accuracy=float(share.max()),
+        log_loss=float(entr(share).sum()),
+        brier=float(1.0 - share @ share),
+        calibration_error=0.0,
+        auc=0.5 if (share > 0).sum() > 1 else float("nan"),  # all pairs are ties
+    )
+
+
+def class_scores(
+    y: np.ndarray, predicted: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None
+) -> list[dict[str, float]]:
+    """Return rows, precision and recall of each class; NaN where there is nothing to count."""
+    precision, recall, _, _ = precision_recall_fscore_support(
+        y, predicted, labels=np.arange(n_classes), zero_division=np.nan, sample_weight=sample_weight
+    )
+    count = np.bincount(y, minlength=n_classes)
+    return [
+        {"rows": int(n), "precision": float(p), "recall": float(r)}
+        for n, p, r in zip(count, precision, recall, strict=True)
+    ]

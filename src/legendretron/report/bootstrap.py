@@ -1,0 +1,67 @@
+"""Bootstrap intervals of weighted means, of all contestants with the same draws."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Estimate", "drawn_means", "interval", "n_draws"]
+
+#: Draws with few rows, with many, and from how many rows on they are many.
+_DRAWS, _DRAWS_OF_MANY, _MANY = 1000, 300, 20_000
+#: Entries of a block of draws.
+_AT_ONCE = 2**22
+#: Share of the draws within an interval.
+LEVEL = 0.95
+
+
+class Estimate(NamedTuple):
+    """A number with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """Whether the interval is above zero (1), below (-1), or holds it (0)."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def n_draws(n_rows: int) -> int:
+    """Return how often rows are drawn."""
+    return _DRAWS if n_rows <= _MANY else _DRAWS_OF_MANY
+
+
+def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarray:
+    """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k).
+
+    Parameters
+    ----------
+    columns : array of shape (n, k)
+        Values of each row.
+    weight : array of shape (n,)
+        Weights of the rows; they go with the rows.
+    seed : int
+        Of the draws.
+    """
+    n, draws = len(columns), n_draws(len(columns))
+    rng = np.random.default_rng(seed)
+    weighted = np.column_stack([columns * weight[:, None], weight])
+    means = np.empty((draws, columns.shape[1]))
+    block = max(1, min(draws, _AT_ONCE // n))
+    for start in range(0, draws, block):
+        rows = min(block, draws - start)
+        counts = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(rows)]).astype(float)
+        sums = counts @ weighted
+        means[start : start + rows] = sums[:, :-1] / sums[:, -1:]
+    return means
+
+
+def interval(value: float, draws: np.ndarray) -> Estimate:
+    """Return a value with the middle 95 % of its draws."""
+    if not np.isfinite(draws).all():
+        return Estimate(value, float("nan"), float("nan"))
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value, float(low), float(high))

@@ -1,0 +1,231 @@
+"""The evaluation report: everything about a model on rows with known labels, in one page."""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legendretron._internal.files import write_atomically
+from legendretron._internal.validation import check_integer
+from legendretron.plots.models import core
+from legendretron.report.bootstrap import Estimate
+from legendretron.report.cross_fitting import (
+    LEAST_ROWS,
+    Recalibrated,
+    features_for_logistic,
+    folds_for,
+    logistic_regression,
+    recalibrated,
+)
+from legendretron.report.markup import escaped, rows_in_words
+from legendretron.report.measured import SCORES, Measured
+from legendretron.report.models import feature_names, inner, outer
+from legendretron.report.page import page
+from legendretron.report.rows import Contestant, Rows, predicted, rows_of, taken
+from legendretron.report.sections.answer import summary, tiles
+from legendretron.report.sections.calibration import calibration, class_errors
+from legendretron.report.sections.card import card
+from legendretron.report.sections.classes import classes, confusions, ranking
+from legendretron.report.sections.coefficients import coefficients
+from legendretron.report.sections.labels import label_posterior, labels
+from legendretron.report.sections.learned import learned
+from legendretron.report.sections.scores import comparison, scores
+from legendretron.report.sections.training import training
+
+__all__ = ["EvaluationReport"]
+
+
+class EvaluationReport:
+    """How good a classifier is on rows with known labels: a page that opens with the answer.
+
+    It holds scores with bootstrap intervals beside simple alternatives, calibration, mistakes, ROC and precision-recall
+    curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and settings. What a
+    model does not have is left out with a sentence. Notebooks display the report by itself.
+
+    A fitted model brings no training data along. So the tuned logistic regression beside it, temperature scaling and the
+    recalibration that splits scores into calibration and refinement are fitted to some of these rows and judged on others, by
+    turns: each row is predicted by a fit that has not seen it. The report says so.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, with ``predict_proba``: of this library, of scikit-learn, or a pipeline or search of such.
+    X : array, data frame or sparse matrix of shape (n_samples, n_features)
+        Rows that the model was not fitted to.
+    y : array of shape (n_samples,)
+        Their labels, of at least two of the model's classes.
+    sample_weight : array of shape (n_samples,), optional
+        Weight of each row; non-negative, not all zero. Rows of weight zero are left out.
+    against : classifier or pair of classifier and X, optional
+        Another model to put beside it; a pair if it takes other columns of the same rows.
+    name, against_name : str, optional
+        What to call the models; by default their classes.
+    data : str, optional
+        What to call the data.
+    facts : mapping of str to str, optional
+        Further lines for the card, such as where the data come from.
+    random_state : int, default=0
+        Seed of the bootstrap and the folds. The same rows and seed give the same numbers.
+
+    Attributes
+    ----------
+    summary : str
+        The answer in a few sentences.
+    scores : dict of str to dict of str to Estimate
+        Value, low and high end of each score, by the name of the model and of what stands beside it.
+
+    Notes
+    -----
+    With more than 5,000 rows there are two folds instead of five. What is fitted has at most so many rows that it takes
+    seconds, and the report tells how many. Curves of single classes are of at most 10,000 rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from legendretron import MultinomialLogisticClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MultinomialLogisticClassifier(alpha=0.01).fit(X[::2], y[::2])
+    >>> report = EvaluationReport(model, X[1::2], y[1::2])
+    >>> [*report.scores][0], report.scores["MultinomialLogisticClassifier"]["accuracy"].low > 0.8
+    ('MultinomialLogisticClassifier', True)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        against: Any = None,
+        *,
+        name: str | None = None,
+        against_name: str | None = None,
+        data: str | None = None,
+        facts: Mapping[str, str] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        began = time.perf_counter()
+        seed = check_integer("random_state", random_state, 0)
+        rows, n_given = rows_of(model, y, sample_weight), len(np.asarray(y))
+        X = taken(X, rows, n_given)
+        names = _names(model, against, name, against_name)
+        contestants = {"model": Contestant.of(names[0], rows.y, predicted(model, X, rows, "model"))}
+        models = {names[0]: model}
+        if against is not None:
+            other, other_X = against if isinstance(against, tuple) else (against, X)
+            if isinstance(against, tuple):
+                other_X = taken(other_X, rows, n_given, "X of against")
+            models[names[1]] = other
+            contestants["against"] = Contestant.of(names[1], rows.y, predicted(other, other_X, rows, "against"))
+        classifier, features = inner(model, X)
+        matrix, reason = features_for_logistic(features)
+        notes, maps = _add_comparisons(contestants, rows, matrix, reason, seed)
+        measured = Measured(rows, contestants, {key: found.calibrated for key, found in maps.items()}, seed)
+        error = measured.calibration_error("model")
+        errors = class_errors(measured, "model", seed)
+        answer = summary(measured, error)
+        self.summary = " ".join(sentence for sentence, _ in answer)
+        self.scores: dict[str, dict[str, Estimate]] = {
+            one.name: {score: measured.score(key, score) for score in SCORES} for key, one in contestants.items()
+        }
+        parts = {"scores": ("Scores", scores(measured, notes))}
+        if against is not None:
+            parts["against"] = ("Side by side", comparison(measured))
+        parts["calibration"] = ("Calibration", calibration(measured, error, maps, errors, seed))
+        parts["classes"] = ("Classes", classes(measured, errors))
+        parts["confusions"] = ("Mistakes", confusions(measured))
+        parts["ranking"] = ("ROC", ranking(measured))
+        parts["learned"] = ("Link and loss", learned(classifier, features, rows))
+        if matrix is not None:
+            own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
+            parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
+        parts["training"] = ("Training", training(classifier))
+        posterior = label_posterior(outer(model), rows, contestants["model"].log_p)
+        parts["labels"] = ("Suspicious labels", labels(outer(model), contestants["model"], rows, posterior))
+        took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))
+        title = f"Evaluation of {names[0]}" + (f" against {names[1]}" if against is not None else "")
+        subtitle = f"{data + ', ' if data else ''}{rows_in_words(len(rows))}, {len(rows.classes)} classes, {now}"
+        links = {place: label for place, (label, _) in parts.items()}
+        self._html = page(
+            title, subtitle, answer, tiles(measured, error), [content for _, content in parts.values()], links
+        )
+
+    def to_html(self) -> str:
+        """Return the page as text."""
+        return self._html
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to one file, which needs nothing else; the write is atomic."""
+        if Path(path).is_dir():
+            raise ValueError(f"path must be that of a file, but {os.fspath(path)!r} is a folder.")
+        write_atomically(path, self._html.encode())
+
+    def _repr_html_(self) -> str:
+        """In notebooks, in a frame of its own, so that neither style meets the other."""
+        return (
+            f'<iframe srcdoc="{html.escape(self._html, quote=True)}" sandbox="allow-scripts" title="evaluation report" '
+            'style="width:100%;height:80vh;border:1px solid #8884;border-radius:6px"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"EvaluationReport({self.summary!r})"
+
+
+def _names(model: Any, against: Any, name: str | None, against_name: str | None) -> tuple[str, str]:
+    for what, given in (("name", name), ("against_name", against_name)):
+        if given is not None and not (isinstance(given, str) and given):
+            raise ValueError(f"{what} must be text that is not empty, got {given!r}.")
+    if against is None and against_name is not None:
+        raise ValueError(f"against_name is for a second model, given by against, got {against_name!r} without one.")
+    own = name or type(core(model)[0]).__name__
+    other = against[0] if isinstance(against, tuple) else against
+    their = against_name or ("" if other is None else type(core(other)[0]).__name__)
+    return own, f"{their} (the other)" if their == own else their
+
+
+def _add_comparisons(
+    contestants: dict[str, Contestant], rows: Rows, matrix: Any, reason: str, seed: int
+) -> tuple[list[str], dict[str, Recalibrated]]:
+    """Add what the model is compared with; return how it was made, as HTML, and the recalibrated models."""
+    folds = folds_for(rows, seed)
+    own = contestants["model"].name
+    notes, maps = [], {}
+    if folds:
+        maps = {key: recalibrated(one.log_p, rows, folds) for key, one in contestants.items()}
+        found = maps["model"]
+        contestants["temperature"] = Contestant.of(f"{own}, temperature scaled", rows.y, found.temperature)
+        notes.append(
+            f"Temperature scaling was fitted to at most {rows_in_words(found.fitted_to)} of this table and judged on the "
+            f"others, in {len(folds)} turns, so that no row was judged by a fit that had seen it."
+        )
+        if matrix is not None:
+            log_p, fitted_to = logistic_regression(matrix, rows, folds)
+            if log_p is not None:
+                contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
+                notes.append(
+                    "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same way, to "
+                    f"{rows_in_words(fitted_to)} of this table at a time. {escaped(own)} was fitted to its own training "
+                    "data, which may be more or fewer rows: the comparison tells whether a simple model of these rows would "
+                    "do, not which method is better."
+                )
+            else:
+                reason = "a part of the rows has one class only"
+    else:
+        reason = f"there are fewer than {LEAST_ROWS} rows"
+        notes.append(f"Temperature scaling is left out: {reason}.")
+    if "logistic" not in contestants:
+        notes.append(f"Logistic regression is left out: {escaped(reason)}.")
+    share = rows.share
+    with np.errstate(divide="ignore"):
+        log_share = np.broadcast_to(np.log(share), (len(rows), len(share)))
+    contestants["dummy"] = Contestant.of("Class frequencies only", rows.y, log_share)
+    notes.append("Class frequencies only: the shares of the classes in this table, predicted for every row.")
+    return notes, maps

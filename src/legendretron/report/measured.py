@@ -1,0 +1,146 @@
+"""Scores of all contestants with intervals, and differences between them, from the same draws of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from legendretron.diagnostics.scores import area_under_curve
+from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
+from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, interval
+from legendretron.report.rows import Contestant, Rows
+
+__all__ = ["SCORES", "CalibrationError", "ClassArea", "Measured"]
+
+#: Scores, and whether lower ones are better.
+SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
+#: Most numbers (rows x classes) of which areas under ROC curves are computed; of more, rows are drawn.
+_MOST_RANKED = 1.5e6
+#: Outcomes that are drawn from the probabilities, to see how large an error is by chance.
+_CHANCES = 100
+
+
+class CalibrationError(NamedTuple):
+    """Smooth calibration error of the predicted class."""
+
+    error: float  #: mean distance between probability and frequency
+    by_chance: float  #: what a model whose probabilities are right stays below, on so many rows, in 95 of 100 cases
+
+
+class ClassArea(NamedTuple):
+    """Areas under the ROC curves of the classes."""
+
+    area: np.ndarray  #: (C,), NaN for a class without rows
+    error: np.ndarray  #: (C,), standard errors
+    influence: np.ndarray  #: (m,), what each row adds to the mean area
+
+
+class Measured:
+    """Scores of contestants on the same rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        Labels and weights.
+    contestants : mapping of str to Contestant
+        By a key; that of the dummy is ``"dummy"``.
+    calibrated : mapping of str to array of shape (n, C)
+        Log-probabilities of some of them after recalibration.
+    seed : int
+        Of the draws.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        contestants: Mapping[str, Contestant],
+        calibrated: Mapping[str, np.ndarray],
+        seed: int,
+    ) -> None:
+        self.rows, self.contestants, self.calibrated = rows, dict(contestants), [*calibrated]
+        columns = {}
+        for key, one in self.contestants.items():
+            columns[key, "accuracy"] = one.rows.right.astype(float)
+            columns[key, "log_loss"], columns[key, "brier"] = one.rows.log_loss, one.rows.brier
+            columns[key, "gap"] = one.rows.confidence - one.rows.right
+        for key, log_p in calibrated.items():
+            after = Contestant.of("", rows.y, log_p).rows
+            for score in ("log_loss", "brier"):
+                columns[key, f"{score} refinement"] = getattr(after, score)
+                columns[key, f"{score} calibration"] = columns[key, score] - getattr(after, score)
+        self._value = {name: rows.mean(values) for name, values in columns.items()}
+        self.ranked = self._rows_to_rank(seed)
+        self.areas = {key: self._areas(one) for key, one in self.contestants.items() if key != "dummy"}
+        influence = {}
+        for key, found in self.areas.items():
+            self._value[key, "auc"] = float(np.nanmean(found.area))
+            influence[key, "auc"] = self._value[key, "auc"] + found.influence
+        if len(self.ranked) == len(rows):
+            self._draws = _drawn(columns | influence, rows.weight, seed)
+        else:
+            self._draws = _drawn(columns, rows.weight, seed) | _drawn(influence, rows.weight[self.ranked], seed)
+        if "dummy" in self.contestants:  # all pairs are ties
+            self._value["dummy", "auc"] = 0.5
+            self._draws["dummy", "auc"] = np.full_like(self._draws["dummy", "accuracy"], 0.5)
+        self._seed = seed
+
+    def _rows_to_rank(self, seed: int) -> np.ndarray:
+        n, most = len(self.rows), int(_MOST_RANKED / len(self.rows.classes))
+        if n <= most:
+            return np.arange(n)
+        return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+    def _areas(self, one: Contestant) -> ClassArea:
+        chosen = self.ranked
+        y, weight, n_classes = self.rows.y[chosen], self.rows.weight[chosen], one.log_p.shape[1]
+        weight = weight * (len(weight) / weight.sum())
+        areas, errors = np.full((2, n_classes), np.nan)
+        total = np.zeros(len(chosen))
+        for k in range(n_classes):
+            # for two classes log-odds: probabilities near 1 round to the same
+            scores = one.log_p[chosen, k] - (one.log_p[chosen, 1 - k] if n_classes == 2 else 0.0)
+            areas[k], influence = area_under_curve(scores, y == k, weight, influence=True)
+            assert influence is not None
+            if np.isfinite(areas[k]):
+                errors[k] = np.sqrt(((weight * influence) ** 2).sum()) / len(chosen)
+                total += influence
+        return ClassArea(areas, errors, total / max(int(np.isfinite(areas).sum()), 1))
+
+    def score(self, key: str, name: str) -> Estimate:
+        """Return a score of a contestant: one of ``SCORES``, or ``"gap"``, confidence less accuracy.
+
+        Of those that were recalibrated, also ``"log_loss refinement"``, the score after recalibration, ``"log_loss
+        calibration"``, what recalibration saves, and the same of ``"brier"``.
+        """
+        return interval(self._value[key, name], self._draws[key, name])
+
+    def difference(self, key: str, other: str, name: str) -> Estimate:
+        """Return how much higher the score of one is than that of another."""
+        value = self._value[key, name] - self._value[other, name]
+        return interval(value, self._draws[key, name] - self._draws[other, name])
+
+    def better(self, key: str, other: str, name: str = "log_loss") -> int:
+        """Return 1 if one is better than the other beyond the interval, -1 if it is worse, 0 if it cannot be told."""
+        sign = self.difference(key, other, name).sign
+        return -sign if SCORES[name] else sign
+
+    def calibration_error(self, key: str) -> CalibrationError:
+        """Return the smooth calibration error of a contestant, and how large it is by chance."""
+        scores, weight = self.contestants[key].rows, self.rows.weight
+        confidence = scores.confidence[:, None]
+        error = smooth_error_of_outcomes(confidence, scores.right[:, None], weight)
+        rng = np.random.default_rng(self._seed)
+        chance = [
+            smooth_error_of_outcomes(confidence, rng.random(confidence.shape) < confidence, weight)
+            for _ in range(_CHANCES)
+        ]
+        return CalibrationError(error, float(np.quantile(chance, LEVEL)))
+
+
+def _drawn(
+    columns: dict[tuple[str, str], np.ndarray], weight: np.ndarray, seed: int
+) -> dict[tuple[str, str], np.ndarray]:
+    means = drawn_means(np.column_stack([*columns.values()]), weight, seed)
+    return dict(zip(columns, means.T, strict=True))

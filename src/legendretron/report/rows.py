@@ -1,0 +1,183 @@
+"""The rows that models are evaluated on: labels, weights and predictions, checked."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from legendretron._internal.sklearn_compat import check_sample_weight
+from legendretron.diagnostics.scores import RowScores, row_scores
+from legendretron.plots.labels import shown
+
+__all__ = ["Contestant", "Rows", "predicted", "rows_of", "taken"]
+
+#: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
+LEAST_PROBABILITY = 1e-15
+#: Labels that a message names.
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows with labels.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n,)
+        Labels, as indices into ``classes``.
+    classes : ndarray of shape (C,)
+        Labels of the model.
+    weight : ndarray of shape (n,)
+        Weights of the rows, positive, with a mean of one.
+    weighted : bool
+        Whether weights were given.
+    place : ndarray of shape (n,)
+        Numbers of the rows as they were given, where those of weight zero were still among them.
+    """
+
+    y: np.ndarray
+    classes: np.ndarray
+    weight: np.ndarray
+    weighted: bool
+    place: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def names(self) -> list[str]:
+        """Labels for tables."""
+        return [str(label) for label in self.classes.tolist()]
+
+    @property
+    def spoken(self) -> list[str]:
+        """Labels for sentences and legends: numbers as "class 1"."""
+        return [shown(label) for label in self.classes.tolist()]
+
+    @property
+    def share(self) -> np.ndarray:
+        """Weighted share of each class."""
+        return np.bincount(self.y, self.weight, len(self.classes)) / len(self)
+
+    def mean(self, values: np.ndarray) -> float:
+        """Weighted mean over the rows."""
+        return float(self.weight @ values / len(self))
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A model, or what stands beside it, with its predictions.
+
+    Attributes
+    ----------
+    name : str
+        What to call it.
+    log_p : ndarray of shape (n, C)
+        Log-probabilities.
+    rows : RowScores
+        Its scores, row by row.
+    impossible : int
+        Number of rows whose label had a probability of zero.
+    """
+
+    name: str
+    log_p: np.ndarray
+    rows: RowScores
+    impossible: int = 0
+
+    @classmethod
+    def of(cls, name: str, y: np.ndarray, log_p: np.ndarray) -> Contestant:
+        """Score log-probabilities, none of them below that of the least probability."""
+        least = np.log(LEAST_PROBABILITY)
+        impossible = int((log_p[np.arange(len(y)), y] < least).sum())
+        log_p = np.maximum(log_p, least)
+        return cls(name, log_p, row_scores(y, log_p), impossible)
+
+
+def rows_of(model: Any, y: Any, sample_weight: Any) -> Rows:
+    """Check labels and weights; rows of weight zero are left out."""
+    check_is_fitted(model)
+    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+        raise ValueError(f"model must be a classifier with predict_proba, got {type(model).__name__}.")
+    labels = column_or_1d(y)
+    if not len(labels):
+        raise ValueError("y must hold at least one label, got none.")
+    classes = np.asarray(model.classes_)
+    places = {label: place for place, label in enumerate(classes.tolist())}
+    different, inverse = np.unique(labels, return_inverse=True)
+    if unknown := [label for label in different.tolist() if label not in places]:
+        raise ValueError(
+            f"y holds labels that the model does not know: {_listed(unknown)}; it knows {_listed(places)}."
+        )
+    numbers = np.asarray([places[label] for label in different.tolist()])[inverse]
+    weight = check_sample_weight(sample_weight, np.empty((len(labels), 1)))
+    place = np.flatnonzero(weight > 0)
+    found = np.unique(numbers[place])
+    if len(found) < 2:
+        raise ValueError(
+            f"y holds one class only, {classes.tolist()[found[0]]!r}, with which nothing can be compared; give rows of at "
+            "least two classes."
+        )
+    weight = weight[place] / weight.max()
+    return Rows(numbers[place], classes, weight * (len(place) / weight.sum()), sample_weight is not None, place)
+
+
+def _listed(labels: Any) -> str:
+    shown = [repr(label) for label in list(labels)[:_NAMED]]
+    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    return ", ".join(shown) + more
+
+
+def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
+    """Return the rows of a table that count; raise a ``ValueError`` if it has not as many rows as there are labels."""
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n != n_given:
+        raise ValueError(f"{what} must have a row for each of {n_given} labels, got {n} rows.")
+    if len(rows) == n_given:
+        return X
+    if hasattr(X, "iloc"):
+        return X.iloc[rows.place]
+    return X[rows.place] if hasattr(X, "shape") else [X[place] for place in rows.place]
+
+
+def predicted(model: Any, X: Any, rows: Rows, what: str) -> np.ndarray:
+    """Return log-probabilities of the rows, classes in the order of ``rows.classes``.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted.
+    X : array, data frame or sparse matrix
+        Features of the rows.
+    rows : Rows
+        Labels.
+    what : str
+        What to call the model in errors.
+    """
+    check_is_fitted(model)
+    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+        raise ValueError(f"{what} must be a classifier with predict_proba, got {type(model).__name__}.")
+    own = np.asarray(model.classes_)
+    if set(own.tolist()) != set(rows.classes.tolist()):
+        raise ValueError(
+            f"{what} must have the classes {_listed(rows.classes.tolist())}, as the other model has, got "
+            f"{_listed(own.tolist())}."
+        )
+    with warnings.catch_warnings(), np.errstate(divide="ignore"):
+        warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
+        if hasattr(model, "predict_log_proba"):
+            log_p = np.asarray(model.predict_log_proba(X), dtype=np.float64)
+        else:
+            log_p = np.log(np.asarray(model.predict_proba(X), dtype=np.float64))
+    if np.isnan(log_p).any() or not np.allclose(np.exp(log_p).sum(1), 1.0, atol=1e-3):
+        raise ValueError(
+            f"{what} must predict probabilities that sum to 1 in every row, which its predict_proba does not."
+        )
+    if np.array_equal(own, rows.classes):
+        return log_p
+    order = {label: place for place, label in enumerate(own.tolist())}
+    return log_p[:, [order[label] for label in rows.classes.tolist()]]

@@ -1,0 +1,220 @@
+"""Whether probabilities can be taken as they are: reliability, and what recalibration would bring."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
+from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
+from legendretron.report.charts import Chart, stacked_bars
+from legendretron.report.cross_fitting import Recalibrated
+from legendretron.report.markup import (
+    Cell,
+    escaped,
+    figure,
+    grid,
+    note,
+    number,
+    paragraph,
+    percent,
+    rows_in_words,
+    section,
+    table,
+)
+from legendretron.report.measured import CalibrationError, Measured
+from legendretron.report.sections.answer import calibration_in_words
+from legendretron.report.sections.scores import COLOURS
+
+__all__ = ["calibration", "class_errors"]
+
+#: Cells of a smooth curve for each point that is drawn.
+_STEP = 32
+#: Bars of the histogram of confidences.
+_BARS = 20
+#: Classes with a picture of their own, the worst first.
+_PICTURES = 12
+#: Rows that curves of single classes are drawn from, and numbers (rows x classes) that their errors are computed from.
+_CLASS_ROWS, _CLASS_NUMBERS = 10_000, 1e6
+_DRAWS, _CLASS_DRAWS = 100, 60
+
+
+def _some(n: int, most: int, seed: int) -> np.ndarray:
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
+def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
+    """Return the smooth calibration error of the probability of each class, ``(C,)``."""
+    rows, log_p = measured.rows, measured.contestants[key].log_p
+    some = _some(len(rows), int(_CLASS_NUMBERS / log_p.shape[1]), seed)
+    p = np.exp(log_p[some])
+    p /= p.sum(1, keepdims=True)
+    right, weight = rows.y[some], rows.weight[some]
+    return np.array([smooth_error_of_outcomes(p[:, [k]], (right == k)[:, None], weight) for k in range(log_p.shape[1])])
+
+
+def calibration(
+    measured: Measured,
+    error: CalibrationError,
+    fitted: dict[str, Recalibrated],
+    errors: np.ndarray,
+    seed: int,
+) -> str:
+    """Return the section on calibration.
+
+    Parameters
+    ----------
+    measured : Measured
+        All scores.
+    error : CalibrationError
+        Of the model.
+    fitted : dict of str to Recalibrated
+        The models with recalibration, by contestant; empty if there were too few rows.
+    errors : array of shape (C,)
+        Of the probability of each class.
+    seed : int
+        Of draws.
+    """
+    words, _ = calibration_in_words(error, measured.score("model", "gap"))
+    model = measured.contestants["model"]
+    intro = paragraph(
+        f"Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "
+        f"{escaped(model.name)} {words}. The curve shows how often the predicted class was right, against the probability "
+        "that it was given; on the dashed line both agree, below it the model promises too much."
+    )
+    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decomposed(measured, fitted)]
+    if len(measured.rows.classes) > 2:
+        parts.append(_by_class(measured, errors, seed))
+    return section("calibration", "Can the probabilities be trusted?", *parts)
+
+
+def _reliability(measured: Measured, keys: list[str], seed: int, small: bool, **curve: object) -> Chart:
+    width, height = (240, 210) if small else (400, 330)
+    axes = "predicted probability", "how often it came true"
+    chart = Chart(*axes, (0, 1), (0, 1), small=small, width=width, height=height)
+    chart.line([0, 1], [0, 1], "grey", dashed=True)
+    rows = measured.rows
+    n, draws = (_CLASS_ROWS, _CLASS_DRAWS) if small else (len(rows), _DRAWS)
+    some = _some(len(rows), n, seed)
+    for key in keys:
+        p = np.exp(measured.contestants[key].log_p[some])
+        p /= p.sum(1, keepdims=True)
+        found: SmoothCalibrationCurve = smooth_calibration_curve(
+            rows.y[some],
+            p,
+            n_bootstrap=draws,
+            level=0.95,
+            seed=seed,
+            sample_weight=rows.weight[some],
+            **curve,  # type: ignore[arg-type]
+        )
+        x = found.confidence[_STEP // 2 :: _STEP]
+        y, low, high = (values[_STEP // 2 :: _STEP] for values in (found.frequency, found.low, found.high))
+        name = measured.contestants[key].name
+        tips = [
+            f"{name}\npredicted {percent(a)}, came true {percent(b)}\n95 % band {percent(c, 0)} to {percent(d, 0)}"
+            for a, b, c, d in zip(x.tolist(), y.tolist(), low.tolist(), high.tolist(), strict=True)
+        ]
+        chart.band(x, low, high, COLOURS[key])
+        chart.line(x, y, COLOURS[key], name if len(keys) > 1 else "", tips=tips)
+    return chart
+
+
+def _models(measured: Measured) -> list[str]:
+    return [key for key in ("model", "against") if key in measured.contestants]
+
+
+def _top_label(measured: Measured, seed: int) -> str:
+    chart = _reliability(measured, _models(measured), seed, small=False, kind="top")
+    return chart.figure("Reliability of the predicted class, smooth, with 95 % bands")
+
+
+def _histogram(measured: Measured) -> str:
+    edges = np.linspace(0, 1, _BARS + 1)
+    chart_share = {}
+    for key in _models(measured):
+        scores = measured.contestants[key].rows
+        count, _ = np.histogram(scores.confidence, edges, weights=measured.rows.weight)
+        chart_share[key] = count / count.sum()
+    most = max(float(share.max()) for share in chart_share.values())
+    chart = Chart("probability of the predicted class", "share of rows", (0, 1), (0, 1.05 * most), height=330)
+    middle = (edges[:-1] + edges[1:]) / 2
+    for key, share in chart_share.items():
+        tips = [
+            f"{percent(share[k])} of the rows got {percent(edges[k], 0)} to {percent(edges[k + 1], 0)}"
+            for k in range(_BARS)
+        ]
+        if key == "model":
+            chart.histogram(edges, share, COLOURS[key], tips)
+        else:
+            chart.line(middle, share, COLOURS[key], measured.contestants[key].name)
+    accuracy, gap = measured.score("model", "accuracy").value, measured.score("model", "gap").value
+    text = f"How sure the model is: {percent(accuracy + gap)} on average, and right on {percent(accuracy)}"
+    return chart.figure(text)
+
+
+def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
+    if not fitted:
+        return note("There are too few rows to recalibrate the model on some and to judge the others.")
+    pictures, rows = [], []
+    for score, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
+        bars = []
+        for key in fitted:
+            name = measured.contestants[key].name
+            cost, rest = (measured.score(key, f"{score} {part}") for part in ("calibration", "refinement"))
+            bars.append((name, [("refinement", rest.value, "c5"), ("calibration", cost.value, "c1")]))
+            rows.append(
+                [
+                    Cell.text(f"{name}, {title}"),
+                    Cell.of(cost.value + rest.value),
+                    Cell(
+                        f"{number(cost.value, 4)}<small>{number(cost.low, 4)} to {number(cost.high, 4)}</small>",
+                        cost.value,
+                    ),
+                    Cell(f"{number(rest.value)}<small>{number(rest.low)} to {number(rest.high)}</small>", rest.value),
+                ]
+            )
+        pictures.append(figure(stacked_bars(bars, title), f"{title}: refinement (blue) and calibration (orange)"))
+    own, maps = measured.score("model", "log_loss calibration"), fitted["model"]
+    if own.sign > 0:
+        share = own.value / measured.score("model", "log_loss").value
+        verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."
+    else:
+        verdict = "Recalibration would not lower the log-loss: no error of calibration can be found."
+    temperature = float(np.exp(np.mean(np.log(maps.temperatures))))
+    return (
+        "<h3>Calibration and refinement</h3>"
+        + paragraph(
+            f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
+            f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
+        )
+        + grid(pictures)
+        + table(["", "score", "calibration", "refinement"], rows)
+        + note(
+            "Calibration is the score less that of the same model after recalibration by LegendreCalibrator, fitted to at "
+            f"most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in {len(maps.temperatures)} turns. A "
+            "slightly negative value means that there was nothing to learn."
+        )
+    )
+
+
+def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> str:
+    rows, names = measured.rows, measured.rows.spoken
+    count = np.bincount(rows.y, minlength=len(names))
+    worst = [k for k in np.argsort(-errors, kind="stable") if count[k] > 0][:_PICTURES]
+    pictures = []
+    for k in worst:
+        chart = _reliability(measured, _models(measured), seed, small=True, kind="classwise", column=int(k))
+        pictures.append(figure(chart.svg(), f"{escaped(names[k])}: error {percent(float(errors[k]))}"))
+    which = (
+        "Every class"
+        if len(worst) == len(names)
+        else f"The {len(worst)} classes of {len(names)} with the largest error"
+    )
+    drawn = f" Curves are of {rows_in_words(_CLASS_ROWS)} drawn at random." if len(rows) > _CLASS_ROWS else ""
+    return (
+        "<h3>Reliability of each class</h3>"
+        + paragraph(
+            f"{which}: its probability on every row, against how often it was the true one, with 95 % bands.{drawn}"
+        )
+        + grid(pictures, small=True)
+    )

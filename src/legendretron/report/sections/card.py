@@ -1,0 +1,114 @@
+"""The model card: data, settings, versions, commit and time."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from typing import Any
+
+import numpy as np
+
+from legendretron._internal.provenance import provenance
+from legendretron.report.markup import escaped, number, section
+from legendretron.report.rows import Rows
+
+__all__ = ["card"]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+#: Attributes of fitted models that are shown, with what they are.
+_FOUND = {
+    "alpha_": "alpha that was used",
+    "link_alpha_": "link_alpha that was used",
+    "n_iter_": "iterations",
+    "temperature_": "temperature",
+    "noise_rate_": "estimated share of wrong labels",
+    "n_features_in_": "features",
+}
+
+
+def card(
+    models: dict[str, Any], rows: Rows, n_given: int, data: str, described: dict[str, str], took: float, now: str
+) -> str:
+    """Return the section of the model card.
+
+    Parameters
+    ----------
+    models : dict of str to classifier
+        The model, and the other one if there are two, by name.
+    rows : Rows
+        Labels and weights.
+    n_given : int
+        Rows that were given, those of weight zero included.
+    data : str
+        What to call the data; may be empty.
+    described : dict of str to str
+        Further facts for the card, text of the user's.
+    took : float
+        Seconds that the evaluation took.
+    now : str
+        When it was made.
+    """
+    made = provenance()
+    share = rows.share
+    largest = int(share.argmax())
+    facts = {
+        "data": data or "given as an array",
+        "rows": f"{len(rows):,}" + (f" of {n_given:,}; the others have weight zero" if n_given > len(rows) else ""),
+        "classes": f"{len(rows.classes):,}, the largest {rows.spoken[largest]} with {100 * share[largest]:.1f} %",
+        "weights": f"given, from {number(float(rows.weight.min()))} to {number(float(rows.weight.max()))} (mean 1)"
+        if rows.weighted
+        else "none",
+        **described,
+    }
+    versions = made["versions"]
+    assert isinstance(versions, dict)
+    program = {
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "commit": made["commit"] or "unknown: legendretron does not run from a checkout",
+        "device": f"{made['device']}, {made['threads']} thread(s)",
+        "made at": now,
+        "computed in": f"{took:.1f} s",
+    }
+    parts = ["<h3>Data</h3>", _facts(facts)]
+    for name, model in models.items():
+        parts += [f"<h3>Model: {escaped(name)}</h3>", _facts(_described(model))]
+    parts += ["<h3>Program</h3>", _facts(program)]
+    return section("card", "Model card", *parts)
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    return (
+        "<dl>" + "".join(f"<dt>{escaped(key)}</dt><dd>{escaped(value)}</dd>" for key, value in facts.items()) + "</dl>"
+    )
+
+
+def _described(model: Any) -> dict[str, str]:
+    facts = {"kind": type(model).__name__}
+    link = getattr(model, "link_", None)
+    if link is not None:
+        facts["link"] = type(link).__name__
+    for name, what in _FOUND.items():
+        try:
+            value = getattr(model, name, None)
+        except (AttributeError, ValueError):
+            continue
+        if value is not None and np.ndim(value) == 0:
+            facts[what] = f"{float(value):.6g}"
+    if not hasattr(model, "get_params"):
+        return facts
+    defaults = {
+        name: parameter.default for name, parameter in inspect.signature(type(model).__init__).parameters.items()
+    }
+    given: list[tuple[str, Any]] = []
+    usual: list[tuple[str, Any]] = []
+    for name, value in model.get_params(deep=False).items():
+        (usual if value is defaults.get(name) or _same(value, defaults.get(name)) else given).append((name, value))
+    facts["settings"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in given) or "all at their defaults"
+    if usual and given:
+        facts["at their defaults"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in usual)
+    return facts
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other

@@ -1,0 +1,211 @@
+"""Which classes are told apart: per class, confusions, ROC and precision-recall curves."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import precision_recall_curve, roc_curve
+
+from legendretron.diagnostics.scores import class_scores
+from legendretron.report.charts import Chart, heat_map
+from legendretron.report.markup import (
+    Cell,
+    escaped,
+    figure,
+    grid,
+    note,
+    number,
+    paragraph,
+    percent,
+    rows_in_words,
+    section,
+    table,
+)
+from legendretron.report.measured import Measured
+
+__all__ = ["classes", "confusions", "ranking"]
+
+#: Most classes of a heat map, and of one with numbers in its cells.
+_MAPPED, _WRITTEN = 30, 12
+#: Pairs that are listed.
+_PAIRS = 15
+#: Curves that are drawn: all classes if there are no more, else the worst and the best.
+_CURVES = 6
+#: Points of a curve.
+_POINTS = 80
+
+
+def classes(measured: Measured, errors: np.ndarray) -> str:
+    """Return the section with a row for every class.
+
+    Parameters
+    ----------
+    measured : Measured
+        All scores.
+    errors : array of shape (C,)
+        Calibration error of the probability of each class.
+    """
+    rows, model = measured.rows, measured.contestants["model"]
+    names, share = rows.names, rows.share
+    predicted = np.average(np.exp(model.log_p), axis=0, weights=rows.weight)
+    found = class_scores(rows.y, model.rows.predicted, len(names), rows.weight)
+    areas = measured.areas["model"]
+    recall = np.array([row["recall"] for row in found])
+    order = np.argsort(recall, kind="stable").tolist()  # classes without rows are last
+    body = []
+    for k in order:
+        half = 1.96 * areas.error[k]
+        low, high = max(areas.area[k] - half, 0.0), min(areas.area[k] + half, 1.0)
+        area = f"{number(areas.area[k])}<small>{number(low)} to {number(high)}</small>"
+        body.append(
+            [
+                Cell.text(names[k]),
+                Cell.of(found[k]["rows"], f"{found[k]['rows']:,}"),
+                Cell.share(found[k]["recall"]),
+                Cell.share(found[k]["precision"]),
+                Cell(area if np.isfinite(areas.area[k]) else "-", float(areas.area[k])),
+                Cell.share(float(share[k])),
+                Cell.share(float(predicted[k])),
+                Cell.share(float(errors[k])),
+            ]
+        )
+    worst, best = order[0], order[int(np.isfinite(recall).sum()) - 1]
+    said = rows.spoken
+    intro = (
+        f"Rows of {escaped(said[worst])} are found least often, {percent(recall[worst])} of them, and those of "
+        f"{escaped(said[best])} most often, {percent(recall[best])}. A click on the head of a column sorts by it."
+    )
+    heads = [
+        "class",
+        "rows",
+        "recall: found",
+        "precision: right when predicted",
+        "area under ROC",
+        "share of rows",
+        "predicted share",
+        "calibration error",
+    ]
+    return section("classes", "Class by class", paragraph(intro), table(heads, body, tall=len(names) > 12))
+
+
+def confusions(measured: Measured) -> str:
+    """Return the section on mistakes."""
+    rows, model = measured.rows, measured.contestants["model"]
+    names, n = rows.names, len(rows.classes)
+    flat = rows.y * n + model.rows.predicted
+    different, place = np.unique(flat, return_inverse=True)
+    weight = np.bincount(place, rows.weight)
+    count, sure = np.bincount(place), np.bincount(place, rows.weight * model.rows.confidence) / weight
+    own = np.bincount(rows.y, rows.weight, n)
+    wrong = [k for k in np.argsort(-weight, kind="stable") if different[k] // n != different[k] % n]
+    listed = []
+    for k in wrong[:_PAIRS]:
+        true, predicted = divmod(int(different[k]), n)
+        listed.append(
+            [
+                Cell.text(names[true]),
+                Cell.text(names[predicted]),
+                Cell.of(int(count[k]), f"{count[k]:,}"),
+                Cell.share(float(weight[k] / own[true])),
+                Cell.share(float(sure[k])),
+            ]
+        )
+    if not wrong:
+        return section("confusions", "Mistakes", paragraph("No row is predicted wrongly."))
+    total = float(weight[wrong].sum())
+    first = float(weight[wrong[: len(listed)]].sum())
+    true, predicted = divmod(int(different[wrong[0]]), n)
+    said = rows.spoken
+    intro = (
+        f"The most frequent mistake is to predict {escaped(said[predicted])} instead of {escaped(said[true])}, on "
+        f"{percent(float(weight[wrong[0]] / own[true]))} of the rows of {escaped(said[true])}."
+    )
+    parts = []
+    if n <= _MAPPED:
+        matrix = np.zeros(n * n)
+        matrix[different] = weight
+        numbers = np.zeros(n * n, dtype=int)
+        numbers[different] = count
+        with np.errstate(invalid="ignore"):
+            share = np.nan_to_num(matrix.reshape(n, n) / own[:, None])
+
+        def tip(a: int, b: int) -> str:
+            many = rows_in_words(int(numbers[a * n + b]))
+            return f"true {names[a]}, predicted {names[b]}\n{many}, {percent(share[a, b])} of the class"
+
+        picture = heat_map(share, names, tip, text=n <= _WRITTEN)
+        cells = " Numbers are percent of the true class." if n <= _WRITTEN else ""
+        parts.append(
+            figure(picture, f"True classes in rows, predicted ones in columns; blue is right, orange is wrong.{cells}")
+        )
+    covered = (
+        f"These {len(listed)} pairs are {percent(first / total)} of all mistakes." if len(wrong) > len(listed) else ""
+    )
+    heads = ["true class", "predicted", "rows", "share of the class", "mean confidence"]
+    parts.append(f"<div>{table(heads, listed)}{note(covered) if covered else ''}</div>")
+    return section("confusions", "Mistakes", paragraph(intro), grid(parts))
+
+
+def ranking(measured: Measured) -> str:
+    """Return the section of ROC and precision-recall curves."""
+    rows, model = measured.rows, measured.contestants["model"]
+    chosen, names = measured.ranked, measured.rows.spoken
+    y, weight = rows.y[chosen], rows.weight[chosen]
+    areas = measured.areas["model"].area
+    if len(names) == 2:
+        drawn = [1]
+    else:
+        order = [int(k) for k in np.argsort(areas, kind="stable") if np.isfinite(areas[k])]
+        drawn = order if len(order) <= _CURVES else [*order[: _CURVES // 2], *order[-_CURVES // 2 :]]
+    roc = Chart("false positives: share of the other rows", "share of the class found", (0, 1), (0, 1), height=330)
+    roc.line([0, 1], [0, 1], "grey", dashed=True)
+    recall_chart = Chart("recall: share of the class found", "precision", (0, 1), (0, 1), height=330)
+    for place, k in enumerate(drawn):
+        scores = model.log_p[chosen, k] - (model.log_p[chosen, 1 - k] if len(names) == 2 else 0.0)
+        own, colour, name = y == k, f"c{place}", names[k]
+        false, true, _ = roc_curve(own, scores, sample_weight=weight)
+        kept = _spaced(false, true)
+        tips = [
+            f"{name}\nfinds {percent(b)} at {percent(a)} false positives" for a, b in _pairs(false[kept], true[kept])
+        ]
+        roc.line(false[kept], true[kept], colour, f"{name} (area {number(areas[k])})", tips=tips)
+        precision, recall, _ = precision_recall_curve(own, scores, sample_weight=weight)
+        mean = float(-np.sum(np.diff(recall) * precision[:-1]))
+        kept = _spaced(recall, precision)
+        tips = [
+            f"{name}\nfinds {percent(a)}, of which {percent(b)} right" for a, b in _pairs(recall[kept], precision[kept])
+        ]
+        recall_chart.line(
+            recall[kept], precision[kept], colour, f"{name} (average precision {number(mean)})", tips=tips
+        )
+    each = f"{_CURVES // 2} classes"
+    if len(names) == 2:
+        which = f"of {escaped(names[1])} against {escaped(names[0])}"
+    elif len(drawn) == int(np.isfinite(areas).sum()):
+        which = "of each class against all others"
+    else:
+        which = f"of the {each} with the smallest area and the {each} with the largest, each against all others"
+    sampled = ""
+    if len(chosen) < len(rows):
+        sampled = note(f"From {rows_in_words(len(chosen))} drawn at random.")
+    return section(
+        "ranking",
+        "Ranking: ROC and precision-recall",
+        paragraph(
+            f"Curves {which}. The area under a ROC curve is the probability that a row of the class is ranked above another "
+            "row; one half is guessing."
+        ),
+        grid([roc.figure("ROC curve"), recall_chart.figure("Precision-recall curve")]),
+        sampled,
+    )
+
+
+def _pairs(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
+    return list(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _spaced(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Places of points that are about equally far apart along a curve, both ends among them."""
+    length = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
+    if length[-1] == 0.0:
+        return np.array([0, len(x) - 1])
+    return np.unique(np.searchsorted(length, np.linspace(0, length[-1], _POINTS)).clip(max=len(x) - 1))

@@ -1,0 +1,118 @@
+"""Coefficients of linear classifiers, by class, the largest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from legendretron.report.markup import Cell, bar_list, details, escaped, figure, grid, note, paragraph, section, table
+from legendretron.report.rows import Rows
+
+__all__ = ["coefficients", "deviations"]
+
+_TITLE = "Coefficients"
+#: Features in the list of a class, lists that are open at first, classes with a list, and features in the table.
+_LISTED, _OPEN, _CLASSES, _FEATURES = 8, 6, 100, 300
+
+
+def deviations(X: Any, weight: np.ndarray) -> np.ndarray:
+    """Return weighted standard deviations of columns; of a sparse matrix without making it dense."""
+    share = weight / weight.sum()
+    if scipy.sparse.issparse(X):
+        mean, square = (np.asarray(share @ part).ravel() for part in (X, X.multiply(X)))
+        return np.sqrt(np.maximum(square - mean**2, 0.0))
+    values = np.asarray(X, dtype=float)
+    mean = share @ values
+    spread: np.ndarray = np.sqrt(share @ (values - mean) ** 2)
+    return spread
+
+
+def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
+    """Coefficients with a row for each class that has one; None if the classifier has none."""
+    coef = getattr(classifier, "coef_", None)
+    if coef is None or np.ndim(coef) != 2:
+        return None
+    coef = np.asarray(coef.toarray() if scipy.sparse.issparse(coef) else coef, dtype=float)
+    if n_classes > 2 and len(coef) == n_classes - 1:  # those of the last class are zero
+        coef = np.vstack([coef, np.zeros(coef.shape[1])])
+        coef = coef - coef.mean(0)
+    return coef if len(coef) == (1 if n_classes == 2 else n_classes) else None
+
+
+def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> str:
+    """Return the section on coefficients.
+
+    Parameters
+    ----------
+    classifier : classifier
+        The classifier inside the model.
+    features : array
+        Its features, of the rows that count, as numbers.
+    names : list of str
+        Names of the features.
+    rows : Rows
+        Labels and weights.
+    """
+    labels = rows.spoken
+    coef = _effects(classifier, len(labels))
+    if coef is None:
+        kind = escaped(type(classifier).__name__)
+        return section("coefficients", _TITLE, paragraph(f"{kind} has no coefficients, so there are none to show."))
+    effect = coef * deviations(features, rows.weight)
+    most = float(np.abs(effect).max())
+    strength = np.sqrt((effect**2).mean(0))
+    strongest = int(strength.argmax())
+    lists = []
+    shown = [1] if len(labels) == 2 else np.argsort(-np.abs(effect).max(1), kind="stable")[:_CLASSES].tolist()
+    for k in shown:
+        own = effect[0] if len(labels) == 2 else effect[k]
+        first = np.argsort(-np.abs(own), kind="stable")[: 2 * _LISTED if len(labels) == 2 else _LISTED]
+        lists.append(figure(bar_list([(names[j], float(own[j])) for j in first], most), escaped(labels[k])))
+    rest = details(f"{len(lists) - _OPEN} more classes", grid(lists[_OPEN:])) if len(lists) > _OPEN else ""
+    if len(labels) == 2:
+        against = f"towards {escaped(labels[1])} (right, blue) or {escaped(labels[0])} (left, orange)"
+    else:
+        against = "towards a class (right, blue) or away from it (left, orange), relative to the mean of all classes"
+    order = np.argsort(-strength, kind="stable")[:_FEATURES]
+    body = []
+    for j in order.tolist():
+        up, down = int(effect[:, j].argmax()), int(effect[:, j].argmin())
+        if len(labels) == 2:
+            up, down = (1, 0) if effect[0, j] >= 0 else (0, 1)
+            body.append(
+                [Cell.text(names[j]), Cell.of(float(effect[0, j])), Cell.of(float(coef[0, j])), Cell.text(labels[up])]
+            )
+        else:
+            body.append(
+                [
+                    Cell.text(names[j]),
+                    Cell.of(float(strength[j])),
+                    Cell.text(labels[up]),
+                    Cell.of(float(effect[up, j])),
+                    Cell.text(labels[down]),
+                    Cell.of(float(effect[down, j])),
+                ]
+            )
+    heads = (
+        ["feature", "effect", "coefficient", "speaks for"]
+        if len(labels) == 2
+        else ["feature", "mean effect", "most for", "effect", "most against", "effect"]
+    )
+    cut = f" The {_FEATURES} strongest of {len(names):,} features." if len(names) > _FEATURES else ""
+    cut += f" The {_CLASSES} classes with the largest effects." if len(shown) < len(labels) and len(labels) > 2 else ""
+    return section(
+        "coefficients",
+        _TITLE,
+        paragraph(
+            f"{escaped(names[strongest])} has the strongest effect. An effect is how far one standard deviation of the "
+            f"feature, in these rows, moves the score {against}."
+        ),
+        grid(lists[:_OPEN]),
+        rest,
+        details("All features", table(heads, body, tall=len(body) > 12)),
+        note(
+            f"Scores are in the model's own unit, so effects can be compared within a model, not between models.{cut}"
+        ),
+    )

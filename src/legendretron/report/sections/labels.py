@@ -1,0 +1,142 @@
+"""Rows whose labels are probably wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from legendretron.estimators import LegendreCalibrator
+from legendretron.estimators.label_noise import replaced_share
+from legendretron.estimators.label_quality import LabelQuality
+from legendretron.report.charts import Chart
+from legendretron.report.markup import (
+    Cell,
+    grid,
+    note,
+    paragraph,
+    percent,
+    rows_in_words,
+    section,
+    table,
+)
+from legendretron.report.rows import Contestant, Rows
+
+__all__ = ["label_posterior", "labels", "noise_in_words"]
+
+#: Rows that are listed, and the probability below which a label is suspicious.
+_LISTED, _THRESHOLD = 50, 0.5
+_TITLE = "Suspicious labels"
+
+
+def label_posterior(model: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
+    r"""Return probabilities of the true classes given features and labels, ``(n, C)``.
+
+    With the transition matrix of a model that knows of wrong labels, :math:`p_i T_{iy} / \sum_k p_k T_{ky}`, as its own
+    ``label_posterior``. For any other, one label of these rows is taken to be wrong, or the share that a calibrator has
+    found, replaced by any class alike.
+
+    Parameters
+    ----------
+    model : classifier
+        The model.
+    rows : Rows
+        Labels.
+    log_p : array of shape (n, C)
+        Its predictions.
+    """
+    n, n_classes = log_p.shape
+    posterior: np.ndarray = np.exp(log_p)
+    if isinstance(model, LabelQuality) and getattr(model, "noise_rate_", 0.0) > 0:
+        posterior *= model.noise_matrix_.T[rows.y]
+    else:
+        found = replaced_share(model.noise_rate_, n_classes) if isinstance(model, LegendreCalibrator) else 0.0
+        replaced = max(found, 1.0 / max(n, 2))
+        posterior[np.arange(n), rows.y] *= 1.0 + (1.0 - replaced) / (replaced / n_classes)
+    posterior /= posterior.sum(1, keepdims=True)
+    return posterior
+
+
+def noise_in_words(model: Any) -> str:
+    """Return what a model knows about wrong labels in its training data."""
+    if isinstance(model, LegendreCalibrator):
+        if not model.noise_rate_ > 0:
+            return "The calibrator was fitted without an estimate of wrong labels."
+        return f"The calibrator found {percent(model.noise_rate_)} of its labels to be wrong."
+    try:
+        rate, (low, high) = model.noise_rate_, model.noise_rate_interval_
+    except AttributeError:
+        return "The model has no estimate of how many of its training labels are wrong."
+    if rate == 0:
+        return "No wrong labels were found in the training data."
+    return (
+        f"An estimated {percent(rate)} of the training labels are wrong (interval {percent(low)} to {percent(high)})."
+    )
+
+
+def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> str:
+    """Return the section on suspicious labels.
+
+    Parameters
+    ----------
+    model : classifier
+        The model.
+    contestant : Contestant
+        Its predictions.
+    rows : Rows
+        Labels and weights.
+    posterior : array of shape (n, C)
+        What :func:`label_posterior` returned.
+    """
+    quality = posterior[np.arange(len(rows)), rows.y]
+    suggested = posterior.argmax(1)
+    order = np.argsort(quality, kind="stable")
+    suspicious = quality < _THRESHOLD
+    share = float(rows.weight[suspicious].sum() / rows.weight.sum())
+    names = rows.names
+    body = []
+    for i in order[:_LISTED].tolist():
+        other = suggested[i] if suggested[i] != rows.y[i] else int(np.argsort(posterior[i])[-2])
+        body.append(
+            [
+                Cell.of(int(rows.place[i]), f"{rows.place[i]:,}"),
+                Cell.text(names[rows.y[i]]),
+                Cell.text(names[other]),
+                Cell.share(float(quality[i])),
+                Cell.share(float(np.exp(contestant.log_p[i, rows.y[i]]))),
+                *([Cell.of(float(rows.weight[i]))] if rows.weighted else []),
+            ]
+        )
+    n = int(suspicious.sum())
+    intro = (
+        f"{rows_in_words(n)} of {len(rows):,} ({percent(share)}{' by weight' if rows.weighted else ''}) have labels that are "
+        f"probably wrong. {noise_in_words(model)}"
+        if n
+        else f"No label is probably wrong. {noise_in_words(model)}"
+    )
+    rank = np.unique(np.geomspace(1, len(rows), 100).astype(int))
+    doubt = 1 - quality[order][rank - 1]
+    chart = Chart(
+        "rows, the most doubtful first",
+        "probability that the label is wrong",
+        (1, max(len(rows), 2)),
+        (0, 1),
+        xlog=True,
+    )
+    chart.line([1, len(rows)], [1 - _THRESHOLD] * 2, "grey", dashed=True)
+    tips = [f"row {a:,} by doubt: wrong with {percent(b)}" for a, b in zip(rank.tolist(), doubt.tolist(), strict=True)]
+    chart.line(rank, doubt, "c0", tips=tips)
+    heads = ["row, from 0", "label", "suggested", "label is right with", "predicted for the label"]
+    if rows.weighted:
+        heads.append("weight")
+    listed = table(heads, body, caption=f"The {min(_LISTED, len(rows))} most doubtful rows", tall=True)
+    return section(
+        "labels",
+        _TITLE,
+        paragraph(intro),
+        grid([chart.figure("Doubt about labels"), f"<div>{listed}</div>"]),
+        note(
+            "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
+            "label can be a wrong label or a mistake of the model: look before you correct."
+        ),
+    )

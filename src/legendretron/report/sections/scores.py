@@ -1,0 +1,131 @@
+"""Scores of the model beside what it is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from legendretron.report.bootstrap import Estimate, n_draws
+from legendretron.report.charts import forest
+from legendretron.report.markup import (
+    Cell,
+    escaped,
+    figure,
+    grid,
+    note,
+    number,
+    paragraph,
+    percent,
+    rows_in_words,
+    section,
+    table,
+)
+from legendretron.report.measured import SCORES, Measured
+
+__all__ = ["COLOURS", "comparison", "scores"]
+
+#: Of the contestants, in all pictures.
+COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
+_HEADS = {
+    "accuracy": "accuracy <br>(higher is better)",
+    "log_loss": "log-loss <br>(lower)",
+    "brier": "Brier score <br>(lower)",
+    "auc": "area under ROC <br>(higher)",
+}
+
+
+def _shown(name: str, value: float) -> str:
+    return percent(value) if name == "accuracy" else number(value)
+
+
+def _cell(name: str, found: Estimate) -> Cell:
+    low, high = _shown(name, found.low), _shown(name, found.high)
+    return Cell(f"{_shown(name, found.value)}<small>{low} to {high}</small>", found.value)
+
+
+def scores(measured: Measured, notes: list[str]) -> str:
+    """Return the section of the scores.
+
+    Parameters
+    ----------
+    measured : Measured
+        All scores.
+    notes : list of str
+        How contestants were fitted, and which were left out, as HTML.
+    """
+    names = {key: one.name for key, one in measured.contestants.items()}
+    rows = [[Cell.text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
+    draws = n_draws(len(measured.rows))
+    pictures = []
+    for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
+        # class frequencies alone are so far away that the others could not be told apart
+        entries = [(name, *measured.score(key, score), COLOURS[key]) for key, name in names.items() if key != "dummy"]
+        pictures.append(figure(forest(entries, title), f"{title}, with 95 % intervals"))
+    sampled = ""
+    if len(measured.ranked) < len(measured.rows):
+        sampled = f" Areas under ROC curves are of {rows_in_words(len(measured.ranked))} drawn at random."
+    impossible = [
+        note(
+            f"{escaped(one.name)} gave the true class a probability of zero on {rows_in_words(one.impossible)}. They count "
+            "as 10<sup>&minus;15</sup>; the log-loss would be infinite."
+        )
+        for one in measured.contestants.values()
+        if one.impossible
+    ]
+    weights = " Rows count by their weights." if measured.rows.weighted else ""
+    return section(
+        "scores",
+        "Scores",
+        table(["", *_HEADS.values()], rows),
+        grid(pictures),
+        note(
+            f"Small print: 95 % bootstrap intervals, from {draws:,} draws of the rows with replacement. Overlapping "
+            "intervals do not mean that two models are equally good: the sentences above use the interval of the difference."
+            f"{weights}{sampled}"
+        ),
+        *(note(text) for text in notes),
+        *impossible,
+    )
+
+
+def comparison(measured: Measured) -> str:
+    """Return the section of two models side by side."""
+    one, other = measured.contestants["model"], measured.contestants["against"]
+    rows = []
+    for score in SCORES:
+        change = measured.difference("model", "against", score)
+        better = measured.better("model", "against", score)
+        winner = one.name if better > 0 else other.name
+        kind = "good" if better > 0 else "bad"
+        verdict = f'<span class="{kind}">{escaped(winner)} is better</span>' if better else "no clear difference"
+        head = _HEADS[score].replace("<br>", "")
+        own, their = measured.score("model", score).value, measured.score("against", score).value
+        rows.append(
+            [
+                Cell(head, head, numeric=False),
+                Cell.of(own, _shown(score, own)),
+                Cell.of(their, _shown(score, their)),
+                _cell(score, change),
+                Cell(verdict, verdict, numeric=False),
+            ]
+        )
+    right, also = one.rows.right, other.rows.right
+    weight = measured.rows.weight
+
+    def share(which: np.ndarray) -> Cell:
+        return Cell.share(float(weight[which].sum() / weight.sum()))
+
+    agreement = [
+        [Cell.text(f"{one.name} right"), share(right & also), share(right & ~also)],
+        [Cell.text(f"{one.name} wrong"), share(~right & also), share(~right & ~also)],
+    ]
+    same = float(weight[one.rows.predicted == other.rows.predicted].sum() / weight.sum())
+    return section(
+        "against",
+        "Side by side",
+        table(["", escaped(one.name), escaped(other.name), "difference", "verdict"], rows),
+        paragraph(f"Both predict the same class on {percent(same)} of the rows."),
+        table(["", f"{escaped(other.name)} right", f"{escaped(other.name)} wrong"], agreement),
+        note(
+            "Differences are of the same rows in each draw, so their intervals are narrower than those of the scores."
+        ),
+    )

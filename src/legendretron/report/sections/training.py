@@ -1,0 +1,109 @@
+"""Training and tuning curves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from legendretron.plots.tuning import by_link_alpha, heights
+from legendretron.report.charts import Chart
+from legendretron.report.markup import escaped, grid, note, number, paragraph, section
+from legendretron.training import History
+
+__all__ = ["training"]
+
+_TITLE = "Training and tuning"
+
+
+def training(classifier: Any) -> str:
+    """Return the section on how the classifier was fitted, as far as it knows."""
+    said, pictures = [], []
+    history = getattr(classifier, "history_", None)
+    if isinstance(history, History) and len(history):
+        steps = int(getattr(classifier, "n_iter_", len(history)))
+        said.append(f"Training took {steps:,} {'pass' if steps == 1 else 'passes'} or iterations.")
+        if len(history) > 1:
+            pictures.append(_history(history))
+    else:
+        said.append(f"{escaped(type(classifier).__name__)} keeps no record of its training.")
+    try:
+        tuning = getattr(classifier, "tuning_", None)
+    except ImportError:  # the table of candidates is a data frame
+        tuning = None
+        said.append("The strengths that were tried are not drawn: that needs pandas.")
+    if tuning is not None:
+        found = _tuning(tuning)
+        if found:
+            pictures.append(found)
+        chosen = tuning[tuning["chosen"].astype(bool)]
+        if len(chosen):
+            alpha, link = float(chosen["alpha"].iloc[0]), float(chosen["link_alpha"].iloc[0])
+            what = "logistic regression" if math.isinf(link) else f"a learned link with link_alpha {link:.3g}"
+            said.append(
+                f"Of {len(tuning)} candidates tried on held-out training rows, {what} and alpha {alpha:.3g} was chosen."
+            )
+    elif isinstance(history, History) and hasattr(classifier, "alpha_"):
+        said.append("The strengths of the penalties were given, so none were tried.")
+    more = (
+        [note("Bars are one standard error of the difference to the best logistic regression.")]
+        if tuning is not None
+        else []
+    )
+    return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
+
+
+def _history(history: History) -> str:
+    run = history.of_run(0)
+    epoch, train, held = run["epoch"], run["train_loss"], run["validation_loss"]
+    both = np.concatenate([train, held[np.isfinite(held)]])
+    both = both[np.isfinite(both)]
+    low, high = float(both.min()), float(np.quantile(both, 0.995))
+    room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    chart = Chart(
+        "pass over the training rows", "log-loss", (float(epoch[0]), float(epoch[-1])), (low - room, high + room)
+    )
+    kept = np.unique(np.linspace(0, len(epoch) - 1, min(len(epoch), 300)).astype(int))
+    for name, colour, loss in (("training rows", "c0", train), ("held-out rows", "c1", held)):
+        if np.isfinite(loss).any():
+            tips = [f"pass {a:.0f}, {name}: {number(b, 4)}" for a, b in zip(epoch[kept], loss[kept], strict=True)]
+            chart.line(epoch[kept], loss[kept], colour, name, tips=tips)
+    return chart.figure("Training")
+
+
+def _tuning(tuning: Any) -> str:
+    table, _ = heights(tuning)
+    table = table[table["alpha"] > 0]  # zero has no place on a logarithmic axis
+    if len(table) < 2:
+        return ""
+    value, bar = table["height"].to_numpy(dtype=float), table["bar"].to_numpy(dtype=float)
+    low, high = float(np.nanmin(value)), float(np.nanmax(value))
+    high = (
+        min(high, low + 6 * (float(np.nanmedian(value)) - low))
+        if len(value) > 3 and np.nanmedian(value) > low
+        else high
+    )
+    room = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    alphas = table["alpha"].to_numpy(dtype=float)
+    ends = float(alphas.min()) / 1.5, float(alphas.max()) * 1.5
+    chart = Chart(
+        "alpha: penalty on the weights", "log-loss on held-out rows", ends, (low - room, high + room), xlog=True
+    )
+    logistic = np.isinf(table["link_alpha"].to_numpy(dtype=float))
+    links = table[~logistic]
+    complete = links[links["steps"] == links["steps"].max()]  # others were given up on the way
+    groups = [("logistic regression", table[logistic]), *by_link_alpha(complete)]
+    for place, (name, own) in enumerate(groups):
+        if not len(own):
+            continue
+        own = own.sort_values("alpha")
+        colour, shown = f"c{place % 7}", name if place == 0 else f"learned link, {name}"
+        x, y, error = (own[column].to_numpy(dtype=float) for column in ("alpha", "height", "bar"))
+        tips = [f"{shown}\nalpha {a:.3g}: {number(b, 4)}" for a, b in zip(x, y, strict=True)]
+        chart.line(x, y, colour, shown)
+        chart.points(x.tolist(), y.tolist(), colour, tips, error.tolist() if np.isfinite(bar).any() else ())
+    chosen = table[table["chosen"].astype(bool)]
+    if len(chosen):
+        chart.ring(float(chosen["alpha"].iloc[0]), float(chosen["height"].iloc[0]), "chosen")
+    return chart.figure("Strengths tried; a ring is around the chosen one")

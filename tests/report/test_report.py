@@ -1,0 +1,357 @@
+"""The page as a whole: what it says, for which models, and for which input it refuses."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from legendretron import (
+    EvaluationReport,
+    LegendreCalibrator,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+)
+from legendretron.trons import BregmanTronClassifier, SlIsotronClassifier
+from tests.report.conftest import NAMES, Given, draw_labels, make_data
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+VOID = {"meta", "br", "path", "line", "rect", "circle"}
+
+
+@pytest.fixture(scope="module")
+def report(fitted, quick):
+    return EvaluationReport(*fitted, data="<table>.csv", facts={"<source>": "<somewhere>"})
+
+
+class Page(HTMLParser):
+    """Text, sections and addresses of a page; fails if elements are not closed in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.sections, self.addresses, self.words, self.tables = [], {}, [], [], 0
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        if tag not in VOID:
+            self.open.append((tag, named.get("id")))
+        self.tables += tag == "table"
+        self.addresses += [named[key] for key in ("href", "src") if key in named]
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        inside = [name for tag, name in self.open if tag == "section"]
+        if inside:
+            self.sections[inside[0]] = self.sections.get(inside[0], "") + data
+        if not any(tag in ("style", "script") for tag, _ in self.open):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def page_of(*arguments, **settings):
+    return Page(EvaluationReport(*arguments, **settings).to_html())
+
+
+SECTIONS = [
+    "scores",
+    "calibration",
+    "classes",
+    "confusions",
+    "ranking",
+    "learned",
+    "coefficients",
+    "training",
+    "labels",
+    "card",
+]
+
+
+def test_the_page_has_all_sections_and_needs_no_network(report):
+    html = report.to_html()
+    page = Page(html)
+    assert list(page.sections) == SECTIONS
+    assert set(page.addresses) == {f"#{name}" for name in SECTIONS}
+    assert not re.search(r"url\(|@import|https?:", html)
+    assert "default-src &#x27;none&#x27;" in html
+
+
+def test_the_answer_comes_first(report):
+    page = Page(report.to_html())
+    assert page.text.index(report.summary[:40]) < page.text.index("calibration error")
+    assert "is right on" in report.summary
+    assert "tuned logistic regression" in report.summary
+
+
+def test_text_of_users_is_escaped(report):
+    html = report.to_html()
+    assert html.count("<script>") == 1
+    for text in (NAMES[0], NAMES[1], "<table>.csv", "<source>", "<somewhere>"):
+        assert text not in html.replace("<table>", "" if text != "<table>.csv" else "<table>")
+        assert text in Page(html).text
+
+
+def test_scores_are_those_of_scikit_learn(fitted, report):
+    model, X, y = fitted
+    p = model.predict_proba(X)
+    found = report.scores["LegendreTronClassifier"]
+    assert found["accuracy"].value == pytest.approx(accuracy_score(y, model.predict(X)))
+    assert found["log_loss"].value == pytest.approx(log_loss(y, p))
+    assert found["auc"].value == pytest.approx(roc_auc_score(y, p, multi_class="ovr"))
+    for scores in report.scores.values():
+        for name, estimate in scores.items():
+            assert estimate.low <= estimate.value <= estimate.high, name
+    dummy = report.scores["Class frequencies only"]
+    share = np.unique(y, return_counts=True)[1] / len(y)
+    assert dummy["log_loss"].value == pytest.approx(-(share * np.log(share)).sum())
+    assert dummy["auc"].value == 0.5
+
+
+def test_weights_count_and_rows_of_weight_zero_are_left_out(fitted):
+    model, X, y = fitted
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    one = EvaluationReport(model, X, y, weight)
+    rows = np.repeat(np.arange(len(y)), weight)
+    p = model.predict_proba(X[rows])
+    found = one.scores["LegendreTronClassifier"]
+    assert found["log_loss"].value == pytest.approx(log_loss(y[rows], p))
+    assert found["auc"].value == pytest.approx(roc_auc_score(y[rows], p, multi_class="ovr"))
+    kept = weight > 0
+    other = EvaluationReport(model, X[kept], y[kept], 7 * weight[kept])
+    assert one.summary == other.summary
+    for name, scores in one.scores.items():
+        for score, estimate in scores.items():
+            assert estimate == pytest.approx(other.scores[name][score]), (name, score)
+
+
+@pytest.mark.parametrize(
+    ("power", "words"), [(1.0, "can be taken as they are"), (3.0, "are over-confident"), (0.4, "are under-confident")]
+)
+def test_calibration_is_judged(power, words):
+    log_p, y = draw_labels()
+    report = EvaluationReport(Given((0, 1, 2), power), log_p, y)
+    assert f"Its probabilities {words}" in report.summary
+    page = Page(report.to_html())
+    found = "would not lower" if power == 1.0 else "would lower"
+    assert f"Recalibration {found} the log-loss" in page.sections["calibration"]
+    temperature = float(re.search(r"best temperature is ([\d.]+);", page.sections["calibration"])[1])
+    assert temperature == pytest.approx(power, rel=0.2)
+
+
+def test_labels_without_features_are_no_better_than_their_frequencies():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), rng.integers(2, size=120)
+    report = EvaluationReport(Given((0, 1)), X, y)
+    assert "not clearly better than predicting the class frequencies" in report.summary
+
+
+def test_side_by_side(fitted):
+    model, X, y = fitted
+    report = EvaluationReport(model, X, y, against=model, against_name="again")
+    page = Page(report.to_html())
+    assert "It is not clearly different from again" in report.summary
+    assert page.sections["against"].count("no clear difference") == 4
+    assert "Both predict the same class on 100.0 %" in page.sections["against"]
+    log_p, labels = draw_labels(200)
+    sharp = Given((0, 1, 2), 6.0)
+    better = EvaluationReport(Given((0, 1, 2)), log_p, labels, against=sharp, against_name="sharp").summary
+    assert "It is better than sharp" in better
+    worse = EvaluationReport(sharp, log_p, labels, against=Given((0, 1, 2)), against_name="given").summary
+    assert "It is worse than given" in worse
+
+
+def test_the_other_model_may_have_other_columns_and_another_order_of_classes():
+    log_p, y = draw_labels(200)
+    other = Given((2, 0, 1)), log_p[:, [2, 0, 1]]
+    report = EvaluationReport(Given((0, 1, 2)), log_p, y, against=other)
+    one, two = report.scores["Given"], report.scores["Given (the other)"]
+    assert one["log_loss"] == pytest.approx(two["log_loss"])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (MultinomialLogisticClassifier(alpha=0.01), {"learned": "as in logistic regression"}),
+        (
+            LogisticRegression(),
+            {"learned": "LogisticRegression learns no link", "coefficients": "has the strongest effect"},
+        ),
+        (
+            make_pipeline(StandardScaler(), LogisticRegression()),
+            {"coefficients": "x0 has the strongest effect", "training": "keeps no record"},
+        ),
+        (
+            GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [1.0]}, cv=2),
+            {"coefficients": "has the strongest effect"},
+        ),
+        (
+            RandomForestClassifier(5, random_state=0),
+            {"coefficients": "RandomForestClassifier has no coefficients", "labels": "The model has no estimate"},
+        ),
+        (
+            LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1),
+            {"learned": "The link is composite", "labels": "An estimated 10.0 % of the training labels are wrong"},
+        ),
+    ],
+    ids=["multinomial", "sklearn", "pipeline", "search", "forest", "composite"],
+)
+def test_models_of_every_kind(model, said):
+    X, y = make_data(200)
+    page = page_of(model.fit(X[:140], y[:140]), X[140:], y[140:])
+    for section, words in said.items():
+        assert words.replace("x0", "") in page.sections[section]
+
+
+@pytest.mark.parametrize("model", [BregmanTronClassifier(), SlIsotronClassifier()], ids=["bregmantron", "slisotron"])
+def test_trons(model):
+    X, y = make_data(200)
+    y = y == NAMES[0]
+    page = page_of(model.fit(X[:140], y[:140]), X[140:], y[140:])
+    assert "The learned link" in page.sections["learned"]
+    assert ("The learned loss" in page.sections["learned"]) == isinstance(model, BregmanTronClassifier)
+
+
+def test_calibrators(fitted):
+    model, X, y = fitted
+    calibrator = LegendreCalibrator(FrozenEstimator(model)).fit(X[:60], y[:60])
+    page = page_of(calibrator, X[60:], y[60:])
+    assert "The learned link" in page.sections["learned"]  # that of the model inside
+    assert "fitted without an estimate of wrong labels" in page.sections["labels"]
+    scores = model.predict_proba(X)
+    page = page_of(LegendreCalibrator().fit(scores[:60], y[:60]), scores[60:], y[60:])
+    assert "LegendreCalibrator learns no link" in page.sections["learned"]
+
+
+def test_tables_with_text_and_gaps():
+    X, y = make_data(160)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame["<colour>"] = np.where(y == NAMES[0], "red", "blue")
+    frame.loc[::7, "a"] = np.nan
+    estimator = LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1)
+    model = TableClassifier(estimator).fit(frame[:100], y[:100])
+    page = page_of(model, frame[100:], y[100:], against=model)
+    assert "<colour>=" in page.sections["coefficients"]
+    assert "An estimated 10.0 % of the training labels are wrong" in page.sections["labels"]
+    assert "The link is composite" in page.sections["learned"]
+    assert "Logistic regression, with a penalty" in page.sections["scores"]
+
+
+def test_a_saved_model_tells_the_same(fitted, report, tmp_path):
+    model, X, y = fitted
+    model.save(tmp_path / "model.safetensors")
+    again = EvaluationReport(LegendreTronClassifier.load(tmp_path / "model.safetensors"), X, y)
+    assert again.summary == report.summary
+
+
+def test_tables_with_names_and_sparse_ones(fitted):
+    model, X, y = fitted
+    frame = pd.DataFrame(X, columns=["a", "<b>", "c", "d", "e"])
+    named = LogisticRegression().fit(frame, y)
+    page = page_of(named, frame, y, np.arange(len(y)))  # the first has weight zero
+    assert "<b>" in page.sections["coefficients"]
+    sparse = scipy.sparse.csr_array(X)
+    dense, thin = (EvaluationReport(model, rows, y) for rows in (X, sparse))
+    assert thin.summary == dense.summary
+
+
+def test_what_cannot_be_done_is_said():
+    log_p, y = draw_labels(20)
+    page = page_of(Given((0, 1, 2)), log_p, y)
+    assert "Logistic regression is left out: there are fewer than 30 rows" in page.sections["scores"]
+    assert "too few rows to recalibrate" in page.sections["calibration"]
+    X = np.where(np.arange(120).reshape(60, 2) % 7 == 0, np.nan, 1.0)
+    labels = np.arange(60) % 2
+    forest = RandomForestClassifier(3, random_state=0).fit(X, labels)
+    assert "left out: some values are missing or infinite" in page_of(forest, X, labels).sections["scores"]
+
+
+def test_probabilities_of_zero_are_told():
+    log_p, y = draw_labels(60)
+    certain = np.where(np.arange(3) == log_p.argmax(1, keepdims=True), 0.0, -2000.0)
+    report = EvaluationReport(Given((0, 1, 2)), certain, y)
+    wrong = int((log_p.argmax(1) != y).sum())
+    assert f"a probability of zero on {wrong} rows" in Page(report.to_html()).sections["scores"]
+    assert report.scores["Given"]["log_loss"].value == pytest.approx(wrong / 60 * np.log(1e15))
+
+
+def test_a_class_without_rows_is_no_obstacle():
+    log_p, y = draw_labels(90, 4)
+    page = page_of(Given((0, 1, 2, 3)), log_p[y < 3], y[y < 3])
+    assert "4 classes" in page.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": ["e"] * 120}, r"y holds labels that the model does not know: 'e'; it knows"),
+        ({"y": ["d"] * 120}, "y holds one class only, 'd'.*give rows of at least two classes"),
+        ({"y": []}, "y must hold at least one label"),
+        ({"X": np.zeros((3, 5))}, "X must have a row for each of 120 labels, got 3 rows"),
+        ({"model": LogisticRegression()}, "not fitted"),
+        ({"model": SVC().fit([[0], [1]], [0, 1])}, "model must be a classifier with predict_proba, got SVC"),
+        ({"against": Given((0, 1))}, "against must have the classes .* as the other model has, got 0, 1"),
+        ({"against": (Given(NAMES), np.zeros((2, 3)))}, "X of against must have a row for each of 120 labels, got 2"),
+        ({"name": ""}, "name must be text that is not empty"),
+        ({"against_name": "x"}, "against_name is for a second model"),
+        ({"random_state": -1}, "random_state must be an integer of at least 0"),
+        ({"sample_weight": np.full(120, -1.0)}, "Negative values|negative"),
+    ],
+)
+def test_bad_input_is_named(fitted, change, message):
+    model, X, y = fitted
+    given = {"model": model, "X": X, "y": y} | change
+    with pytest.raises(ValueError, match=message) as caught:
+        EvaluationReport(**given)
+    assert len(str(caught.value).splitlines()) <= 1 or "sample_weight" in change
+
+
+def test_saving_is_whole_or_not_at_all(report, tmp_path):
+    report.save(tmp_path / "new" / "report.html")
+    assert (tmp_path / "new" / "report.html").read_text() == report.to_html()
+    with pytest.raises(ValueError, match="is a folder"):
+        report.save(tmp_path)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
+
+
+def test_notebooks_show_it_in_a_frame(report):
+    shown = report._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert shown.count("<") == 2  # nothing of the page gets out of its frame
+    assert repr(report).startswith("EvaluationReport('LegendreTronClassifier is right on")
+
+
+def test_the_same_seed_gives_the_same_numbers(fitted, report):
+    model, X, y = fitted
+    again, other = EvaluationReport(model, X, y), EvaluationReport(model, X, y, random_state=1)
+    assert again.scores == report.scores
+    assert other.scores != report.scores
+
+
+@pytest.mark.exhaustive
+def test_a_thousand_classes():
+    log_p, y = draw_labels(1500, 1000, spread=3.0)
+    report = EvaluationReport(Given(tuple(range(1000))), log_p, y)
+    page = Page(report.to_html())
+    assert len(report.to_html()) < 5_000_000
+    assert "The 12 classes of 1000 with the largest error" in page.sections["calibration"]
+    assert "True classes in rows" not in page.sections["confusions"]
