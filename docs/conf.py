@@ -31,7 +31,13 @@ extensions = [
     "mathml",
     "own_members",
 ]
-exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py", "**/sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "sg_execution_times.rst",
+    "auto_examples/**/*.ipynb",
+    "auto_examples/**/*.py",
+    "**/sg_execution_times.rst",
+]
 templates_path = ["_templates"]
 nitpicky = False
 
@@ -90,6 +96,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,
     "min_reported_time": 1e9,
     "within_subsection_order": "FileNameSortKey",
     "remove_config_comments": True,
