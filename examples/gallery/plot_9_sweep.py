@@ -70,6 +70,7 @@ print(f"{state.now} runs done, {state.before} before")
 
 # %%
 # Both models of a pair have seen the same split, so differences are taken seed by seed.
+# One penalty for all links is enough to show how a sweep works, but not to judge them: 0.01 is too much for softmax here.
 
 found = {
     (record["dataset"], record["model"], record["seed"]): record["log_loss"] for record in read_records(folder / "runs")
