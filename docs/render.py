@@ -1,4 +1,4 @@
-"""Write the tables of README.md and of the pages in docs from the records in docs/results.
+"""Write the tables of the pages in docs from the records in docs/results.
 
     python docs/render.py
 
@@ -322,9 +322,9 @@ TABLES = {
         "crossing": scale_crossing,
         "messages": lambda: str(record("scale")["processes"]["classes"][-1]["messages"]),
     },
-    "docs/guide.md": {"mixed": mixed_tables},
+    "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/performance.md": {"bars": bars},
-    "README.md": {"defaults": defaults},
+    "docs/choosing.md": {"defaults": defaults},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),

@@ -20,7 +20,15 @@ __all__ = ["export_onnx", "onnx_model"]
 
 
 def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[str]) -> Any:
-    """Return the ``onnx.ModelProto`` of a module in evaluation mode, dynamic in the first axis of its input."""
+    """Return the ``onnx.ModelProto`` of a module in evaluation mode, dynamic in the first axis of its input.
+
+    Examples
+    --------
+    >>> from legendretron.nn import LegendreHead
+    >>> model = onnx_model(LegendreHead(5, 3), torch.zeros(1, 5), "features", ["log_proba"])
+    >>> model.graph.input[0].name
+    'features'
+    """
     if not isinstance(example, Tensor) or example.dim() < 2:
         shape = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
         raise ValueError(f"example must be a tensor with a first axis for the batch, got {shape}.")

@@ -163,7 +163,7 @@ class ProjectedCategorical(ExponentialFamily):
 
     @torch.no_grad()
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw indicator vectors of shape (*sample_shape, ..., K)."""
+        """Draw indicator vectors of shape ``(*sample_shape, ..., K)``."""
         return self._indicators(Categorical(probs=self._all_probs, validate_args=False).sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class ProjectedCategorical(ExponentialFamily):
         return -(self._all_probs * self.log_probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All ``C`` draws in class order, reference last: (C, *batch, K), or batch axes of size 1."""
+        """All ``C`` draws in class order, reference last: ``(C, *batch, K)``, or batch axes of size 1."""
         k = self.event_shape[0]
         values = self._draws().reshape(k + 1, *(1,) * len(self.batch_shape), k)
         return values.expand(k + 1, *self.batch_shape, k) if expand else values

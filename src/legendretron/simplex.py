@@ -75,7 +75,13 @@ def lift(p_tilde: Tensor) -> Tensor:
 
 
 def append_reference(z: Tensor) -> Tensor:
-    """Append the reference class's logit, which is 0: ``(..., K) -> (..., K + 1)``."""
+    """Append the reference class's logit, which is 0: ``(..., K) -> (..., K + 1)``.
+
+    Examples
+    --------
+    >>> append_reference(torch.tensor([1.0, 2.0]))
+    tensor([1., 2., 0.])
+    """
     return torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1)
 
 
@@ -214,6 +220,12 @@ def softmax_nll(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tens
         Whether the label is the predicted class, see :func:`predicted_class`.
     dz : Tensor of shape (..., n, K)
         Gradient of the weighted sum.
+
+    Examples
+    --------
+    >>> nll, hit, dz = softmax_nll(torch.zeros(1, 2), torch.tensor([0]), torch.ones(1))
+    >>> nll, dz
+    (tensor([1.0986]), tensor([[-0.6667,  0.3333]]))
     """
     index = labels.unsqueeze(-1)
     logits = append_reference(z)
@@ -234,6 +246,12 @@ def softmax_plus_jacobian(p: Tensor) -> Tensor:
 
     which is also the covariance of the projected categorical distribution. Positive definite inside the simplex;
     the diagonal ``p_i (1 - p_i)`` keeps its relative accuracy when one class has nearly all the mass.
+
+    Examples
+    --------
+    >>> softmax_plus_jacobian(torch.tensor([0.5, 0.25, 0.25]))
+    tensor([[ 0.2500, -0.1250],
+            [-0.1250,  0.1875]])
     """
     _check_axis("p", p, 2, "C")
     tilde = p[..., :-1]

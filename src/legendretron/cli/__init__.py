@@ -21,6 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0: success. 1: error. 2: usage error. 130: interrupted.
+
+    Examples
+    --------
+    >>> main(["--version"])  # doctest: +ELLIPSIS
+    legendretron ...
+    0
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

@@ -31,7 +31,14 @@ _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 
 
 class DownloadError(OSError, ValueError):
-    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to."""
+    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to.
+
+    Examples
+    --------
+    >>> raise DownloadError("could not reach the server; try again, or download the file by hand")
+    Traceback (most recent call last):
+    legendretron.datasets.downloading.DownloadError: could not reach the server; try again, or download the file by hand
+    """
 
 
 class _Temporary(Exception):

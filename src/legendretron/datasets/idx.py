@@ -18,7 +18,15 @@ _FULL_SIZE = 60_000
 
 
 class ImageSet(NamedTuple):
-    """Training and test parts of a set of images."""
+    """Training and test parts of a set of images.
+
+    Examples
+    --------
+    >>> images, labels = np.zeros((2, 28, 28), dtype=np.uint8), np.array([3, 7])
+    >>> parts = ImageSet(images, labels, images[:1], labels[:1], complete=False)
+    >>> parts.train_images.shape, len(parts.test_labels)
+    ((2, 28, 28), 1)
+    """
 
     train_images: np.ndarray  #: (n, height, width), uint8
     train_labels: np.ndarray  #: (n,), int64
@@ -76,6 +84,19 @@ def load_image_set(folder: str | Path) -> ImageSet:
 
     Their names begin with ``train`` and ``t10k`` (``train7011`` for a part of 7,011 images, say) and end as the published
     ones do, in ``-images-idx3-ubyte.gz`` and ``-labels-idx1-ubyte.gz``.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> import tempfile
+    >>> image = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(28 * 28)
+    >>> label = bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("train1", "t10k1"):
+    ...         _ = Path(folder, f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(image))
+    ...         _ = Path(folder, f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(label))
+    ...     load_image_set(folder).train_labels.tolist()
+    [7]
     """
     folder = Path(folder)
     parts: list[np.ndarray] = []

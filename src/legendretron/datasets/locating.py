@@ -13,7 +13,16 @@ __all__ = ["DatasetStatus", "cache_folder", "dataset_status", "find_dataset"]
 
 
 class DatasetStatus(NamedTuple):
-    """State of a data set in a folder, judged by file names."""
+    """State of a data set in a folder, judged by file names.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     status = find_dataset("iris", folder)
+    >>> status.info.name, status.path, status.state
+    ('iris', None, 'missing')
+    """
 
     info: DatasetInfo
     path: Path | None  #: the file, or the folder of images; None if missing

@@ -40,7 +40,7 @@ _EXACT = 2.0**53  #: up to here a double holds every integer
 
 @dataclass(frozen=True)
 class Table:
-    """What :func:`read_table` returns.
+    r"""What :func:`read_table` returns.
 
     Attributes
     ----------
@@ -62,6 +62,16 @@ class Table:
         Number of rows that were left out.
     kept : data frame or None
         Further columns that were asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "flowers.csv")
+    ...     _ = path.write_text("width,kind\n1.5,rose\n2.5,tulip\n")
+    ...     table = read_table(path, "kind")
+    >>> table.X.shape, table.target
+    ((2, 1), 'kind')
     """
 
     path: Path

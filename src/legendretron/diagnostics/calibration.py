@@ -24,6 +24,12 @@ class CalibrationCurve:
         Predictions in each bin; with weights, which are scaled to a mean of one, their sums.
     confidence, frequency, standard_error : ndarray of shape (n_bins,)
         Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
+
+    Examples
+    --------
+    >>> curve = calibration_curve([0, 1, 0, 0], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], n_bins=2)
+    >>> curve.count.tolist(), float(curve.frequency[1])
+    ([0, 4], 0.75)
     """
 
     edges: np.ndarray
@@ -153,6 +159,13 @@ def expected_calibration_error(
     column: int | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`."""
+    """Mean gap between predicted probability and observed frequency; see :func:`calibration_curve`.
+
+    Examples
+    --------
+    >>> p = np.tile([0.8, 0.2], (5, 1))
+    >>> round(expected_calibration_error([0, 0, 1, 1, 1], p), 3)  # 0.8 predicted, 0.4 came true
+    0.4
+    """
     curve = calibration_curve(y, p, n_bins=n_bins, kind=kind, column=column, sample_weight=sample_weight)
     return curve.expected_calibration_error

@@ -29,6 +29,12 @@ class MonotonicityReport:
         Share of points with values of exactly 0 or 1, where the log-loss can be infinite.
     lowest, highest : float
         Range of the values.
+
+    Examples
+    --------
+    >>> report = monotonicity(lambda z: 0.5 + 0.1 * np.sin(z), np.linspace(0.0, 6.0, 50))
+    >>> report.falling_share > 0, report.is_link
+    (True, False)
     """
 
     n_points: int

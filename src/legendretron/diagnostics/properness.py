@@ -27,6 +27,13 @@ class PropernessReport:
         Where it was found.
     n_evaluations : int
         Pairs tried.
+
+    Examples
+    --------
+    >>> from legendretron.losses import SquareLoss
+    >>> report = properness(SquareLoss(), n_classes=2)
+    >>> report.worst_violation < 1e-12, len(report.p)
+    (True, 2)
     """
 
     worst_violation: float

@@ -42,6 +42,12 @@ class SmoothCalibrationCurve:
         Standard deviation of the kernel.
     error : float
         Smooth calibration error; it does not depend on the bandwidth of the curve.
+
+    Examples
+    --------
+    >>> curve = smooth_calibration_curve([0, 1, 0, 0, 1, 1] * 50, np.tile([0.5, 0.5], (300, 1)), n_bootstrap=0)
+    >>> curve.confidence.shape == curve.frequency.shape, curve.error < 0.05
+    (True, True)
     """
 
     confidence: np.ndarray
@@ -82,7 +88,7 @@ def smooth_calibration_curve(
     The error is the smooth calibration error of Błasiok and Nakkiran ("Smooth ECE: principled reliability diagrams via kernel
     smoothing", ICLR 2024), the one bandwidth at which
 
-    .. math:: \int_0^1 \Big| \frac{1}{n} \sum_i K_\sigma(t, c_i) (o_i - c_i) \Big|\, dt = \sigma.
+    .. math:: \int_0^1 \Bigl| \frac{1}{n} \sum_i K_\sigma(t, c_i) (o_i - c_i) \Bigr|\, dt = \sigma.
 
     Parameters
     ----------
@@ -145,7 +151,14 @@ def smooth_calibration_error(
     column: int | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`."""
+    """Smooth calibration error at the bandwidth that equals it; see :func:`smooth_calibration_curve`.
+
+    Examples
+    --------
+    >>> p = np.tile([0.8, 0.2], (500, 1))
+    >>> round(smooth_calibration_error([0, 0, 1, 1, 1] * 100, p), 1)  # 0.8 predicted, 0.4 came true
+    0.4
+    """
     return smooth_error_of_outcomes(*outcomes(y, p, kind, column), sample_weight)
 
 

@@ -34,10 +34,12 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
     solver : {"auto", "lbfgs", "adam"}, default="auto"
         Newton's method or L-BFGS by the size of the data, to a gradient of 1e-6; full-batch quasi-Newton, with ``tol``;
         minibatches.
-    learning_rate, schedule, decay, decay_every, max_epochs, batch_size, early_stopping, validation_fraction, \
-n_iter_no_change, tol, class_weight, warm_start, standardize, init, penalize_intercept, device, dtype, random_state, \
-verbose, checkpoint, checkpoint_every, keep_interrupted, cv
-        See :class:`~legendretron.estimators.LegendreTronClassifier`.
+    learning_rate, schedule, decay, decay_every, max_epochs, batch_size, tol
+        How minibatches and L-BFGS train, as in :class:`~legendretron.estimators.LegendreTronClassifier`.
+    early_stopping, validation_fraction, n_iter_no_change, warm_start, class_weight, standardize, init, penalize_intercept
+        See there.
+    device, dtype, random_state, verbose, checkpoint, checkpoint_every, keep_interrupted, cv
+        See there.
 
     Examples
     --------

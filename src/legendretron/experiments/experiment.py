@@ -32,7 +32,14 @@ OnDownload = Callable[[str, int, "int | None"], None]
 
 
 class MissingDataError(ValueError):
-    """A data set is missing; the message says how to get it. A sweep skips the data set and continues."""
+    """A data set is missing; the message says how to get it. A sweep skips the data set and continues.
+
+    Examples
+    --------
+    >>> raise MissingDataError("put measurements.csv into the folder of --data")
+    Traceback (most recent call last):
+    legendretron.experiments.experiment.MissingDataError: put measurements.csv into the folder of --data
+    """
 
 
 @dataclass(frozen=True, order=True)
@@ -49,6 +56,11 @@ class Run:
         Training rows, if not all.
     seed : int
         Seed of the split, the noise and the training.
+
+    Examples
+    --------
+    >>> Run("iris", "forest", noise=0.2, size=None, seed=3).seed
+    3
     """
 
     dataset: str
@@ -81,6 +93,12 @@ class Batch:
         At least one.
     trial : bool
         Whether settings are not those of the recipe; part of the record, not of the key, which contains the settings.
+
+    Examples
+    --------
+    >>> runs = (Run("iris", "forest", noise=0.0, size=None, seed=0),)
+    >>> Batch("mine", "iris", "forest", settings={"n_estimators": 50}, source="complete", runs=runs).trial
+    False
     """
 
     experiment: str
@@ -118,6 +136,11 @@ class Resources:
         Folder of data sets; None where ``execute`` knows where to look, or data are downloaded.
     device : str
         Torch device.
+
+    Examples
+    --------
+    >>> Resources(device="cuda").data is None
+    True
     """
 
     data: Path | None = None
@@ -126,7 +149,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a batch: facts about the data, and a dict of measurements for each run, in order."""
+    """Result of a batch: facts about the data, and a dict of measurements for each run, in order.
+
+    Examples
+    --------
+    >>> Outcome({"rows": 150}, [{"accuracy": 95.0}, {"accuracy": 94.0}]).data
+    {'rows': 150}
+    """
 
     data: dict[str, Any]
     runs: list[dict[str, Any]]
@@ -200,6 +229,21 @@ class Experiment:
     trial : bool
         Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. Set it
         together with other ``settings`` in ``dataclasses.replace``.
+
+    Examples
+    --------
+    >>> comparison = Experiment(
+    ...     name="mine",
+    ...     title="Two depths of a tree",
+    ...     datasets=("iris",),
+    ...     models=("shallow", "deep"),
+    ...     settings=lambda model, dataset: {"max_depth": 1 if model == "shallow" else 5},
+    ...     execute=lambda batch, resources: Outcome({"rows": 150}, [{"accuracy": 90.0} for _ in batch.runs]),
+    ...     report=lambda records, folder: [],
+    ...     seeds=5,
+    ... )
+    >>> comparison.narrowed(seeds=1).seeds
+    1
     """
 
     name: str

@@ -46,6 +46,12 @@ class Sweep:
         Versions of the code of the runs completed before, with their number.
     cost, cost_done : float
         As ``total`` and ``before + now``, each run weighted by its duration.
+
+    Examples
+    --------
+    >>> state = Sweep(total=10, before=4, now=6)
+    >>> state.before + state.now == state.total, state.failed
+    (True, [])
     """
 
     total: int
@@ -98,6 +104,26 @@ def sweep(
         Called with the state of the sweep, before the first batch with None and after each with the finished batch.
     on_download : callable
         Called with the name of a data set, the number of bytes received, and the total if known.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from legendretron.experiments import Experiment, Outcome, Resources
+    >>> comparison = Experiment(
+    ...     name="mine",
+    ...     title="A constant",
+    ...     datasets=("iris",),
+    ...     models=("constant",),
+    ...     settings=lambda model, dataset: {},
+    ...     execute=lambda batch, resources: Outcome({"rows": 150}, [{"accuracy": 33.3} for _ in batch.runs]),
+    ...     report=lambda records, folder: [],
+    ...     seeds=3,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     state = sweep(comparison, folder, Resources())
+    ...     again = sweep(comparison, folder, Resources())
+    >>> state.now, again.before, again.now
+    (3, 3, 0)
     """
     out = Path(out)
     records = {record["key"]: record for record in read_records(out / "runs")}
@@ -150,6 +176,13 @@ def render(experiment: Experiment, state: Sweep, out: str | Path) -> list[Path]:
         As returned by :func:`sweep`.
     out : path
         Folder of results, as for :func:`sweep`; tables and pictures are written into it.
+
+    Examples
+    --------
+    After ``state = sweep(experiment, "results/mine", Resources())``::
+
+        for path in render(experiment, state, "results/mine"):
+            print(path.read_text())
     """
     out = Path(out)
     found = {record["key"]: record for record in read_records(out / "runs")}

@@ -121,7 +121,7 @@ def paired_test(a: ArrayLike, b: ArrayLike) -> float:
 def holm(p_values: ArrayLike) -> np.ndarray:
     r"""Holm's adjusted p-values: rejecting those below a level bounds the family-wise error rate by that level.
 
-    With :math:`p_{(1)} \le \dots \le p_{(m)}`, the adjusted ones are
+    With :math:`p_{(1)} \le \ldots \le p_{(m)}`, the adjusted ones are
     :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1) p_{(j)})`. NaN stays NaN, and is not counted.
 
     References

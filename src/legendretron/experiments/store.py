@@ -22,6 +22,14 @@ class Store:
     ----------
     folder : path
         Created if missing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(Path(folder) / "runs")
+    ...     read_records(Path(folder) / "runs")
+    []
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -75,6 +83,13 @@ def read_records(folder: str | Path) -> list[Record]:
     ----------
     folder : path
         With the ``*.json`` files that :class:`Store` writes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read_records(folder)  # nothing has been run yet
+    []
     """
     records: dict[str, Record] = {}
     for path in sorted(Path(folder).glob("*.json")):

@@ -67,7 +67,15 @@ class RidgeChain(NamedTuple):
 
 
 class NotCanonicalError(ValueError):
-    """Raised for the potential, or the canonical loss, of a link that is not the gradient of a potential."""
+    """Raised for the potential, or the canonical loss, of a link that is not the gradient of a potential.
+
+    Examples
+    --------
+    >>> from legendretron.links import CompositeLink
+    >>> CompositeLink(n_classes=3).potential(torch.zeros(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    legendretron.links.base.NotCanonicalError: ...
+    """
 
 
 class Link(nn.Module, ABC):
@@ -90,6 +98,14 @@ class Link(nn.Module, ABC):
     run_shape : tuple of int
         Run axes: with ``(R,)`` one module holds ``R`` independent links, and inputs have shape ``(R, ..., K)``.
         Parameters have these axes in front; buffers do not, and are shared by all runs.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> link = SoftmaxLink(n_classes=3)  # a subclass
+    >>> p = link.inverse(torch.tensor([1.0, -1.0]))
+    >>> bool(torch.allclose(link.link(p), torch.tensor([1.0, -1.0]), atol=1e-5))
+    True
     """
 
     #: Values of the constructor's argument ``init`` that this link accepts; empty if it has no such argument.

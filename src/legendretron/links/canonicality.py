@@ -30,6 +30,13 @@ class CanonicalityReport:
         Smallest eigenvalue of a symmetric part over its largest in size; negative when one is indefinite.
     nonmonotone_share : float
         Share of pairs with :math:`\langle \tilde p(z) - \tilde p(z'), z - z' \rangle < 0`.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> report = canonicality(SoftmaxLink(n_classes=3), torch.zeros(4, 2))
+    >>> report.n_points, report.max_asymmetry, report.indefinite_share
+    (4, 0.0, 0.0)
     """
 
     n_points: int

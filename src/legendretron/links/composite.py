@@ -22,7 +22,7 @@ _NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNe
 
 @register_link("composite")
 class CompositeLink(Link):
-    r"""LegendreTron's link, :math:`\tilde p(z) = \mathrm{softmax}^+(\nabla g_B \circ \dots \circ \nabla g_1 (z))`.
+    r"""LegendreTron's link, :math:`\tilde p(z) = \mathrm{softmax}^+(\nabla g_B \circ \ldots \circ \nabla g_1 (z))`.
 
     Each :math:`g_i` is an input-convex network plus a quadratic, so each block is monotone and invertible, and the
     log-loss of the whole is strictly proper composite. Blocks act in list order: ``blocks[0]`` first.

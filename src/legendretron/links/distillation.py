@@ -32,6 +32,13 @@ class LinkGap:
         Largest difference of a probability, over points and classes.
     agreement : float
         Share of the points where both links have the same most probable class.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> gap = link_gap(SoftmaxLink(3), SoftmaxLink(3), torch.zeros(4, 2))
+    >>> gap.n_points, gap.max_difference, gap.agreement
+    (4, 0.0, 1.0)
     """
 
     n_points: int
@@ -46,7 +53,14 @@ class LinkGap:
 
 
 class Distilled(NamedTuple):
-    """What :func:`distill` found."""
+    """What :func:`distill` found.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> Distilled(SoftmaxLink(3), LinkGap(10, 0.01, 0.02, 0.05, 1.0), converged=True).gap.mean_kl
+    0.01
+    """
 
     link: Link  #: canonical and frozen, on the device and in the dtype of the link that was distilled
     gap: LinkGap  #: between the two, at the points they were compared at
@@ -56,7 +70,7 @@ class Distilled(NamedTuple):
 def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: int = 0) -> Distilled:
     r"""Find the nearest canonical link to a trained one that is not canonical, such as a composite link of three classes.
 
-    Nearest at predictors :math:`z_1, \dots, z_n`: with probabilities ``p`` of the link, and ``q`` of
+    Nearest at predictors :math:`z_1, \ldots, z_n`: with probabilities ``p`` of the link, and ``q`` of
     :class:`CanonicalLink` with :math:`M` nests, which are canonical for all parameters :math:`\theta`,
 
     .. math:: \min_\theta \; \tfrac1n \sum_i \mathrm{KL}\bigl(p(z_i) \,\|\, q_\theta(z_i)\bigr).

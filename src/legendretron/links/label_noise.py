@@ -42,6 +42,13 @@ class LabelNoise(nn.Module, ABC):
         Whether the noise is a parameter, to be learned from data, or a buffer that is known.
     run_shape : tuple of int
         Run axes, see :class:`~legendretron.links.Link`.
+
+    Examples
+    --------
+    >>> noise = SymmetricNoise(2, rate=0.2)  # a subclass
+    >>> log_q = noise.log_observed(torch.log(torch.tensor([[1.0, 0.0]])))  # of observed labels
+    >>> bool(log_q.exp()[0, 0] < 1.0)
+    True
     """
 
     #: Name in saved settings.
@@ -91,9 +98,9 @@ class LabelNoise(nn.Module, ABC):
 
         Parameters
         ----------
-        log_p : Tensor of shape (*run_shape, n, C)
+        log_p : Tensor of shape ``(*run_shape, n, C)``
             What is known without the label.
-        labels : Tensor of shape (*run_shape, n)
+        labels : Tensor of shape ``(*run_shape, n)``
             Observed labels.
         """
         log_matrix = torch.log(self.matrix())
@@ -107,9 +114,9 @@ class LabelNoise(nn.Module, ABC):
 
         Parameters
         ----------
-        log_p : Tensor of shape (*run_shape, n, C)
+        log_p : Tensor of shape ``(*run_shape, n, C)``
             What is known without the label.
-        labels : Tensor of shape (*run_shape, n)
+        labels : Tensor of shape ``(*run_shape, n)``
             Observed labels.
         """
         return torch.gather(self.log_posterior(log_p, labels), -1, labels.unsqueeze(-1)).squeeze(-1)

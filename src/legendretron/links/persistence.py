@@ -63,6 +63,15 @@ def load_link(path: str | os.PathLike[str]) -> Link:
     without memory, under ``torch.device("meta")``.
 
     A link of your own must have been registered: import its module first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from legendretron.links import CompositeLink
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_link(CompositeLink(4), f"{folder}/link.safetensors")
+    ...     type(load_link(f"{folder}/link.safetensors")).__name__
+    'CompositeLink'
     """
     tensors, header = read_artifact(path, _KIND)
     try:

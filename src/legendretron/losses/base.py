@@ -22,7 +22,7 @@ __all__ = ["ProperLoss"]
 class ProperLoss(nn.Module, ABC):
     r"""A loss on probabilities whose expectation under ``p`` is least at ``p`` itself.
 
-    With partial losses :math:`\ell_1(q), \dots, \ell_C(q)`, one for each label, the expected loss is
+    With partial losses :math:`\ell_1(q), \ldots, \ell_C(q)`, one for each label, the expected loss is
     :math:`L(p, q) = \sum_i p_i \ell_i(q)`. Properness says :math:`L(p, p) \le L(p, q)`; then
     :math:`\underline{L}(p) = L(p, p)` is the Bayes risk, a concave function, and the regret
     :math:`L(p, q) - \underline{L}(p)` is the Bregman divergence of :math:`-\underline{L}`. The canonical link is
@@ -31,6 +31,14 @@ class ProperLoss(nn.Module, ABC):
 
     All probabilities have the classes on their last axis and any axes before it, which broadcast. Computations are in float32
     at least, and so are results.
+
+    Examples
+    --------
+    >>> from legendretron.losses import SquareLoss
+    >>> loss = SquareLoss()  # a subclass
+    >>> p, q = torch.tensor([0.7, 0.3]), torch.tensor([0.5, 0.5])
+    >>> bool(loss.regret(p, q) > 0), bool(loss.regret(p, p).abs() < 1e-6)
+    (True, True)
     """
 
     #: whether p is the only minimiser

@@ -48,6 +48,13 @@ class Criterion(ProperLoss):
         Share of each label that is spread evenly over all classes, from 0 to 1.
     dim : int
         Axis of the classes in inputs and in probabilities; 1 for images ``(N, C, H, W)``.
+
+    Examples
+    --------
+    >>> from legendretron.losses import LogLoss
+    >>> criterion = LogLoss(label_smoothing=0.1)  # a subclass
+    >>> criterion(torch.zeros(2, 3), torch.tensor([0, 2]))
+    tensor(1.0986)
     """
 
     weight: Tensor | None

@@ -79,6 +79,15 @@ def load_loss(path: str | os.PathLike[str]) -> Criterion:
     """Read a loss that :func:`save_loss` wrote; raise a ``ValueError`` for anything else.
 
     The link of the loss must be registered: import the module of a link of your own first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from legendretron.links import SoftmaxLink
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_loss(CanonicalLoss(SoftmaxLink(3)), f"{folder}/loss.safetensors")
+    ...     type(load_loss(f"{folder}/loss.safetensors")).__name__
+    'CanonicalLoss'
     """
     tensors, header = read_artifact(path, _KIND)
     try:

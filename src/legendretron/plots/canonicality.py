@@ -34,6 +34,15 @@ class MeasuredLink:
         Smallest eigenvalue of the symmetric part over its largest in size.
     report : CanonicalityReport
         The summary.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from legendretron import MultinomialLogisticClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = CanonicalityDisplay.from_estimator(MultinomialLogisticClassifier(alpha=0.01).fit(X, y), X, name="softmax")
+    >>> display.measured["softmax"].asymmetry.shape
+    (150,)
     """
 
     asymmetry: np.ndarray

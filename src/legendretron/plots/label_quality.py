@@ -37,6 +37,12 @@ class LabelQualityDisplay(Display):
         Number of rows below the threshold.
     precision_ : float
         Share of these whose labels are truly wrong; NaN if there are none. Only with ``wrong``.
+
+    Examples
+    --------
+    >>> display = LabelQualityDisplay([0.9, 0.1, 0.8, 0.3], wrong=[False, True, False, False])
+    >>> display.plot().n_suspicious_, display.precision_
+    (2, 0.5)
     """
 
     def __init__(self, quality: ArrayLike, threshold: float = 0.5, wrong: ArrayLike | None = None) -> None:

@@ -38,6 +38,13 @@ class Potential(nn.Module, ABC):
         ``K``, the dimension of the space.
     run_shape : tuple of int
         The run axes.
+
+    Examples
+    --------
+    >>> from legendretron.potentials import LogSumExpPlus
+    >>> potential = LogSumExpPlus(2)  # a subclass
+    >>> potential.gradient(torch.zeros(2))
+    tensor([0.3333, 0.3333])
     """
 
     def __init__(self, dim: int, run_shape: tuple[int, ...] = ()) -> None:

@@ -2,7 +2,7 @@ r"""Potentials in ridge form: a quadratic plus a convex network that sees its in
 
 .. math:: g(x) = \tfrac{\alpha}{2}|x|^2 + \gamma\, h(A x + b), \qquad A \in \mathbb{R}^{r \times K},\; r = M H + 1,
 
-with the inner network on :math:`t = (t_1, \dots, t_{M+1})`
+with the inner network on :math:`t = (t_1, \ldots, t_{M+1})`
 
 .. math::
 
@@ -70,6 +70,14 @@ class RidgePotential(Potential):
         Source of the random start, on the parameters' device.
     device, dtype : optional
         Of the parameters.
+
+    Examples
+    --------
+    >>> from legendretron.potentials import FICNN
+    >>> network = FICNN(3, hidden=2, depth=4)  # a subclass
+    >>> z = torch.tensor([1.0, 0.0, -1.0])
+    >>> bool(torch.allclose(network.inverse_gradient(network.gradient(z)), z, atol=1e-4))
+    True
     """
 
     #: whether h ends in a softplus; otherwise z_{M+1} itself is h

@@ -30,6 +30,11 @@ class Batch:
         file ``f`` has numbers from ``f * 2**40``.
     origin : str
         Where the rows come from, for messages, such as a file and its row group; may be empty.
+
+    Examples
+    --------
+    >>> Batch(np.ones((2, 3)), np.array(["a", "b"]), weight=None, row_numbers=np.array([0, 1])).X.shape
+    (2, 3)
     """
 
     X: Any

@@ -13,7 +13,14 @@ __all__ = ["BadRowError", "RowCheck"]
 
 
 class BadRowError(ValueError):
-    """A row of a source cannot be used: a value is missing or not finite."""
+    """A row of a source cannot be used: a value is missing or not finite.
+
+    Examples
+    --------
+    >>> raise BadRowError("row 7 has no age; skip_bad_rows leaves such rows out")
+    Traceback (most recent call last):
+    legendretron.streaming.row_check.BadRowError: row 7 has no age; skip_bad_rows leaves such rows out
+    """
 
 
 class RowCheck:

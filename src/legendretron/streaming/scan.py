@@ -44,6 +44,13 @@ class Summary:
         Bad rows that were left out.
     feature_names : tuple of str or None
         Of the source.
+
+    Examples
+    --------
+    >>> from legendretron.streaming import as_source
+    >>> summary = scan(as_source((np.array([[0.0], [2.0]]), np.array([0, 1]))))
+    >>> summary.n_rows, summary.mean.tolist()
+    (2, [1.0])
     """
 
     classes: np.ndarray

@@ -23,6 +23,14 @@ class Source(Protocol):
     ----------
     feature_names : tuple of str or None
         Names of the features, if they have some.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from legendretron.streaming import as_source
+    >>> source = as_source((np.ones((5, 2)), np.arange(5) % 2))
+    >>> sum(len(batch.X) for batch in source.batches())
+    5
     """
 
     feature_names: tuple[str, ...] | None
@@ -45,7 +53,20 @@ class Source(Protocol):
 
 
 class BlockSource(ABC):
-    """A source whose rows come in blocks, such as row groups, that can be read in any order."""
+    """A source whose rows come in blocks, such as row groups, that can be read in any order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from legendretron.streaming import Batch
+    >>> class Made(BlockSource):
+    ...     n_blocks = 3
+    ...
+    ...     def read_block(self, block):
+    ...         yield Batch(np.full((2, 1), float(block)), np.array([0, 1]), None, 2 * block + np.arange(2))
+    >>> sum(len(batch.X) for batch in Made().batches(epoch=0, seed=1))
+    6
+    """
 
     feature_names: tuple[str, ...] | None = None
     #: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.

@@ -49,6 +49,25 @@ def train(
     -------
     TrainingResult
         History and counts.
+
+    Examples
+    --------
+    A logistic regression, on twelve rows:
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from legendretron.links import SoftmaxLink
+    >>> from legendretron.training import LinearModel, Sample, TrainingSettings, as_features
+    >>> x = np.random.default_rng(0).normal(size=(12, 2))
+    >>> y = torch.as_tensor(x[:, 0] > 0).long()
+    >>> features = as_features(x, torch.float64, torch.device("cpu"))
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> sample = Sample(features, torch.arange(12)[None], y[None], torch.ones(1, 12, dtype=torch.float64))
+    >>> model = LinearModel(torch.zeros(1, 2, 1).double(), torch.zeros(1, 1).double(), [SoftmaxLink(2).double()])
+    >>> settings = TrainingSettings(1e-3 * one, one, one, [torch.Generator()], solver="lbfgs")
+    >>> result = train(model, sample, settings)
+    >>> bool(result.converged[0])
+    True
     """
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
     rows = sample.rows.shape[1] if settings.solver == "lbfgs" else min(settings.batch_size, sample.rows.shape[1])

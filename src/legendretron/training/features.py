@@ -160,7 +160,15 @@ class SparseFeatures:
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
-    """Put a numpy array or a scipy sparse matrix on the device."""
+    """Put a numpy array or a scipy sparse matrix on the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> features = as_features(np.ones((4, 2)), torch.float64, torch.device("cpu"))
+    >>> type(features).__name__
+    'DenseFeatures'
+    """
     if scipy.sparse.issparse(x):
         csr = scipy.sparse.csr_array(x)
         csr.sum_duplicates()

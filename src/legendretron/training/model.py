@@ -31,6 +31,13 @@ class LinearModel:
         Start of ``b``.
     links : sequence of Link
         Start of the ``R`` links; copied.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> model = LinearModel(torch.zeros(2, 5, 2), torch.zeros(2, 2), [SoftmaxLink(3), SoftmaxLink(3)])
+    >>> model.flat.shape  # two runs, of 5 x 2 weights and 2 intercepts
+    torch.Size([2, 12])
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, links: Sequence[Link]) -> None:

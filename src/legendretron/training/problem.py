@@ -15,7 +15,14 @@ __all__ = ["DivergedError", "Sample", "TrainingResult", "TrainingSettings"]
 
 
 class DivergedError(ValueError):
-    """The loss of a run is no longer a number."""
+    """The loss of a run is no longer a number.
+
+    Examples
+    --------
+    >>> raise DivergedError("lower learning_rate")
+    Traceback (most recent call last):
+    legendretron.training.problem.DivergedError: lower learning_rate
+    """
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,15 @@ class Sample:
         Whether only their ratios matter.
     lengths : list of int, optional
         How many rows each run has; the others, up to the ``n`` of the longest, are not used and have weight zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from legendretron.training import as_features
+    >>> features = as_features(np.ones((4, 2)), torch.float64, torch.device("cpu"))
+    >>> labels = torch.tensor([[0, 1, 2]])
+    >>> Sample(features, torch.tensor([[0, 1, 3]]), labels, torch.ones(1, 3, dtype=torch.float64)).rows.shape
+    torch.Size([1, 3])
     """
 
     features: Features
@@ -108,6 +124,14 @@ class TrainingSettings:
         Whether compiled steps may take the place of plain operations, which they equal to rounding.
     keep_interrupted : bool
         Whether Ctrl-C ends training between two steps and keeps the weights so far, instead of raising KeyboardInterrupt.
+
+    Examples
+    --------
+    Of a single run:
+
+    >>> one = torch.ones(1)
+    >>> TrainingSettings(1e-3 * one, 1e-3 * one, 0.01 * one, [torch.Generator().manual_seed(0)], max_epochs=20).solver
+    'adam'
     """
 
     alpha: Tensor
@@ -156,6 +180,11 @@ class TrainingResult:
         State of Adam, to resume from.
     largest_gradient : Tensor of shape (R,), optional
         Of a convex problem, the largest entry of the gradient where the solver ended.
+
+    Examples
+    --------
+    >>> TrainingResult().interrupted
+    False
     """
 
     history: History = field(default_factory=History)

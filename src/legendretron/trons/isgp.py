@@ -73,7 +73,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         The most probable link; its classes are in the order of ``link_classes_``, the second first.
     loss_ : CanonicalLoss
         Its canonical loss.
-    bound_, bound_error_ : ndarray of shape (n_iter_,)
+    bound_, bound_error_ : ndarray of shape ``(n_iter_,)``
         Bound on the log-evidence after each iteration, and the standard error of its Monte Carlo part.
     prior_, posterior_ : LinkPrior, Posterior
         Prior and normal posterior of the latent variables.

@@ -6,7 +6,7 @@ are
 
 .. math:: T(z) = \Phi(z) \cdot c(\xi), \qquad c_f(\xi) = (1, \xi)^\top Q_f \, (1, \xi)
 
-with features :math:`\Phi = (1, z - m, t_1(\theta), \dots)` that do not depend on the weights, standard normal
+with features :math:`\Phi = (1, z - m, t_1(\theta), \ldots)` that do not depend on the weights, standard normal
 :math:`\xi`, and constant matrices :math:`Q_f`: evaluation, gradients and Hessians are small products, whatever the number
 of rows.
 """

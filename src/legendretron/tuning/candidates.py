@@ -16,7 +16,14 @@ LINK_ALPHAS = (1e-4, 1e-2)
 
 
 class Candidate(NamedTuple):
-    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression."""
+    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression.
+
+    Examples
+    --------
+    >>> import math
+    >>> Candidate(alpha=0.01, link_alpha=math.inf).link_alpha  # logistic regression
+    inf
+    """
 
     alpha: float
     link_alpha: float

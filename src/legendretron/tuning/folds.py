@@ -29,6 +29,13 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
         Groups whose rows must not be divided.
     seed : int
         Of the shuffle, where there is one.
+
+    Examples
+    --------
+    >>> y = np.arange(20) % 2
+    >>> folds = make_folds(4, np.zeros((20, 1)), y, np.arange(20), groups=None, seed=0)
+    >>> [len(held_out) for _, held_out in folds]
+    [5, 5, 5, 5]
     """
     own = y[rows]
     counts = np.unique(own, return_counts=True)[1]

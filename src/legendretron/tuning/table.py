@@ -30,7 +30,14 @@ COLUMNS = (
 
 
 class FoundNoise(NamedTuple):
-    """Symmetric noise in the labels, and how a model that knows of it is trained."""
+    """Symmetric noise in the labels, and how a model that knows of it is trained.
+
+    Examples
+    --------
+    >>> found = FoundNoise(training=0.2, temperature=1.0, doubt=0.0, rate=0.15, low=0.1, high=0.2)
+    >>> found.low < found.rate < found.high
+    True
+    """
 
     training: float  #: rate that is assumed in training
     temperature: float  #: power of the true probabilities, for a model that is logistic regression
@@ -60,6 +67,12 @@ class Tuning:
         Noise in the labels, if it was looked for; one of rate 0 if there is none.
     noise_matrix : ndarray of shape (C, C), optional
         Its transition matrix, if it is not symmetric.
+
+    Examples
+    --------
+    >>> from legendretron.tuning import Candidate
+    >>> Tuning(Candidate(0.01, 0.001)).chosen.alpha
+    0.01
     """
 
     chosen: Candidate

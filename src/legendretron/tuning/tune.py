@@ -47,6 +47,16 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         Whether logistic regression is among the candidates; needed if ``links`` is empty.
     alpha : float, optional
         Its strength, if it is not to be chosen.
+
+    Examples
+    --------
+    Estimators call it when a strength is ``"auto"``, and keep what it found:
+
+    >>> from sklearn.datasets import load_iris
+    >>> from legendretron import MultinomialLogisticClassifier
+    >>> clf = MultinomialLogisticClassifier(cv=3).fit(*load_iris(return_X_y=True))
+    >>> bool(clf.alpha_ == clf.tuning_["alpha"][0])
+    True
     """
     tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
     if not problem.folds:
