@@ -307,6 +307,22 @@ def mixed_tables() -> str:
     )
 
 
+def streaming() -> str:
+    """Memory and speed of tables that are read in batches, beside others."""
+    rows = [
+        [
+            row["contestant"],
+            f"{row['rows']:,}",
+            f"{row['peak_mb']:,.0f} MB",
+            f"{row['seconds']:,.0f} s",
+            f"{speed:,.0f}" if (speed := row.get("rows_per_second")) is not None else "",
+            f"{row['test_log_loss']:.3f}",
+        ]
+        for row in record("streaming")["runs"]
+    ]
+    return table(["", "rows", "peak memory", "time", "rows a second in a pass", "log-loss on other rows"], rows)
+
+
 def _power(difference: float) -> str:
     """An upper bound, as a power of ten: the digits depend on the processor."""
     return "0" if difference == 0.0 else f"< 1e{math.ceil(math.log10(difference))}"
@@ -323,6 +339,7 @@ TABLES = {
         "messages": lambda: str(record("scale")["processes"]["classes"][-1]["messages"]),
     },
     "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
+    "docs/guide/large_data.md": {"streaming": streaming},
     "docs/performance.md": {"bars": bars},
     "docs/choosing.md": {"defaults": defaults},
     "docs/results.md": {
