@@ -15,6 +15,7 @@ from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LBFGS_ITERATIONS, LinearLinkClassifier
 from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
@@ -165,12 +166,13 @@ def fit_splits(
     n_classes = int(y.max()) + 1
     labels = _as_labels(y, n_classes, device)
     features = as_features(X, dtype, device)
+    units = Standardizer.fit(X, np.ones(X.shape[0]), estimator.standardize)
     weights, biases, links, seeds, generators = [], [], [], [], []
     for state in random_states:
         single = clone(estimator).set_params(random_state=int(state))
         seeds.append(single._seed())
         generators.append(torch.Generator().manual_seed(seeds[-1]))
-        start = single._fresh(X, np.ones(X.shape[0]), n_classes, generators[-1], dtype)
+        start = single._fresh(units, n_classes, generators[-1], dtype)
         weights.append(start.weight)
         biases.append(start.bias)
         links.append(single._make_link(n_classes, generators[-1], dtype, len(train_rows[0])))
