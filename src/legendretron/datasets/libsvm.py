@@ -122,7 +122,10 @@ def _fault_of_features(features: list[bytes], n_features: int | None) -> str:
             return f"{_shown(feature)} is not index:value"
         index = int(match[1])
         if index < 1:
-            return f"it has the feature index {index}; indices begin at 1"
+            return (
+                f"it has the feature index {index}; indices begin at 1 (scikit-learn's dump_svmlight_file writes them so "
+                "with zero_based=False)"
+            )
         if index > (n_features or _LARGEST_INDEX):
             return f"it has the feature index {index}, beyond the {n_features or _LARGEST_INDEX} features expected"
         if index <= before:

@@ -212,6 +212,13 @@ def columns_of(
     _check_known(path, list(frame.columns), keep)
     only_kept = _only_kept(features, keep)
     columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
+    rewritten = [name for name in keep if name in columns and _is_numeric(frame[name].dtype) and kind != "parquet"]
+    if rewritten:
+        warnings.warn(
+            f"column {quoted(rewritten)} is kept, but is also a feature that is a number: it is written as a number, so that "
+            "00136 becomes 136.",
+            stacklevel=2,
+        )
     rows = None
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()

@@ -153,7 +153,7 @@ def fit_ray(
             ),
             run_config=ray.train.RunConfig(
                 name=name,
-                storage_path=os.fspath(storage_path),
+                storage_path=_absolute(storage_path),
                 failure_config=ray.train.FailureConfig(max_failures=max_failures),
                 checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
             ),
@@ -176,8 +176,15 @@ def _for_workers(data: Any, columns: dict[str, Any]) -> Any:
     if is_ray_dataset(data):
         return RayBlocks.of(data, columns)
     if are_paths(data):
-        return _Files(data, columns)
+        one = isinstance(data, str | os.PathLike)
+        return _Files(_absolute(data) if one else [_absolute(path) for path in data], columns)
     return as_source(data, **columns)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """The same path from wherever workers run; addresses in the cloud are left as they are."""
+    text = os.fspath(path)
+    return text if "://" in text else os.path.abspath(text)
 
 
 def _work(config: dict[str, Any]) -> None:

@@ -74,8 +74,10 @@ class RecordReader:
         if wrong:
             kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in wrong[:8])
             rest = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+            label = "" if asked.target is not None else "give the column of the labels as target, "
             raise ValueError(
-                f"columns that are not numbers in {place}: {kinds}{rest}; leave them out (drop), or encode them as numbers."
+                f"columns that are not numbers in {place}: {kinds}{rest}; {label}leave them out (drop), or encode them as "
+                "numbers."
             )
         single = all(schema.field(name).type == arrow.float32() for name in chosen)
         return replace(asked, features=tuple(chosen), single=single)
