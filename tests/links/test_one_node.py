@@ -7,7 +7,7 @@ import torch
 
 from legendretron._numba import links as compiled
 from legendretron.links import CanonicalLink, CompositeLink
-from legendretron.links.one_node import by_one_node
+from legendretron.links.one_node import _has_functions, by_one_node
 from legendretron.nn import LegendreHead
 
 pytest.importorskip("numba")
@@ -22,6 +22,15 @@ LINKS = {
     "one nest": lambda c, **how: CanonicalLink(c, 1, init="random", **how),
 }
 every_link = pytest.mark.parametrize("name", LINKS)
+
+
+def test_compilers_take_the_answer_for_a_constant():
+    """The mark is the one that torch sets, which imports its compiler to do so."""
+
+    @torch.compiler.assume_constant_result
+    def marked(): ...
+
+    assert vars(_has_functions) == vars(marked) != {}
 
 
 def make(name, c, dtype=torch.float64):
