@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -58,6 +59,7 @@ class Page(HTMLParser):
             assert self.open.pop()[0] == tag
 
     def handle_data(self, data):
+        data = data.replace("\N{NO-BREAK SPACE}%", " %")
         inside = [name for tag, name in self.open if tag == "section"]
         if inside:
             self.sections[inside[0]] = self.sections.get(inside[0], "") + data
@@ -100,7 +102,7 @@ def test_the_answer_comes_first(report):
     page = Page(report.to_html())
     assert page.text.index(report.summary[:40]) < page.text.index("calibration error")
     assert "is right on" in report.summary
-    assert "tuned logistic regression" in report.summary
+    assert "a logistic regression tuned on these rows" in report.summary
 
 
 def test_text_of_users_is_escaped(report):
@@ -161,23 +163,84 @@ def test_calibration_is_judged(power, words):
 def test_labels_without_features_are_no_better_than_their_frequencies():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 2)), rng.integers(2, size=120)
-    report = EvaluationReport(Given((0, 1)), X, y)
-    assert "not clearly better than predicting the class frequencies" in report.summary
+    bold, uniform = (EvaluationReport(Given((0, 1), power), X, y).summary for power in (1.0, 0.0))
+    assert "By log-loss it is worse than predicting the class frequencies for every row." in bold
+    assert "By log-loss it is not clearly better than predicting the class frequencies for every row." in uniform
+    most = max(np.mean(y), 1 - np.mean(y))
+    assert f"to name the most frequent class each time would be right on {100 * most:.1f} %" in bold
+
+
+def test_probabilities_that_recalibration_improves_are_not_called_fine():
+    """Those of the predicted class are right, those of the two others are exchanged."""
+    log_p, y = draw_labels(900)
+    order = np.argsort(log_p, axis=1)
+    exchanged = log_p.copy()
+    each = np.arange(len(y))
+    exchanged[each, order[:, 0]], exchanged[each, order[:, 1]] = log_p[each, order[:, 1]], log_p[each, order[:, 0]]
+    report = EvaluationReport(Given((0, 1, 2)), exchanged, y)
+    words = "are right for the predicted class up to chance, but recalibration would lower the log-loss by"
+    said = re.search(rf"{words} ([\d.]+) %", report.summary)
+    assert said
+    assert f"{said[1]} % of it" in Page(report.to_html()).sections["calibration"]
+
+
+def test_few_rows_are_not_taken_for_many():
+    """Draws from rows that are all right are all right, which says nothing about other rows."""
+    log_p = np.log([[0.9, 0.1], [0.1, 0.9]])
+    report = EvaluationReport(Given((0, 1)), log_p, [0, 1])
+    assert "is right on 100.0 % of the rows (95 % interval 15.8 % to 100.0 %)" in report.summary
+    assert "Its probabilities cannot be judged by fewer than 30 rows." in report.summary
+    page = Page(report.to_html())
+    assert "too few rows to draw how often the predicted class was right" in page.sections["calibration"]
+    assert "Rows of all classes are found equally often, 100.0 % of them." in page.sections["classes"]
+    assert "Areas have no interval where a class" in page.sections["classes"]
+    assert "the exact one of a binomial distribution" in page.sections["scores"]
+
+
+def test_rows_keep_the_numbers_that_they_are_given():
+    log_p, y = draw_labels(40, spread=4.0)
+    numbers = 1000 + 10 * np.arange(40)
+    weight = np.ones(40)
+    weight[0] = 0.0
+    page = page_of(Given((0, 1, 2)), log_p, y, weight, row_numbers=numbers)
+    listed = {int(found.replace(",", "")) for found in re.findall(r"1,\d\d0", page.sections["labels"])}
+    assert listed == set(numbers[1:].tolist())
+
+
+def test_long_names_lose_their_middles_but_in_the_table_of_classes():
+    log_p, y = draw_labels(60)
+    names = tuple(f"{letter}{'x' * 150}{letter}" for letter in "abc")
+    page = page_of(Given(names), log_p, np.array(names)[y])
+    assert names[0] in page.sections["classes"]
+    for section in ("confusions", "ranking", "labels"):
+        assert names[0] not in page.sections[section]
+        assert f"a{'x' * 28}…{'x' * 28}a" in page.sections[section]
+    alike = tuple(f"{'x' * 80}{letter}{'x' * 80}" for letter in "abc")
+    assert alike[1] in page_of(Given(alike), log_p, np.array(alike)[y]).sections["confusions"]
+
+
+def test_what_takes_labels_to_be_wrong_has_a_curve_of_its_own():
+    X, y = make_classification(200, 4, flip_y=0.4, random_state=0)
+    model = MultinomialLogisticClassifier(label_noise="symmetric", random_state=0).fit(X, y)
+    assert (model.tuning_["label_noise"] > 0).any()
+    page = page_of(model, X, y)
+    assert "logistic regression, wrong labels" in page.sections["training"]
+    assert "need more than a lower loss to be chosen" in page.sections["training"]
 
 
 def test_side_by_side(fitted):
     model, X, y = fitted
     report = EvaluationReport(model, X, y, against=model, against_name="again")
     page = Page(report.to_html())
-    assert "It is not clearly different from again" in report.summary
+    assert "By log-loss it is not clearly different from again" in report.summary
     assert page.sections["against"].count("no clear difference") == 4
     assert "Both predict the same class on 100.0 %" in page.sections["against"]
     log_p, labels = draw_labels(200)
     sharp = Given((0, 1, 2), 6.0)
     better = EvaluationReport(Given((0, 1, 2)), log_p, labels, against=sharp, against_name="sharp").summary
-    assert "It is better than sharp" in better
+    assert "By log-loss it is better than sharp" in better
     worse = EvaluationReport(sharp, log_p, labels, against=Given((0, 1, 2)), against_name="given").summary
-    assert "It is worse than given" in worse
+    assert "By log-loss it is worse than given" in worse
 
 
 def test_the_other_model_may_have_other_columns_and_another_order_of_classes():
@@ -210,7 +273,10 @@ def test_the_other_model_may_have_other_columns_and_another_order_of_classes():
         ),
         (
             LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1),
-            {"learned": "The link is composite", "labels": "An estimated 10.0 % of the training labels are wrong"},
+            {
+                "learned": "(composite) has no loss of its own",
+                "labels": "An estimated 10.0 % of the training labels are wrong",
+            },
         ),
     ],
     ids=["multinomial", "sklearn", "pipeline", "search", "forest", "composite"],
@@ -235,7 +301,7 @@ def test_calibrators(fitted):
     model, X, y = fitted
     calibrator = LegendreCalibrator(FrozenEstimator(model)).fit(X[:60], y[:60])
     page = page_of(calibrator, X[60:], y[60:])
-    assert "The learned link" in page.sections["learned"]  # that of the model inside
+    assert "the learned link" in page.sections["learned"]  # that of the model inside
     assert "fitted without an estimate of wrong labels" in page.sections["labels"]
     scores = model.predict_proba(X)
     page = page_of(LegendreCalibrator().fit(scores[:60], y[:60]), scores[60:], y[60:])
@@ -250,9 +316,11 @@ def test_tables_with_text_and_gaps():
     estimator = LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1)
     model = TableClassifier(estimator).fit(frame[:100], y[:100])
     page = page_of(model, frame[100:], y[100:], against=model)
+    assert page.sections["card"].count("The classifier inside") == 2
+    assert "kindLegendreTronClassifier" in page.sections["card"]
     assert "<colour>=" in page.sections["coefficients"]
     assert "An estimated 10.0 % of the training labels are wrong" in page.sections["labels"]
-    assert "The link is composite" in page.sections["learned"]
+    assert "(composite) has no loss of its own" in page.sections["learned"]
     assert "Logistic regression, with a penalty" in page.sections["scores"]
 
 
@@ -313,6 +381,7 @@ def test_a_class_without_rows_is_no_obstacle():
         ({"against": (Given(NAMES), np.zeros((2, 3)))}, "X of against must have a row for each of 120 labels, got 2"),
         ({"name": ""}, "name must be text that is not empty"),
         ({"against_name": "x"}, "against_name is for a second model"),
+        ({"row_numbers": [1, 2]}, "row_numbers must hold an integer for each of 120 labels, got int64 of shape"),
         ({"random_state": -1}, "random_state must be an integer of at least 0"),
         ({"sample_weight": np.full(120, -1.0)}, "Negative values|negative"),
     ],

@@ -212,6 +212,7 @@ def _report(
             against_name=None if against is None else names[1],
             data=table.path.name,
             facts={"SHA-256 of the file": hashlib.sha256(table.path.read_bytes()).hexdigest()},
+            row_numbers=table.rows,
         )
 
 

@@ -281,9 +281,12 @@ def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
     pandas = import_extra("pandas", "reading tables", "cli")
     weights = pandas.to_numeric(table.kept[column], errors="coerce").to_numpy(dtype=np.float64)
-    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.max() > 0:
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad) or not weights.max() > 0:
+        which = f"{table.kept[column].iloc[bad[0]]!r} among them" if len(bad) else "all of them zero"
         raise ValueError(
-            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero."
+            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero, "
+            f"got {which}; mend the column, or leave out --weight."
         )
     found: np.ndarray = weights
     return found

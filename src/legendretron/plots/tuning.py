@@ -11,7 +11,7 @@ from legendretron.plots.display import Display
 from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
 
-__all__ = ["TuningDisplay", "by_link_alpha", "heights"]
+__all__ = ["TuningDisplay", "by_link_alpha", "heights", "logistic_curves"]
 
 _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
 _NOISY = "0.65"
@@ -78,16 +78,11 @@ class TuningDisplay(Display):
         self.figure_ = ax.figure
         table, base = heights(self.tuning)
         before = len(ax.containers)
-        logistic = table[np.isinf(table["link_alpha"])]
         links = table[~np.isinf(table["link_alpha"])]
         if base is not None:
             ax.axhline(base, color=_LOGISTIC, linewidth=0.8, linestyle=":", zorder=0)
-        noisy = logistic["label_noise"] > 0
-        if len(logistic):
-            _curve(ax, logistic[~noisy], _LOGISTIC, MARKERS[0], "logistic regression")
-            # several rates of noise were tried with a strength; the best of them is drawn
-            best = logistic[noisy].sort_values("height").drop_duplicates("alpha")
-            _curve(ax, best, _NOISY, MARKERS[0], "logistic regression, wrong labels")
+        for colour, (name, own) in zip((_LOGISTIC, _NOISY), logistic_curves(table), strict=True):
+            _curve(ax, own, colour, MARKERS[0], name)
         most = links["steps"].max() if len(links) else 0
         for number, (name, own) in enumerate(by_link_alpha(links)):
             look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
@@ -130,11 +125,26 @@ def heights(tuning: Any) -> tuple[Any, float | None]:
     return table.assign(height=base + table["difference"], bar=table["difference_error"]), base
 
 
+def logistic_curves(table: Any) -> list[tuple[str, Any]]:
+    """Candidates without a learned link: those that trust the labels, and those that take some to be wrong."""
+    logistic = table[np.isinf(table["link_alpha"])]
+    noisy = logistic["label_noise"] > 0
+    # several rates of noise were tried with a strength; the best of them is drawn
+    best = logistic[noisy].sort_values("height").drop_duplicates("alpha")
+    return [("logistic regression", logistic[~noisy]), ("logistic regression, wrong labels", best)]
+
+
 def by_link_alpha(links: Any) -> list[tuple[str, Any]]:
-    """Candidates with a learned link, by the strength of its penalty, with a name for each."""
-    if len(links) > 1 and (links["link_alpha"] == links["alpha"]).all():
-        return [("link_alpha = alpha", links)]
-    return [(f"link_alpha {value:.3g}", own) for value, own in links.groupby("link_alpha")]
+    """Candidates with a learned link, by the strength of its penalty, and whether they take some labels to be wrong."""
+    tied = len(links) > 1 and (links["link_alpha"] == links["alpha"]).all()
+    groups = []
+    for wrong, part in links.groupby(links["label_noise"] > 0):
+        more = ", wrong labels" if wrong else ""
+        if tied:
+            groups.append((f"link_alpha = alpha{more}", part))
+        else:
+            groups += [(f"link_alpha {value:.3g}{more}", own) for value, own in part.groupby("link_alpha")]
+    return groups
 
 
 def _curve(ax: Any, rows: Any, colour: str, marker: str, label: str | None, faint: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Estimate", "drawn_means", "interval", "n_draws"]
+__all__ = ["Estimate", "drawn_means", "exact_interval", "interval", "n_draws"]
 
 #: Draws with few rows, with many, and from how many rows on they are many.
 _DRAWS, _DRAWS_OF_MANY, _MANY = 1000, 300, 20_000
@@ -57,6 +57,21 @@ def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarra
         sums = counts @ weighted
         means[start : start + rows] = sums[:, :-1] / sums[:, -1:]
     return means
+
+
+def exact_interval(share: int, weight: np.ndarray) -> Estimate:
+    """Return a share of zero or one with the exact interval of a binomial distribution, by Clopper and Pearson.
+
+    Rows with weights are as good as fewer rows without: the square of the sum over the sum of the squares.
+
+    Examples
+    --------
+    >>> round(exact_interval(1, np.ones(100)).low, 3)
+    0.964
+    """
+    n_rows = weight.sum() ** 2 / (weight**2).sum()
+    bound = float(((1 - LEVEL) / 2) ** (1 / n_rows))
+    return Estimate(1.0, bound, 1.0) if share else Estimate(0.0, 0.0, 1.0 - bound)
 
 
 def interval(value: float, draws: np.ndarray) -> Estimate:

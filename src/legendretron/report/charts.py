@@ -182,8 +182,12 @@ class Chart:
             self._marks.insert(0, f'<path class="band {colour}" d="M{"L".join([*up, *down[::-1]])}Z"/>')
         return self
 
-    def histogram(self, edges: np.ndarray, share: np.ndarray, colour: str, tips: Sequence[str]) -> Chart:
-        """Add bars from the bottom."""
+    def histogram(
+        self, edges: np.ndarray, share: np.ndarray, colour: str, tips: Sequence[str], name: str = ""
+    ) -> Chart:
+        """Add bars from the bottom, with a name for the legend."""
+        if name:
+            self._legend.append((colour, name, False))
         for left, right, height, text in zip(edges[:-1], edges[1:], share, tips, strict=True):
             a, b, top = self._x(left) + 0.5, self._x(right) - 0.5, self._y(self._inside(height))
             bottom = self._y(self._ylim[0])

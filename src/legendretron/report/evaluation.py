@@ -71,6 +71,9 @@ class EvaluationReport:
         What to call the data.
     facts : mapping of str to str, optional
         Further lines for the card, such as where the data come from.
+    row_numbers : array of int of shape (n_samples,), optional
+        What to call the rows in the table of suspicious labels, if they are some of a larger table; by default their places,
+        from 0.
     random_state : int, default=0
         Seed of the bootstrap and the folds. The same rows and seed give the same numbers.
 
@@ -109,11 +112,12 @@ class EvaluationReport:
         against_name: str | None = None,
         data: str | None = None,
         facts: Mapping[str, str] | None = None,
+        row_numbers: Any = None,
         random_state: int = 0,
     ) -> None:
         began = time.perf_counter()
         seed = check_integer("random_state", random_state, 0)
-        rows, n_given = rows_of(model, y, sample_weight), len(np.asarray(y))
+        rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
         X = taken(X, rows, n_given)
         names = _names(model, against, name, against_name)
         contestants = {"model": Contestant.of(names[0], rows.y, predicted(model, X, rows, "model"))}

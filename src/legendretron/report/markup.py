@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "Cell",
+    "abridged",
     "bar_list",
     "details",
     "escaped",
     "figure",
     "grid",
+    "long_head",
     "note",
     "number",
     "paragraph",
@@ -151,6 +153,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str =
     )
 
 
+def long_head(text: object) -> str:
+    """Return text of the user's as the head of a column, which may break anywhere."""
+    return f'<span class="any">{escaped(text)}</span>'
+
+
 def bar_list(bars: Sequence[tuple[str, float]], most: float) -> str:
     """Return horizontal bars to the left and the right of zero, with names and values.
 
@@ -214,3 +221,15 @@ def shortened(text: Any, most: int) -> str:
     """
     text = str(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def abridged(text: str, most: int = 60) -> str:
+    """Return text without its middle if it is longer than that: names often differ at their ends.
+
+    Examples
+    --------
+    >>> abridged("a very long name, number 7", 15)
+    'a very …umber 7'
+    """
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from legendretron.diagnostics.scores import area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
-from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, interval
+from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.report.rows import Contestant, Rows
 
 __all__ = ["SCORES", "CalibrationError", "ClassArea", "Measured"]
@@ -114,7 +114,15 @@ class Measured:
         Of those that were recalibrated, also ``"log_loss refinement"``, the score after recalibration, ``"log_loss
         calibration"``, what recalibration saves, and the same of ``"brier"``.
         """
-        return interval(self._value[key, name], self._draws[key, name])
+        value = self._value[key, name]
+        if name == "accuracy" and self.all_or_none(key):
+            return exact_interval(round(value), self.rows.weight)
+        return interval(value, self._draws[key, name])
+
+    def all_or_none(self, key: str) -> bool:
+        """Whether all rows are right, or none: draws of such rows are all alike, and tell nothing about other rows."""
+        right = self.contestants[key].rows.right
+        return bool(right.all() or not right.any())
 
     def difference(self, key: str, other: str, name: str) -> Estimate:
         """Return how much higher the score of one is than that of another."""

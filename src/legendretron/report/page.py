@@ -36,6 +36,7 @@ def page(
     style, script = ((own / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     kinds = {1: ' class="good"', 0: "", -1: ' class="bad"'}
     said = " ".join(f"<span{kinds[sign]}>{escaped(sentence)}</span>" for sentence, sign in answer)
+    said, tiles, content = (part.replace(" %", "\N{NO-BREAK SPACE}%") for part in (said, tiles, "".join(sections)))
     menu = "".join(f'<a href="#{place}">{escaped(name)}</a>' for place, name in links.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -57,7 +58,7 @@ def page(
 {tiles}
 <nav aria-label="Sections">{menu}</nav>
 </header>
-{"".join(sections)}
+{content}
 </main>
 <script>
 {script}</script>

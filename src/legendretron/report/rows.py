@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
 from legendretron.plots.labels import shown
+from legendretron.report.markup import abridged
 
 __all__ = ["Contestant", "Rows", "predicted", "rows_of", "taken"]
 
@@ -36,7 +37,9 @@ class Rows:
     weighted : bool
         Whether weights were given.
     place : ndarray of shape (n,)
-        Numbers of the rows as they were given, where those of weight zero were still among them.
+        Places of the rows as they were given, where those of weight zero were still among them.
+    numbers : ndarray of shape (n,)
+        What to call the rows: their places, or the numbers that were given.
     """
 
     y: np.ndarray
@@ -44,19 +47,20 @@ class Rows:
     weight: np.ndarray
     weighted: bool
     place: np.ndarray
+    numbers: np.ndarray
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
     def names(self) -> list[str]:
-        """Labels for tables."""
-        return [str(label) for label in self.classes.tolist()]
+        """Labels for tables, none of them very long."""
+        return _none_long([str(label) for label in self.classes.tolist()])
 
     @property
     def spoken(self) -> list[str]:
         """Labels for sentences and legends: numbers as "class 1"."""
-        return [shown(label) for label in self.classes.tolist()]
+        return _none_long([shown(label) for label in self.classes.tolist()])
 
     @property
     def share(self) -> np.ndarray:
@@ -66,6 +70,12 @@ class Rows:
     def mean(self, values: np.ndarray) -> float:
         """Weighted mean over the rows."""
         return float(self.weight @ values / len(self))
+
+
+def _none_long(names: list[str]) -> list[str]:
+    """Names without their middles where they are long, unless some could then not be told apart."""
+    short = [abridged(name) for name in names]
+    return short if len(set(short)) == len(set(names)) else names
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,8 @@ class Contestant:
         return cls(name, log_p, row_scores(y, log_p), impossible)
 
 
-def rows_of(model: Any, y: Any, sample_weight: Any) -> Rows:
-    """Check labels and weights; rows of weight zero are left out."""
+def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> Rows:
+    """Check labels, weights and numbers of rows; rows of weight zero are left out."""
     check_is_fitted(model)
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise ValueError(f"model must be a classifier with predict_proba, got {type(model).__name__}.")
@@ -123,7 +133,13 @@ def rows_of(model: Any, y: Any, sample_weight: Any) -> Rows:
             "least two classes."
         )
     weight = weight[place] / weight.max()
-    return Rows(numbers[place], classes, weight * (len(place) / weight.sum()), sample_weight is not None, place)
+    called = np.arange(len(labels)) if row_numbers is None else np.asarray(row_numbers)
+    if called.shape != (len(labels),) or called.dtype.kind not in "iu":
+        raise ValueError(
+            f"row_numbers must hold an integer for each of {len(labels)} labels, got {called.dtype} of shape {called.shape}."
+        )
+    weight *= len(place) / weight.sum()
+    return Rows(numbers[place], classes, weight, sample_weight is not None, place, called[place])
 
 
 def _listed(labels: Any) -> str:

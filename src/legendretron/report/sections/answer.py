@@ -2,65 +2,84 @@
 
 from __future__ import annotations
 
-from legendretron.report.bootstrap import Estimate
+from legendretron.report.cross_fitting import LEAST_ROWS
 from legendretron.report.markup import escaped, number, percent
 from legendretron.report.measured import CalibrationError, Measured
 
 __all__ = ["calibration_in_words", "summary", "tiles"]
 
-#: A calibration error below this is small, even where so many rows show that it is there.
+#: A calibration error below this is small, even where so many rows show that it is there; and so is a share of the log-loss.
 _SMALL = 0.01
 _BETTER = {1: "better than", 0: "not clearly different from", -1: "worse than"}
 
 
-def calibration_in_words(error: CalibrationError, gap: Estimate) -> tuple[str, int]:
-    """Return what is to be made of the probabilities, and whether that is good (1) or bad (-1).
+def calibration_in_words(measured: Measured, error: CalibrationError) -> tuple[str, int]:
+    """Return what is to be made of the probabilities, and whether that is good (1), bad (-1), or neither (0).
 
     Parameters
     ----------
+    measured : Measured
+        All scores.
     error : CalibrationError
         Of the predicted class.
-    gap : Estimate
-        Mean confidence less accuracy.
     """
-    points = f"{100 * error.error:.1f} percentage points"
-    if error.error <= error.by_chance:
-        return "can be taken as they are: they agree with the observed frequencies up to chance", 1
-    if error.error < _SMALL:
+    points, gap = f"{100 * error.error:.1f} percentage points", measured.score("model", "gap")
+    if len(measured.rows) < LEAST_ROWS:
+        return f"cannot be judged by fewer than {LEAST_ROWS} rows", 0
+    if error.error <= error.by_chance or error.error < _SMALL:
+        chance = error.error <= error.by_chance
+        # the error is of the predicted class; the log-loss knows of the others, too
+        if (saved := _saved_by_recalibration(measured)) >= _SMALL:
+            near = "up to chance" if chance else f"up to {points}"
+            return (
+                f"are right for the predicted class {near}, but recalibration would lower the log-loss by {percent(saved)}",
+                0,
+            )
+        if chance:
+            return "can be taken as they are: they agree with the observed frequencies up to chance", 1
         return f"can be taken as they are: they are off by less than one percentage point ({points})", 1
-    if gap.sign > 0:
+    if gap.sign > 0 and gap.value > error.error / 2:
         return f"are over-confident: on average they promise {100 * gap.value:.1f} percentage points too much", -1
-    if gap.sign < 0:
+    if gap.sign < 0 and -gap.value > error.error / 2:
         return f"are under-confident: on average they promise {-100 * gap.value:.1f} percentage points too little", -1
     return f"are off by {points} on average, some too high and some too low", -1
+
+
+def _saved_by_recalibration(measured: Measured) -> float:
+    """Share of the log-loss, zero if the interval does not rule that out."""
+    if "model" not in measured.calibrated:
+        return 0.0
+    saved = measured.score("model", "log_loss calibration")
+    return saved.value / measured.score("model", "log_loss").value if saved.sign > 0 else 0.0
 
 
 def summary(measured: Measured, error: CalibrationError) -> list[tuple[str, int]]:
     """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise."""
     model = measured.contestants["model"].name
-    accuracy = measured.score("model", "accuracy")
+    accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
         (
             f"{model} is right on {percent(accuracy.value)} of the rows (95 % interval {percent(accuracy.low)} to "
-            f"{percent(accuracy.high)}).",
+            f"{percent(accuracy.high)}); to name the most frequent class each time would be right on {percent(usual)}.",
             0,
         )
     ]
-    words, good = calibration_in_words(error, measured.score("model", "gap"))
+    if (better := measured.better("model", "dummy")) < 1:
+        how = "worse" if better < 0 else "not clearly better"
+        said.append((f"By log-loss it is {how} than predicting the class frequencies for every row.", -1))
+    words, good = calibration_in_words(measured, error)
     said.append((f"Its probabilities {words}.", good))
     if "logistic" in measured.contestants:
-        said.append(_compared(measured, "logistic", "a tuned logistic regression"))
+        said.append(_compared(measured, "logistic", "a logistic regression tuned on these rows"))
     if "against" in measured.contestants:
         said.append(_compared(measured, "against", measured.contestants["against"].name))
-    if measured.better("model", "dummy") < 1:
-        said.append(("By log-loss it is not clearly better than predicting the class frequencies for every row.", -1))
     return said
 
 
 def _compared(measured: Measured, other: str, name: str) -> tuple[str, int]:
     better = measured.better("model", other)
     own, their = (measured.score(key, "log_loss").value for key in ("model", other))
-    return f"It is {_BETTER[better]} {name} (log-loss {number(own)} against {number(their)}).", better
+    return f"By log-loss it is {_BETTER[better]} {name} ({number(own)} against {number(their)}).", better
 
 
 def tiles(measured: Measured, error: CalibrationError) -> str:

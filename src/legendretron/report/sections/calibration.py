@@ -74,10 +74,10 @@ def calibration(
     seed : int
         Of draws.
     """
-    words, _ = calibration_in_words(error, measured.score("model", "gap"))
+    words, _ = calibration_in_words(measured, error)
     model = measured.contestants["model"]
     intro = paragraph(
-        f"Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "
+        "Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "
         f"{escaped(model.name)} {words}. The curve shows how often the predicted class was right, against the probability "
         "that it was given; on the dashed line both agree, below it the model promises too much."
     )
@@ -87,14 +87,15 @@ def calibration(
     return section("calibration", "Can the probabilities be trusted?", *parts)
 
 
-def _reliability(measured: Measured, keys: list[str], seed: int, small: bool, **curve: object) -> Chart:
+def _reliability(measured: Measured, keys: list[str], seed: int, small: bool, **curve: object) -> Chart | None:
+    """Return smooth curves of some contestants; None if no part of the axis has rows enough for one."""
     width, height = (240, 210) if small else (400, 330)
     axes = "predicted probability", "how often it came true"
     chart = Chart(*axes, (0, 1), (0, 1), small=small, width=width, height=height)
     chart.line([0, 1], [0, 1], "grey", dashed=True)
     rows = measured.rows
     n, draws = (_CLASS_ROWS, _CLASS_DRAWS) if small else (len(rows), _DRAWS)
-    some = _some(len(rows), n, seed)
+    some, drawn = _some(len(rows), n, seed), False
     for key in keys:
         p = np.exp(measured.contestants[key].log_p[some])
         p /= p.sum(1, keepdims=True)
@@ -116,7 +117,8 @@ def _reliability(measured: Measured, keys: list[str], seed: int, small: bool, **
         ]
         chart.band(x, low, high, COLOURS[key])
         chart.line(x, y, COLOURS[key], name if len(keys) > 1 else "", tips=tips)
-    return chart
+        drawn = drawn or bool(np.isfinite(y).any())
+    return chart if drawn else None
 
 
 def _models(measured: Measured) -> list[str]:
@@ -125,6 +127,8 @@ def _models(measured: Measured) -> list[str]:
 
 def _top_label(measured: Measured, seed: int) -> str:
     chart = _reliability(measured, _models(measured), seed, small=False, kind="top")
+    if chart is None:
+        return note("There are too few rows to draw how often the predicted class was right.")
     return chart.figure("Reliability of the predicted class, smooth, with 95 % bands")
 
 
@@ -144,7 +148,8 @@ def _histogram(measured: Measured) -> str:
             for k in range(_BARS)
         ]
         if key == "model":
-            chart.histogram(edges, share, COLOURS[key], tips)
+            name = measured.contestants[key].name if len(chart_share) > 1 else ""
+            chart.histogram(edges, share, COLOURS[key], tips, name)
         else:
             chart.line(middle, share, COLOURS[key], measured.contestants[key].name)
     accuracy, gap = measured.score("model", "accuracy").value, measured.score("model", "gap").value
@@ -204,11 +209,14 @@ def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> str:
     pictures = []
     for k in worst:
         chart = _reliability(measured, _models(measured), seed, small=True, kind="classwise", column=int(k))
-        pictures.append(figure(chart.svg(), f"{escaped(names[k])}: error {percent(float(errors[k]))}"))
+        if chart is not None:
+            pictures.append(figure(chart.svg(), f"{escaped(names[k])}: error {percent(float(errors[k]))}"))
+    if not pictures:
+        return ""
     which = (
         "Every class"
-        if len(worst) == len(names)
-        else f"The {len(worst)} classes of {len(names)} with the largest error"
+        if len(pictures) == len(names)
+        else f"The {len(pictures)} classes of {len(names)} with the largest error"
     )
     drawn = f" Curves are of {rows_in_words(_CLASS_ROWS)} drawn at random." if len(rows) > _CLASS_ROWS else ""
     return (

@@ -10,6 +10,7 @@ import numpy as np
 
 from legendretron._internal.provenance import provenance
 from legendretron.report.markup import escaped, number, section
+from legendretron.report.models import inner
 from legendretron.report.rows import Rows
 
 __all__ = ["card"]
@@ -73,6 +74,8 @@ def card(
     parts = ["<h3>Data</h3>", _facts(facts)]
     for name, model in models.items():
         parts += [f"<h3>Model: {escaped(name)}</h3>", _facts(_described(model))]
+        if (classifier := inner(model)[0]) is not model:
+            parts += ["<h4>The classifier inside</h4>", _facts(_described(classifier))]
     parts += ["<h3>Program</h3>", _facts(program)]
     return section("card", "Model card", *parts)
 

@@ -32,6 +32,8 @@ _PAIRS = 15
 _CURVES = 6
 #: Points of a curve.
 _POINTS = 80
+#: Fewer rows do not tell how uncertain the area of a class is.
+_LEAST_FOR_ERROR = 10
 
 
 def classes(measured: Measured, errors: np.ndarray) -> str:
@@ -51,14 +53,19 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
     areas = measured.areas["model"]
     recall = np.array([row["recall"] for row in found])
     order = np.argsort(recall, kind="stable").tolist()  # classes without rows are last
-    body = []
+    ranked = np.bincount(rows.y[measured.ranked], minlength=len(names))
+    body, uncertain = [], False
     for k in order:
         half = 1.96 * areas.error[k]
         low, high = max(areas.area[k] - half, 0.0), min(areas.area[k] + half, 1.0)
-        area = f"{number(areas.area[k])}<small>{number(low)} to {number(high)}</small>"
+        area = number(areas.area[k])
+        if min(ranked[k], len(measured.ranked) - ranked[k]) >= _LEAST_FOR_ERROR and half > 0:
+            area += f"<small>{number(low)} to {number(high)}</small>"
+        else:
+            uncertain = True
         body.append(
             [
-                Cell.text(names[k]),
+                Cell.text(rows.classes[k]),
                 Cell.of(found[k]["rows"], f"{found[k]['rows']:,}"),
                 Cell.share(found[k]["recall"]),
                 Cell.share(found[k]["precision"]),
@@ -70,9 +77,16 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
         )
     worst, best = order[0], order[int(np.isfinite(recall).sum()) - 1]
     said = rows.spoken
-    intro = (
-        f"Rows of {escaped(said[worst])} are found least often, {percent(recall[worst])} of them, and those of "
-        f"{escaped(said[best])} most often, {percent(recall[best])}. A click on the head of a column sorts by it."
+    if recall[worst] < recall[best]:
+        intro = (
+            f"Rows of {escaped(said[worst])} are found least often, {percent(recall[worst])} of them, and those of "
+            f"{escaped(said[best])} most often, {percent(recall[best])}."
+        )
+    else:
+        intro = f"Rows of all classes are found equally often, {percent(recall[best])} of them."
+    intro += " A click on the head of a column sorts by it."
+    few = note(
+        f"Areas have no interval where a class, or all others, have fewer than {_LEAST_FOR_ERROR} rows, or no mistake."
     )
     heads = [
         "class",
@@ -84,7 +98,8 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
         "predicted share",
         "calibration error",
     ]
-    return section("classes", "Class by class", paragraph(intro), table(heads, body, tall=len(names) > 12))
+    listed = table(heads, body, tall=len(names) > 12)
+    return section("classes", "Class by class", paragraph(intro), listed, few if uncertain else "")
 
 
 def confusions(measured: Measured) -> str:

@@ -99,7 +99,7 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         other = suggested[i] if suggested[i] != rows.y[i] else int(np.argsort(posterior[i])[-2])
         body.append(
             [
-                Cell.of(int(rows.place[i]), f"{rows.place[i]:,}"),
+                Cell.of(int(rows.numbers[i]), f"{rows.numbers[i]:,}"),
                 Cell.text(names[rows.y[i]]),
                 Cell.text(names[other]),
                 Cell.share(float(quality[i])),
@@ -109,8 +109,9 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         )
     n = int(suspicious.sum())
     intro = (
-        f"{rows_in_words(n)} of {len(rows):,} ({percent(share)}{' by weight' if rows.weighted else ''}) have labels that are "
-        f"probably wrong. {noise_in_words(model)}"
+        f"If the model's probabilities are right, {rows_in_words(n)} of {len(rows):,} "
+        f"({percent(share)}{' by weight' if rows.weighted else ''}) {'has a label' if n == 1 else 'have labels'} that "
+        f"{'is' if n == 1 else 'are'} probably wrong. {noise_in_words(model)}"
         if n
         else f"No label is probably wrong. {noise_in_words(model)}"
     )
@@ -126,6 +127,8 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
     chart.line([1, len(rows)], [1 - _THRESHOLD] * 2, "grey", dashed=True)
     tips = [f"row {a:,} by doubt: wrong with {percent(b)}" for a, b in zip(rank.tolist(), doubt.tolist(), strict=True)]
     chart.line(rank, doubt, "c0", tips=tips)
+    knows = float(getattr(model, "noise_rate_", 0.0) or 0.0) > 0
+    assumed = "" if knows else " The model does not say how many labels are wrong; one in these rows is taken to be."
     heads = ["row, from 0", "label", "suggested", "label is right with", "predicted for the label"]
     if rows.weighted:
         heads.append("weight")
@@ -137,6 +140,6 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         grid([chart.figure("Doubt about labels"), f"<div>{listed}</div>"]),
         note(
             "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
-            "label can be a wrong label or a mistake of the model: look before you correct."
+            f"label can be a wrong label or a mistake of the model: look before you correct.{assumed}"
         ),
     )

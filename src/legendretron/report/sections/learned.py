@@ -51,7 +51,7 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
             _TITLE,
             paragraph(
                 "The link of this model is the softmax (the sigmoid, if there are two classes), as in logistic regression, "
-                f"and its canonical loss is the log-loss: there is no learned shape to draw.{chosen}"
+                f"and the loss that belongs to it is the log-loss: there is no learned shape to draw.{chosen}"
             ),
         )
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):
@@ -93,9 +93,15 @@ def _link_in_words(one: LinkSection, names: list[str]) -> str:
     name = escaped(names[one.place])
     low, high = np.interp([-np.log(19), np.log(19)], SCORES, one.p).tolist()
     if one.gap < _CLOSE:
+        most = (
+            f"at most {100 * one.gap:.1f} percentage points" if one.gap >= 5e-4 else "less than 0.1 percentage points"
+        )
+        if len(names) == 2:
+            nearly = f"The learned link is nearly the sigmoid: it differs by {most}."
+            return f"{nearly} The model is close to a logistic regression."
         return (
-            f"The learned link is nearly the sigmoid: it differs by at most {100 * one.gap:.1f} percentage points, for "
-            f"{name}. The model is close to a logistic regression."
+            f"From the average row, the learned link is nearly the sigmoid: it differs by {most}, the most for {name}. For "
+            "other rows, where several classes compete, it may differ more."
         )
 
     def words(told: float, sigmoid: float) -> str:
@@ -125,8 +131,8 @@ def _composite_in_words(classifier: Any) -> str:
     if not isinstance(getattr(classifier, "link_", None), Link):
         return "This model learns a link only; it has no loss of its own to draw."
     return (
-        "The link is composite: with three classes or more its loss is the log-loss of the probabilities behind the link. It "
-        "is drawn against the score, where it differs from that of logistic regression."
+        "With three classes or more, a link of this kind (composite) has no loss of its own: it is trained by the log-loss "
+        "of its probabilities. That is drawn against the score, where it differs from the one of logistic regression."
     )
 
 

@@ -11,6 +11,7 @@ from legendretron.report.markup import (
     escaped,
     figure,
     grid,
+    long_head,
     note,
     number,
     paragraph,
@@ -72,6 +73,10 @@ def scores(measured: Measured, notes: list[str]) -> str:
         if one.impossible
     ]
     weights = " Rows count by their weights." if measured.rows.weighted else ""
+    exact = (
+        " Where all rows are right, or none, the interval of the accuracy is the exact one of a binomial distribution."
+    )
+    exact = exact if any(map(measured.all_or_none, names)) else ""
     return section(
         "scores",
         "Scores",
@@ -80,7 +85,7 @@ def scores(measured: Measured, notes: list[str]) -> str:
         note(
             f"Small print: 95 % bootstrap intervals, from {draws:,} draws of the rows with replacement. Overlapping "
             "intervals do not mean that two models are equally good: the sentences above use the interval of the difference."
-            f"{weights}{sampled}"
+            f"{exact}{weights}{sampled}"
         ),
         *(note(text) for text in notes),
         *impossible,
@@ -122,9 +127,9 @@ def comparison(measured: Measured) -> str:
     return section(
         "against",
         "Side by side",
-        table(["", escaped(one.name), escaped(other.name), "difference", "verdict"], rows),
+        table(["", long_head(one.name), long_head(other.name), "difference", "verdict"], rows),
         paragraph(f"Both predict the same class on {percent(same)} of the rows."),
-        table(["", f"{escaped(other.name)} right", f"{escaped(other.name)} wrong"], agreement),
+        table(["", long_head(f"{other.name} right"), long_head(f"{other.name} wrong")], agreement),
         note(
             "Differences are of the same rows in each draw, so their intervals are narrower than those of the scores."
         ),

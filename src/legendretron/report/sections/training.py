@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.tuning import by_link_alpha, heights
+from legendretron.plots.tuning import by_link_alpha, heights, logistic_curves
 from legendretron.report.charts import Chart
 from legendretron.report.markup import escaped, grid, note, number, paragraph, section
 from legendretron.training import History
@@ -46,11 +46,16 @@ def training(classifier: Any) -> str:
             )
     elif isinstance(history, History) and hasattr(classifier, "alpha_"):
         said.append("The strengths of the penalties were given, so none were tried.")
-    more = (
-        [note("Bars are one standard error of the difference to the best logistic regression.")]
-        if tuning is not None
-        else []
-    )
+    more = []
+    if tuning is not None:
+        more.append(note("Bars are one standard error of the difference to the best logistic regression."))
+        if (tuning["label_noise"] > 0).any():
+            more.append(
+                note(
+                    "Candidates that take some labels to be wrong need more than a lower loss to be chosen: the labels must "
+                    "look wrong by accident, and not because the model does not fit."
+                )
+            )
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
 
 
@@ -90,15 +95,13 @@ def _tuning(tuning: Any) -> str:
     chart = Chart(
         "alpha: penalty on the weights", "log-loss on held-out rows", ends, (low - room, high + room), xlog=True
     )
-    logistic = np.isinf(table["link_alpha"].to_numpy(dtype=float))
-    links = table[~logistic]
+    links = table[~np.isinf(table["link_alpha"].to_numpy(dtype=float))]
     complete = links[links["steps"] == links["steps"].max()]  # others were given up on the way
-    groups = [("logistic regression", table[logistic]), *by_link_alpha(complete)]
-    for place, (name, own) in enumerate(groups):
+    groups = logistic_curves(table) + [(f"learned link, {name}", own) for name, own in by_link_alpha(complete)]
+    for place, (shown, own) in enumerate(groups):
         if not len(own):
             continue
-        own = own.sort_values("alpha")
-        colour, shown = f"c{place % 7}", name if place == 0 else f"learned link, {name}"
+        own, colour = own.sort_values("alpha"), f"c{place % 7}"
         x, y, error = (own[column].to_numpy(dtype=float) for column in ("alpha", "height", "bar"))
         tips = [f"{shown}\nalpha {a:.3g}: {number(b, 4)}" for a, b in zip(x, y, strict=True)]
         chart.line(x, y, colour, shown)
