@@ -102,7 +102,6 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "reset_modules": ("matplotlib",),
     "doc_module": ("legendretron",),
-    "reference_url": {"legendretron": None},
     "backreferences_dir": "auto_examples/backreferences",
     "matplotlib_animations": False,
 }
