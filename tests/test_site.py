@@ -6,9 +6,11 @@ import json
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -45,12 +47,39 @@ def test_the_version_is_the_same_everywhere():
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_public_ci_and_hooks_run_what_there_is():
+def test_public_ci_runs_what_there_is():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    used = set(re.findall(r"run: make ([\w-]+)", (ROOT / ".github/workflows/tests.yml").read_text()))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    used = set()
+    for job in jobs.values():
+        matrix = job.get("strategy", {}).get("matrix", {})
+        assert set(re.findall(r"\$\{\{ matrix\.(\w+) \}\}", json.dumps(job))) == set(matrix)
+        machines = matrix["os"] if "os" in matrix else [job["runs-on"]]
+        assert all(re.match(r"(ubuntu|macos)-\d", name) for name in machines)
+        for step in job["steps"]:
+            assert ("uses" in step) != ("run" in step)
+            assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step.get("uses", "x/x@v1"))
+            used |= set(re.findall(r"^make ([\w-]+)$", step.get("run", "")))
+            for named in re.findall(r"'\.\[([\w,]+)\]'", step.get("run", "")):
+                assert set(named.split(",")) <= set(extras)
     assert used <= targets
     assert used >= {"test", "exhaustive", "oldest", "docs"}
-    assert "-k test_tables_are_those_of_the_records" in (ROOT / ".pre-commit-config.yaml").read_text()
+
+
+def test_hooks_run_what_there_is():
+    yaml = pytest.importorskip("yaml")
+    (own,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert own["repo"] == "local"  # others are fetched from a network
+    for hook in own["hooks"]:
+        program, *words = shlex.split(hook["entry"])
+        assert program.startswith(".venv/bin/")  # what `make test` has put there
+        for word in words:
+            if "/" in word:
+                assert (ROOT / word).exists()
+        if "-k" in words:
+            assert f"def {words[words.index('-k') + 1]}(" in (ROOT / "tests/test_docs.py").read_text()
 
 
 def test_examples_have_a_title_and_a_picture():
@@ -95,6 +124,9 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(site):
     examples = (site / "auto_examples/index.html").read_text()
     assert examples.count("sphx-glr-thumbcontainer") == len(list((ROOT / "examples/gallery").glob("plot_*.py")))
     assert "<math" in (site / "api/legendretron.links.CompositeLink.html").read_text()
+    theory = (site / "theory.html").read_text()
+    assert theory.count("<math") > 40
+    assert "$" not in re.sub(r"<(script|style|pre)\b.*?</\1>", "", theory, flags=re.DOTALL)
 
 
 #: After a page: errors, and elements that are wider than the window or cut their text.

@@ -26,7 +26,7 @@ def inline(translator: Any, node: nodes.math) -> None:
 
 
 def block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{translated(node, as_block=True)}</div>')
+    translator.body.append(f'<div class="formula">{translated(node, as_block=True)}</div>')
     raise nodes.SkipNode
 
 
