@@ -11,11 +11,17 @@
   for (const table of document.querySelectorAll("table.sortable")) {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, place) => {
-      const button = document.createElement("button");
-      button.type = "button";
+      const button = document.createElement("span"); // of a true button, printed pages have the first copy only
+      button.setAttribute("role", "button");
+      button.tabIndex = 0;
       button.title = "sort";
       button.append(...head.childNodes);
       head.append(button);
+      button.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        button.click();
+      });
       button.addEventListener("click", () => {
         const numeric = table.tBodies[0].rows[0]?.cells[place].dataset.v !== undefined;
         const before = head.getAttribute("aria-sort");

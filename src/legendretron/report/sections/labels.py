@@ -129,7 +129,7 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
     chart.line(rank, doubt, "c0", tips=tips)
     knows = float(getattr(model, "noise_rate_", 0.0) or 0.0) > 0
     assumed = "" if knows else " The model does not say how many labels are wrong; one in these rows is taken to be."
-    heads = ["row, from 0", "label", "suggested", "label is right with", "predicted for the label"]
+    heads = ["row, from 0", "label", "suggested", "label is right", "model gave it"]
     if rows.weighted:
         heads.append("weight")
     listed = table(heads, body, caption=f"The {min(_LISTED, len(rows))} most doubtful rows", tall=True)
