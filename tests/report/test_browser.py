@@ -73,6 +73,20 @@ addEventListener("load", () => {
 </script>"""
 
 
+def dumped(frame, *flags):
+    """Open a page, and return what it has written into its element ``pre``, as JSON."""
+    command = [
+        CHROMIUM,
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={frame.parent / 'profile'}",
+    ]
+    command += [*flags, "--window-size=1500,1000", "--virtual-time-budget=20000", "--dump-dom", f"file://{frame}"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(html.unescape(run.stdout.split("<pre>")[1].split("</pre>")[0]))
+
+
 def opened(report, folder, width, *flags):
     """Open a page in a frame of a width, since windows of a browser cannot be as narrow as a phone."""
     text = report.to_html()
@@ -85,23 +99,7 @@ def opened(report, folder, width, *flags):
         addEventListener("message", (event) => {{ document.querySelector("pre").textContent = event.data; }});
         </script>"""
     )
-    command = [
-        CHROMIUM,
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'profile'}",
-        *flags,
-    ]
-    command += [
-        "--window-size=1500,1000",
-        "--virtual-time-budget=20000",
-        "--dump-dom",
-        f"file://{folder / 'frame.html'}",
-    ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    content = run.stdout.split("<pre>")[1].split("</pre>")[0]
-    return json.loads(html.unescape(content))
+    return dumped(folder / "frame.html", *flags)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +139,26 @@ def test_light_and_dark(reports, tmp_path):
     dark = opened(reports["letters"], tmp_path, 1400, "--blink-settings=preferredColorScheme=0")
     assert light["dark"] == "rgb(255, 255, 255)"
     assert dark["dark"] == "rgb(18, 22, 28)"
+
+
+def test_links_to_sections_stay_in_the_frame_of_a_notebook(reports, tmp_path):
+    """In a frame with its content in an attribute, addresses are relative to the page around it."""
+    shown = reports["letters"]._repr_html_().replace(' sandbox="allow-scripts"', "")  # so that the page may look inside
+    (tmp_path / "notebook.html").write_text(
+        f"""<!DOCTYPE html><body><pre></pre>{shown}<script>
+        const frame = document.querySelector("iframe");
+        frame.addEventListener("load", () => {{
+          frame.contentDocument.querySelector('nav a[href="#card"]').click();
+          setTimeout(() => {{
+            const found = {{ address: frame.contentWindow.location.href, scrolled: frame.contentWindow.scrollY }};
+            document.querySelector("pre").textContent = JSON.stringify(found);
+          }}, 500);
+        }}, {{ once: true }});
+        </script>"""
+    )
+    found = dumped(tmp_path / "notebook.html", "--allow-file-access-from-files")
+    assert found["address"] == "about:srcdoc"
+    assert found["scrolled"] > 1000
 
 
 def test_the_checks_can_fail(reports, tmp_path):

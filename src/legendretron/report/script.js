@@ -37,6 +37,14 @@
       });
     });
   }
+  // in the frame of a notebook, a link to a section would load the notebook into the frame
+  const framed = location.protocol === "about:";
+  for (const link of framed ? document.querySelectorAll("nav a") : []) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      document.getElementById(link.hash.slice(1)).scrollIntoView();
+    });
+  }
   const tip = document.createElement("div");
   tip.id = "tip";
   document.body.append(tip);
