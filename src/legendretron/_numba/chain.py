@@ -22,24 +22,10 @@ from __future__ import annotations
 import math
 
 from legendretron._numba.compiling import compiled
-from legendretron._numba.vectors import (
-    activate,
-    add_dot,
-    add_outer,
-    add_outers,
-    add_product,
-    at,
-    combine,
-    fill,
-    inner_backward,
-    inner_forward,
-    multiply,
-    multiply_by,
-    product_plus,
-    put,
-    scale,
-    scale_rows,
-)
+from legendretron._numba.entries import at, put
+from legendretron._numba.inner_networks import inner_backward, inner_forward
+from legendretron._numba.products import add_dot, add_outer, add_outers, add_product, product_plus
+from legendretron._numba.vectors import activate, combine, fill, multiply, multiply_by, scale, scale_rows
 
 __all__ = ["chain_backward", "chain_forward", "finish_chain", "n_chain", "prepare_chain"]
 

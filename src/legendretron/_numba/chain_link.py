@@ -32,19 +32,11 @@ import numpy as np
 
 from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.entries import at, put
+from legendretron._numba.inner_networks import inner_backward, inner_forward
+from legendretron._numba.products import add_outer, add_product
 from legendretron._numba.row_vectors import exp_row, lower_row, residual_row, set_multiple, top_row
-from legendretron._numba.vectors import (
-    activate,
-    add_outer,
-    add_product,
-    at,
-    combine,
-    fill,
-    inner_backward,
-    inner_forward,
-    multiply_by,
-    put,
-)
+from legendretron._numba.vectors import activate, combine, fill, multiply_by
 
 __all__ = ["chain_backward", "chain_forward"]
 
