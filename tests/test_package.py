@@ -27,7 +27,7 @@ assert legendretron.links.SoftmaxLink is legendretron.SoftmaxLink  # rooms are t
 from legendretron import *
 assert LegendreTronClassifier().get_params()
 assert state() == before, "importing legendretron changed a global setting"
-heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer", "numba") if m in sys.modules]
+heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer", "numba", "torch._dynamo") if m in sys.modules]
 assert not heavy, f"importing legendretron imported {heavy}"
 """
 

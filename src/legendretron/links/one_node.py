@@ -234,11 +234,14 @@ def _pull_back(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
 _link.register_autograd(_pull_back, setup_context=_setup)
 
 
-@torch.compiler.assume_constant_result
 def _has_functions(on_cuda: bool) -> bool:
     """Asked while a graph is made; transforms are then really active, and the graph is one for them alone."""
     transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     return not transformed and (has_triton() if on_cuda else has_numba())
+
+
+# what torch.compiler.assume_constant_result does; that also loads the compiler, for two seconds of every import of ours
+_has_functions._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _by_operator(shape: Shape, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
