@@ -54,7 +54,7 @@ $(VENV)/.documented: $(VENV)/.demo
 demo: $(VENV)/.demo
 	$(BIN)/legendretron demo
 
-# mypy is one process: beside the workers of pytest it does not leave a core idle
+# mypy is one process, and so is the first step of the tests: together they leave no core idle
 test: lint
 	$(MAKE) --jobs=2 types unit
 
@@ -68,6 +68,7 @@ types: $(VENV)/.tested
 	$(BIN)/mypy
 
 unit: $(VENV)/.tested
+	$(BIN)/python -m tests.compile_first
 	$(BIN)/python -m pytest $(WORKERS) -m "not exhaustive"
 
 exhaustive: $(VENV)/.tested $(VENV)/.documented
