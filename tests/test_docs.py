@@ -164,6 +164,7 @@ def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(tmp_p
     assert (tmp_path / "iris.safetensors").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -245,6 +246,7 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "clf.onnx").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (python,) = re.findall(r"^```python\n(.*?)^```$", page("guide/calibration.md"), re.DOTALL | re.MULTILINE)

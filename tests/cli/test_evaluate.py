@@ -79,7 +79,13 @@ def test_unknown_labels(run, tables, tmp_path):
     assert error.endswith("does not know: 'rosa'; it knows 'setosa', 'versicolor', 'virginica'.")
 
 
-@pytest.mark.parametrize(("end", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("end", "start"),
+    [
+        ("png", b"\x89PNG"),
+        *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in (("svg", b"<?xml"), ("pdf", b"%PDF"))),
+    ],
+)
 def test_plot(run, tables, tmp_path, end, start):
     picture = tmp_path / f"reliability.{end}"
     words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--plot", picture]

@@ -10,7 +10,6 @@ from legendretron.distributed.files import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.layout import Layout
 from tests.distributed.made_up import write_table
-from tests.distributed.test_processes import killed_workers
 
 # a cluster takes its time to start
 pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -67,9 +66,3 @@ def test_data_sets_of_ray(cluster, table):
 def test_what_is_wrong_with_the_data_is_said_once(cluster, table):
     with pytest.raises(ValueError, match="no target column 'lable'"):
         fit_ray(LegendreTronClassifier(**SETTINGS), table, target="lable", num_workers=2)
-
-
-def test_a_worker_is_killed():
-    found = killed_workers.compared(killed_workers.by_ray, rows=20_000, epochs=4, kills=1)
-    assert found["kills"] == 1
-    assert found["largest_difference"] <= 1e-6

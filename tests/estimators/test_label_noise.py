@@ -625,6 +625,7 @@ def test_splits_with_noise(noise):
     np.testing.assert_allclose(fitted.evaluate(rows)[0], expected, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_warm_start_at_the_minimum_changes_nothing():
     clf = MultinomialLogisticClassifier(label_noise="auto", warm_start=True, random_state=0).fit(X_NOISY, Y_NOISY)
     before = clf.predict_proba(X_NOISY)

@@ -116,7 +116,7 @@ def test_among_equals_the_first_class_is_predicted_and_the_last_of_two(name):
 
 
 @pytest.mark.parametrize("name", ["softmax", "composite of two", "canonical"])
-@pytest.mark.parametrize("size", [1e-3, 1e3])
+@pytest.mark.parametrize("size", [pytest.param(1e-3, marks=pytest.mark.exhaustive), 1e3])
 def test_extreme_predictors(name, size):
     model, z, labels, weight = model_and_batch(name, torch.float32)
     compare(model, size * z, labels, weight, 1e-4)

@@ -181,7 +181,7 @@ def test_few_wrong_labels_are_none():
     assert is_noise(RateEstimate(1.0, 0.2, 0.08, 0.0), 3)
 
 
-@pytest.mark.parametrize("c", [2, 3])
+@pytest.mark.parametrize("c", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_noise_is_found_where_there_is_some(make_problem, c):
     x, y = sure_data(c=c)
     problem = make_problem(x, symmetric_noise(y, 0.2, c, 0), find_noise="if it helps")
@@ -260,6 +260,7 @@ def test_the_likeliest_matrix(make_problem):
     assert torch.allclose(found.sum(1), torch.ones(3, dtype=torch.float64))
 
 
+@pytest.mark.exhaustive
 def test_pairs_that_are_taken_for_each_other(make_problem):
     x, y = sure_data(n=500)
     matrix = pair_transition(3, 0.3)
