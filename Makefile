@@ -18,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
-	@echo "make test        install into .venv, then run linters, type checks and tests, in six minutes on two cores"
-	@echo "make test-all    the same, plus the tests marked exhaustive, in eighteen minutes"
+	@echo "make test        install into .venv, then run linters, type checks and tests, in six to seven minutes on two cores"
+	@echo "make test-all    the same, plus the tests marked exhaustive, in eighteen minutes or more"
 	@echo "make portable    the tests under different floating-point arithmetic, as on another processor"
 	@echo "make oldest      the tests with the oldest supported versions of the dependencies, in .venv-oldest"
 	@echo "make coverage    the tests, with a coverage report"
