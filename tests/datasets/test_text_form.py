@@ -93,7 +93,9 @@ def test_rows_with_gaps(tmp_path):
     assert table.y.tolist() == ["u"]
     assert table.kept["id"].tolist() == ["007"]
     assert read_columns(path, "y", features=["id"], missing="drop-rows").rows.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"missing values in columns of .*: 'a' .1., 'city' .1.; fill them in"):
+    with pytest.raises(
+        ValueError, match=r"missing values in columns of .*: 'a' .1., 'city' .1., the first in line 3; fill"
+    ):
         read_columns(path, "y", missing="error")
     with pytest.raises(ValueError, match="missing must be one of 'impute', 'drop-rows', 'error', got 'fill'"):
         read_columns(path, "y", missing="fill")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from legendretron.cli.columns import check_named
 from legendretron.cli.encoded_source import EncodedSource
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.report import Report
 from legendretron.cli.wording import in_options, saying_options
+from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.streams import column_names, open_source
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import has_only_numbers
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.tables import has_only_numbers, numbers_among
+from legendretron.datasets.text_form import TextOptions, text_form
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
@@ -41,6 +44,7 @@ def fit_in_batches(
     text: TextOptions,
     missing: str,
     categorical: list[str],
+    numeric: list[str],
     max_categories: int,
     skip_bad_rows: int,
     set_noise: Callable[[np.ndarray], None] | None,
@@ -54,7 +58,7 @@ def fit_in_batches(
         To be fitted.
     parts, target, features, drop, text
         The table.
-    missing, categorical, max_categories
+    missing, categorical, numeric, max_categories
         As the options; gaps are only imputed in tables with text.
     skip_bad_rows : int
         How many bad rows may be left out.
@@ -82,9 +86,17 @@ def fit_in_batches(
                 "missing": missing,
             }
             first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}))
-            if categorical or not has_only_numbers(first, gaps=True):
+            check_named("--categorical", categorical, first)
+            check_named("--numeric", numeric, first)
+            if first.form is not None:
+                files = [(path, text_form(path, parts.format, text)) for path in parts.files]
+                codes = padded_columns(files, numbers_among(first, numeric), text)
+                first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
+                of_table["as_text"] = [*categorical, *codes]
+            if of_table["as_text"] or not has_only_numbers(first, gaps=True):
                 encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-                source = EncodedSource(parts, target, encoder, **of_table)
+                numbers = numbers_among(first)
+                source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
                 for note in encoder.notes_:
                     report.warning(in_options(note))
         if source is None:
@@ -102,13 +114,9 @@ def fit_in_batches(
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
         estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-        bad_lines = getattr(source, "n_bad_lines", 0)
-        skipped = estimator.n_skipped_rows_ + bad_lines
-        if skipped > allowed:
-            raise ValueError(
-                f"{skipped} rows are bad ({bad_lines} lines with a wrong number of fields), but skip_bad_rows allows "
-                f"{allowed}."
-            )
+        if skipped := estimator.n_skipped_rows_:
+            rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
+            report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
         return _scored(estimator, source, skipped), encoder
 
 
@@ -116,6 +124,8 @@ def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> Fi
     check = RowCheck(source.feature_names, skipped)
     rows, loss, hits = 0, 0.0, 0
     for batch in read_ahead(map(check, source.batches())):
+        if not len(batch):
+            continue
         assert batch.y is not None
         places = np.searchsorted(estimator.classes_, batch.y)
         X = batch.X.astype(estimator.coef_.dtype, copy=False)

@@ -66,6 +66,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     gradient_norm_: float
     converged_: bool
     n_skipped_rows_: int
+    skipped_rows_: tuple[str, ...]
     _standardized: Standardized
     _noise: FittedNoise | None
 
@@ -193,8 +194,8 @@ class LinearLinkClassifier(ChoosingClassifier):
         features, drop : sequence of str, optional
             Columns to take as features, by default all others, and to leave out.
         skip_bad_rows : int, default=0
-            How many rows with missing or infinite values may be left out; one more is an error. ``n_skipped_rows_`` says how
-            many were.
+            How many rows with missing or infinite values, or, in files of text, fields that cannot be read, may be left out;
+            one more is an error. ``n_skipped_rows_`` says how many were, ``skipped_rows_`` where the first of them are.
         buffer_rows : int, default=None
             Rows that are in memory to be shuffled; 64 MiB of them if not given. 0: rows are trained on in the order of the
             table, which is for tables that are shuffled.
@@ -392,7 +393,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     ) -> None:
         """Keep what has been trained; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
         w, b, trained = model.take(0)
-        for name in ("gradient_norm_", "converged_", "n_skipped_rows_"):
+        for name in ("gradient_norm_", "converged_", "n_skipped_rows_", "skipped_rows_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if fixed is not None:
             assert result.largest_gradient is not None

@@ -36,6 +36,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     text              a column for each value, the gap being a value of its own; at most ``max_categories`` of them: the most
                       frequent, and one for all others together. Values that the training data did not have belong to the
                       others, or, if there is no such column, are 0 in all
+    codes             as text, if they come as text and are digits with leading zeros, such as 00136
     names and the     nothing: text of which nearly all values are different is left out, unless it is in ``categorical``
     like              (at least 90 % of at least 20)
     ================  ==========================================================================================
@@ -96,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn categories and means from a table.
 
-        Columns that are left out although nobody has asked for it are named in a warning.
+        Columns that are left out, or taken for categories, although nobody has asked for it are named in a warning.
 
         Parameters
         ----------
@@ -183,10 +184,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def notes_(self) -> list[str]:
-        """Remarks on columns that are left out, one line each."""
+        """Remarks on columns that are left out, or taken for categories, although nobody has asked for it, one line each."""
         notes = []
-        spared = "Take it out of the table (fit --drop) to be spared this remark"
         for column in self.columns_:
+            spared = f"drop(columns={column.name!r}) spares you this remark"
             if column.kind == "identifier":
                 notes.append(
                     f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
@@ -194,6 +195,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif column.kind == "empty":
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+        for statistics in getattr(self, "_statistics", ()):
+            name = statistics.name
+            if statistics.holds_codes and not statistics.is_identifier:
+                code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
+                notes.append(
+                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
+                    f"categorical={name!r} spares you this remark; astype({{{name!r}: float}}) makes them numbers."
+                )
         return notes
 
     # --- after fitting ---

@@ -96,10 +96,19 @@ class ColumnStatistics:
         if not self.categorical:
             if self.all_dates:
                 return self._of_numbers("date")
-            self._check_words()
+            if not self.holds_codes:
+                self._check_words()
             if self.is_identifier:
                 return FittedColumn(self.name, "identifier", self.gaps)
         return self._of_categories(max_categories)
+
+    @property
+    def holds_codes(self) -> bool:
+        """Whether texts are taken for categories since they are digits, at least one of them with leading zeros."""
+        if self.kind != "text" or self.categorical:
+            return False
+        padded = any(len(text) > 1 and text[0] == "0" for text in self.counts)
+        return padded and all(text.isascii() and text.isdigit() for text in self.counts)
 
     @property
     def is_identifier(self) -> bool:
