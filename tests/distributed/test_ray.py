@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier
+from legendretron.datasets.sources import source_of
 from legendretron.distributed import fit_ray
-from legendretron.distributed.files import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.layout import Layout
 from tests.distributed.made_up import write_table

@@ -174,15 +174,18 @@ def _chunks(
 ) -> Iterator[Any]:
     if bad_lines is not None:
         options = {**options, "on_bad_lines": "warn"}
-    with _reading_text(path, form), open_compressed(path) as file:
-        with _pandas().read_csv(file, chunksize=rows, **options) as reader:
-            while True:
-                # not while the caller works on a frame
-                with _long_rows_as_errors() if bad_lines is None else _long_rows_noted(bad_lines):
-                    frame = next(reader, None)
-                if frame is None:
-                    return
-                yield frame
+    with (
+        _reading_text(path, form),
+        open_compressed(path) as file,
+        _pandas().read_csv(file, chunksize=rows, **options) as reader,
+    ):
+        while True:
+            # not while the caller works on a frame
+            with _long_rows_as_errors() if bad_lines is None else _long_rows_noted(bad_lines):
+                frame = next(reader, None)
+            if frame is None:
+                return
+            yield frame
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
-from legendretron.distributed.files import are_paths, source_of
+from legendretron.datasets.sources import are_paths, source_of
 from legendretron.distributed.fitting import AgreedError, agreed, check_estimator, fit_shards
 from legendretron.distributed.layout import PATIENCE, Layout
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
