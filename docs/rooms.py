@@ -71,11 +71,11 @@ COLUMNS = {
     "export": -4.4,
     "preprocessing": -6.1,
     "simplex": 0.2,
-    "datasets": -7.2,
+    "datasets": -7.6,
     "distributed": 3.0,
     "_triton": -1.7,
     "_numba": -3.1,
-    "streaming": -7.9,
+    "streaming": -8.3,
 }
 Graph = dict[str, set[str]]
 

@@ -369,12 +369,15 @@ def fit(
     if parts is not None:
         check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
         began = time.perf_counter()
-        scores, encoder = fit_in_batches(
-            estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
-            categorical=categorical or [], numeric=numeric or [], max_categories=max_categories,
-            skip_bad_rows=skip_bad_rows, report=report,
-            set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
-        )  # fmt: skip
+        try:
+            scores, encoder = fit_in_batches(
+                estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
+                categorical=categorical or [], numeric=numeric or [], max_categories=max_categories,
+                skip_bad_rows=skip_bad_rows, report=report,
+                set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
+            )  # fmt: skip
+        except KeyboardInterrupt as stopped:
+            raise KeyboardInterrupt("interrupted, no model was written") from stopped
         forms = forms_of(parts, text)
         _finish(estimator, encoder, scores, forms, model, time.perf_counter() - began, out, tuning, None, report)
         return

@@ -84,7 +84,11 @@ def predict(
     parts = streamed_parts(data, format, stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **options)
-        _predict_in_parts(estimator, tables, proba, out, report)
+        try:
+            _predict_in_parts(estimator, tables, proba, out, report)
+        except KeyboardInterrupt as stopped:
+            what = "predictions are not complete" if out is None else "no predictions were written"
+            raise KeyboardInterrupt(f"interrupted, {what}") from stopped
         return
     table = table_for(estimator, data, None, format_for(data, format), **options)
     frame = _predictions(estimator, table, proba, report)

@@ -111,8 +111,6 @@ def fit_in_batches(
                 "--validation.",
                 param_hint="'--validation'",
             ) from error
-        except KeyboardInterrupt as stopped:
-            raise KeyboardInterrupt("interrupted, no model was written") from stopped
         estimator.set_params(verbose=0)  # the progress bar is not saved with the model
         if skipped := estimator.n_skipped_rows_:
             rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
