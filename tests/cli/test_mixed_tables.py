@@ -355,3 +355,23 @@ def test_the_summary_says_how_text_was_read(run, folder, tmp_path):
     assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words, *given).out
     frame.to_parquet(tmp_path / "t.parquet")
     assert run("fit", tmp_path / "t.parquet", *words[2:], "--json").json["read_as"] is None
+
+
+def test_long_texts_are_cut_in_the_summary(run, tmp_path):
+    pd.DataFrame({"essay": ["long " * 9000 + "u", "v"] * 10, "y": [0, 1] * 10}).to_csv(tmp_path / "t.csv", index=False)
+    out = run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).out
+    assert "2 columns: long long long long long long ..., v" in out
+    assert max(map(len, out.splitlines())) < 150
+
+
+def test_weights_with_a_decimal_comma(run, tmp_path):
+    rows = [f"{row},5;{1 + row % 3},5;{'uv'[row % 2]}\n" for row in range(20)]
+    (tmp_path / "t.csv").write_text("a;w;y\n" + "".join(rows))
+    run("fit", tmp_path / "t.csv", "-t", "y", "--drop", "w", "-o", tmp_path / "m", *QUICK)
+    plain = [row.replace(",", ".").replace(";", ",") for row in rows]
+    (tmp_path / "p.csv").write_text("a,w,y\n" + "".join(plain))
+    found = [
+        run("evaluate", tmp_path / "m", tmp_path / name, "-t", "y", "--weight", "w", "--json").json
+        for name in ("t.csv", "p.csv")
+    ]
+    assert found[0] == found[1]

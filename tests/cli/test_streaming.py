@@ -254,6 +254,21 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
+    frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    write(frame, tmp_path / "t.csv")
+    words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
+    assert "missing" in run(*words, code=1).error
+    for more in (["--missing", "drop-rows"], ["--skip-bad-rows", "8"]):
+        ran = run(*words, *more, "--json")
+        assert (ran.json["rows_left_out"], ran.json["rows"]) == (8, N - 8)
+        assert ran.err.startswith("8 ")
+        assert "were left out" in ran.err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
     """A word among numbers, and a label that is not known, beyond the first rows that are read, after fields of two lines."""
     frame = frame.assign(note="two\nlines", d=frame["d"].round(3))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_named", "column_facts", "column_view", "in_words"]
 
-#: Categories that are named.
-_NAMED = 4
+#: Categories that are named, and letters of each.
+_NAMED, _LETTERS = 4, 30
 _MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space"}
 
 
@@ -83,7 +83,8 @@ def _becomes(column: FittedColumn) -> str:
             return (
                 f"{len(column.outputs)} columns: the {len(texts)} most frequent values, {column.pooled:,} others pooled"
             )
-        shown = ", ".join(texts[:_NAMED]) + (", ..." if len(texts) > _NAMED else "")
+        named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts[:_NAMED]]
+        shown = ", ".join(named) + (", ..." if len(texts) > _NAMED else "")
         return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {shown}"
     words = {"number": "itself", "boolean": "1 and 0", "date": "days since 1970-01-01"}[column.kind]
     if column.constant:

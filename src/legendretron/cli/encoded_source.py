@@ -34,6 +34,11 @@ class EncodedSource(BlockSource):
         an error here.
     **options
         Arguments of :func:`~legendretron.datasets.table_chunks.read_in_chunks`.
+
+    Attributes
+    ----------
+    n_left_out : int
+        Rows with missing values that are left out, if the options say so.
     """
 
     def __init__(
@@ -41,9 +46,11 @@ class EncodedSource(BlockSource):
     ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips = skip_bad_rows > 0
+        self.n_left_out = 0
         texts: dict[str, None] = {}
         for path in parts.files:
             for table in self._tables(path, {}):
+                self.n_left_out += table.left_out
                 if table.X.shape[0] == 0:
                     continue
                 try:

@@ -281,7 +281,10 @@ def _ready(model: Model, table: Table) -> Table:
 def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
     pandas = import_extra("pandas", "reading tables", "cli")
-    weights = pandas.to_numeric(table.kept[column], errors="coerce").to_numpy(dtype=np.float64)
+    kept = table.kept[column]
+    if table.form is not None and table.form.decimal != ".":
+        kept = kept.str.replace(table.form.decimal, ".")
+    weights = pandas.to_numeric(kept, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.max() > 0:
         raise ValueError(
             f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero."

@@ -85,7 +85,8 @@ def fit_in_batches(
                 "as_text": categorical,
                 "missing": missing,
             }
-            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}))
+            # rows without a label are left out here; where they are not allowed, the passes that follow say so
+            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
             check_named("--categorical", categorical, first)
             check_named("--numeric", numeric, first)
             if first.form is not None:
@@ -112,10 +113,13 @@ def fit_in_batches(
                 param_hint="'--validation'",
             ) from error
         estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-        if skipped := estimator.n_skipped_rows_:
+        skipped, left_out = estimator.n_skipped_rows_, getattr(source, "n_left_out", 0)
+        if skipped:
             rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
             report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
-        return _scored(estimator, source, skipped), encoder
+        if left_out:
+            report.note(f"{left_out:,} rows with missing values were left out")
+        return _scored(estimator, source, skipped)._replace(left_out=skipped + left_out), encoder
 
 
 def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:

@@ -262,7 +262,7 @@ def _reading_text(path: Path, form: TextForm) -> Iterator[None]:
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         raise _OtherEncodingError(
-            f"{name} is not text in {form.encoding}{byte}; give another encoding.", byte
+            f"{name} is not text in {form.encoding}{byte}; give its encoding, such as encoding='latin1'.", byte
         ) from error
     except errors.ParserWarning as error:
         raise ValueError(f"{name} has rows with more fields than the header has names.") from error

@@ -17,7 +17,7 @@ from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.frames import as_frame, columns_of
 from legendretron.preprocessing.saved_form import checked_columns
 from legendretron.preprocessing.statistics import ColumnStatistics
-from legendretron.preprocessing.values import Values, read_values, texts_of
+from legendretron.preprocessing.values import Values, look_like_dates, read_values, texts_of
 
 __all__ = ["TableEncoder"]
 
@@ -175,7 +175,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             columns = tuple(of_column.fitted(self.max_categories) for of_column in self._statistics)
             if all(column.is_left_out for column in columns):
                 reasons = ", ".join(f"{column.name!r} ({_REASONS[column.kind]})" for column in columns[:8])
-                raise ValueError(f"there is no column to learn from: {reasons}; name categories in categorical.")
+                first = columns[0].name
+                raise ValueError(
+                    f"there is no column to learn from: {reasons}; take one as it is by categorical={first!r}."
+                )
             of_numbers = [s for s, column in zip(self._statistics, columns, strict=True) if column.kind == "number"]
             dates = any(column.kind == "date" for column in columns)
             self._single = bool(of_numbers) and not dates and all(statistics.single for statistics in of_numbers)
@@ -197,11 +200,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
         for statistics in getattr(self, "_statistics", ()):
             name = statistics.name
+            spared = f"categorical={name!r} spares you this remark"
             if statistics.holds_codes and not statistics.is_identifier:
                 code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
                 notes.append(
                     f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
-                    f"categorical={name!r} spares you this remark; astype({{{name!r}: float}}) makes them numbers."
+                    f"{spared}; astype({{{name!r}: float}}) makes them numbers."
+                )
+            elif statistics.holds_other_dates:
+                example = next(text for text in statistics.counts if not look_like_dates([text]))
+                notes.append(
+                    f"column {name!r} seems to hold dates, such as {example!r}, but only dates as 2024-05-31 are taken for "
+                    f"such; write them so. {spared}."
                 )
         return notes
 
