@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import dump_svmlight_file, make_classification
 
-from legendretron.cli import streams
+import legendretron
+from legendretron.cli import streamed_fit, streams
 from legendretron.datasets import table_chunks
 from tests.cli.conftest import FIXED
 
@@ -390,3 +391,27 @@ def test_skipping_is_for_batches(frame, run, tmp_path):
 def test_json_needs_a_file(broken, run, tmp_path):
     run("fit", broken, "-o", tmp_path / "model", "-t", "kind", *QUICK)
     assert "give it" in json.loads(run("predict", tmp_path / "model", broken, "--json", code=2).out)["error"]
+
+
+def test_a_hint_for_very_many_rows():
+    hint = streamed_fit._hint(20_000_000, np.inf, chosen=True)
+    assert "a sample of 100,000 of the 20,000,000 rows" in hint
+    assert "--link-alpha 1e-6" in hint
+    assert streamed_fit._hint(5_000_000, np.inf, chosen=True) is None  # the record has no gain there
+    assert streamed_fit._hint(20_000_000, 1e-4, chosen=True) is None
+    assert streamed_fit._hint(20_000_000, np.inf, chosen=False) is None
+    assert streamed_fit._hint(20_000_000, None, chosen=True) is None  # logistic regression was asked for
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_the_same_table_as_text_and_as_parquet(stream, frame, run, tmp_path):
+    single = frame.astype(dict.fromkeys("abcd", np.float32))
+    write(single, tmp_path / "t.csv")
+    pq.write_table(pa.Table.from_pandas(single, preserve_index=False), tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        words = ["fit", tmp_path / name, "-o", tmp_path / f"{name}.model", "-t", "kind", *QUICK, "--dtype", "float64"]
+        run(*words, *stream)
+    p, q = (
+        legendretron.load(tmp_path / f"{name}.model").predict_proba(frame[[*"abcd"]]) for name in ("t.csv", "t.parquet")
+    )
+    np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import has_only_numbers, numbers_among
 from legendretron.datasets.text_form import TextOptions, text_form
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Source, scan
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["fit_in_batches"]
 
 _ALL_ROWS = 2**62
+#: So many times the rows of the sample are many more than it shows.
+_MANY = 100
 
 
 def fit_in_batches(
@@ -119,7 +123,21 @@ def fit_in_batches(
             report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
         if left_out:
             report.note(f"{left_out:,} rows with missing values were left out")
-        return _scored(estimator, source, skipped)._replace(left_out=skipped + left_out), encoder
+        scores = _scored(estimator, source, skipped)
+        if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
+            report.note(hint)
+        return scores._replace(left_out=skipped + left_out), encoder
+
+
+def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
+    """What to try if no link was learned since a sample, much smaller than the table, gave no reason to."""
+    if not chosen or link_alpha != math.inf or rows < _MANY * SAMPLE_ROWS:
+        return None
+    return (
+        f"penalties were chosen on a sample of {SAMPLE_ROWS:,} of the {rows:,} rows, on which no link was clearly better "
+        "than none; with so many rows one can be: try --alpha 1e-6 --link-alpha 1e-6 --epochs 1, and compare both on other "
+        "rows by 'legendretron evaluate'"
+    )
 
 
 def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
