@@ -172,9 +172,20 @@ def test_a_rate_close_to_one_is_not_believed():
     assert not is_believable(RateEstimate(1.0, 0.5, 0.5, 0.01, agreement=0.2))
 
 
-def test_few_wrong_labels_are_none():
-    assert not is_noise(RateEstimate(1.0, 0.2, 0.05, 0.0), 3)
-    assert is_noise(RateEstimate(1.0, 0.2, 0.08, 0.0), 3)
+def test_few_wrong_labels_are_none(make_problem):
+    problem = make_problem(*sure_data(n=30))
+    assert not is_noise(RateEstimate(1.0, 0.2, 0.05, 0.0), problem)
+    assert is_noise(RateEstimate(1.0, 0.2, 0.08, 0.0), problem)
+
+
+def test_training_rows_that_any_labels_would_fit_have_no_say(make_problem):
+    """With as many features as rows, each wrong label is learned."""
+    x, y = sure_data(n=30, d=19)
+    problem = make_problem(x, y)
+    assert problem.is_wide  # 20 rows in two of three folds, and as many coefficients
+    assert not make_problem(x[:, :18], y).is_wide
+    assert is_noise(RateEstimate(1.0, 0.2, 0.0, 0.0), problem)
+    assert not is_noise(RateEstimate(1.0, 0.1, 0.0, 0.0), problem)
 
 
 @pytest.mark.parametrize("c", [2, 3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import carray
 
 from legendretron._numba.compiling import compiled
-from legendretron._numba.vectors import pointer
+from legendretron._numba.entries import pointer
 
 __all__ = ["array_at"]
 

@@ -22,28 +22,14 @@ from __future__ import annotations
 import math
 
 from legendretron._numba.compiling import compiled
-from legendretron._numba.vectors import (
-    activate,
-    add_dot,
-    add_outer,
-    add_outers,
-    add_product,
-    at,
-    combine,
-    fill,
-    inner_backward,
-    inner_forward,
-    multiply,
-    multiply_by,
-    product_plus,
-    put,
-    scale,
-    scale_rows,
-)
+from legendretron._numba.entries import at, put
+from legendretron._numba.inner_networks import inner_backward, inner_forward
+from legendretron._numba.products import add_dot, add_outer, add_outers, add_product, product_plus
+from legendretron._numba.vectors import activate, combine, fill, multiply, multiply_by, scale, scale_rows
 
-__all__ = ["chain_backward", "chain_forward", "finish_chain", "n_chain", "prepare_chain"]
+__all__ = ["SCALE_FLOOR", "chain_backward", "chain_forward", "finish_chain", "n_chain", "prepare_chain"]
 
-_SCALE_FLOOR = 1e-3  # of the normalisation, as in legendretron.potentials.cpflow
+SCALE_FLOOR = 1e-3  # of the normalisation, as in legendretron.potentials.cpflow
 
 
 @compiled
@@ -108,7 +94,7 @@ def prepare_chain(theta, start, sizes, chain):
             p_shift = p_raw + n_raw
             p_log_scale, p_mixing_bias = p_shift + n_mixing - 1, p_shift + 2 * n_mixing - 1
             for row in range(n_mixing):
-                u, factor = pu + _unit_of(row, sizes), kind(math.exp(theta[p_log_scale + row]) + _SCALE_FLOOR)
+                u, factor = pu + _unit_of(row, sizes), kind(math.exp(theta[p_log_scale + row]) + SCALE_FLOOR)
                 unit_scale[u] = factor
                 if row < n_mixing - 1:
                     bias[u] += theta[p_shift + row] + theta[p_mixing_bias + row] / kind(hidden)

@@ -31,24 +31,16 @@ import math
 import numpy as np
 
 from legendretron._numba.addresses import array_at
+from legendretron._numba.chain import SCALE_FLOOR
 from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.entries import at, put
+from legendretron._numba.inner_networks import inner_backward, inner_forward
+from legendretron._numba.products import add_outer, add_product
 from legendretron._numba.row_vectors import exp_row, lower_row, residual_row, set_multiple, top_row
-from legendretron._numba.vectors import (
-    activate,
-    add_outer,
-    add_product,
-    at,
-    combine,
-    fill,
-    inner_backward,
-    inner_forward,
-    multiply_by,
-    put,
-)
+from legendretron._numba.vectors import activate, combine, fill, multiply_by
 
 __all__ = ["chain_backward", "chain_forward"]
 
-_SCALE_FLOOR = 1e-3  # of CP-Flow's normalisation
 _VECTOR = 16  # entries of a vector, at most
 
 
@@ -91,7 +83,7 @@ def _pack(where, like, sizes, a, bias, raw, raw_slope, moved, scales):
             for row in range(rows):
                 u = b * rank + _mixed_unit(row, rows, mixed, hidden, rank)
                 slope = kind(math.exp(at(log_scale, row)))
-                scale = slope + kind(_SCALE_FLOOR)
+                scale = slope + kind(SCALE_FLOOR)
                 put(scales, 2 * (b * rows + row), scale)
                 put(scales, 2 * (b * rows + row) + 1, slope)
                 if row < rows - 1:

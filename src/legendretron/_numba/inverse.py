@@ -10,7 +10,9 @@ import math
 import numpy as np
 
 from legendretron._numba.compiling import cached, compiled
-from legendretron._numba.vectors import activate, add_multiple, add_product, at, fill, multiply, multiply_by, put
+from legendretron._numba.entries import at, put
+from legendretron._numba.products import add_product
+from legendretron._numba.vectors import activate, add_multiple, fill, multiply, multiply_by
 
 __all__ = ["ridge_duals"]
 

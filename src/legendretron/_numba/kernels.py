@@ -13,19 +13,10 @@ import math
 
 from legendretron._numba.chain import chain_backward, chain_forward, finish_chain, n_chain, prepare_chain
 from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.entries import at, put
 from legendretron._numba.nests import nested_loss, prepare_nests
-from legendretron._numba.vectors import (
-    add_outer,
-    at,
-    combine,
-    exp_differences,
-    fill,
-    highest,
-    moments_step,
-    multiply,
-    product,
-    put,
-)
+from legendretron._numba.products import add_outer, product
+from legendretron._numba.vectors import combine, exp_differences, fill, highest, moments_step, multiply
 
 __all__ = ["train_steps"]
 

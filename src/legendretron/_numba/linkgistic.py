@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from legendretron._numba.compiling import cached
-from legendretron._numba.vectors import activate, add_product, at, fill, put
+from legendretron._numba.entries import at, put
+from legendretron._numba.products import add_product
+from legendretron._numba.vectors import activate, fill
 
 __all__ = ["expected_log_likelihood"]
 

@@ -12,7 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from legendretron._numba.compiling import cached
-from legendretron._numba.vectors import _INDEX, _Value, _written, at, exp_differences, fill, put
+from legendretron._numba.entries import at, put
+from legendretron._numba.vector_code import INDEX, Value, written
+from legendretron._numba.vectors import exp_differences, fill
 
 __all__ = ["log_loss_residuals", "sparse_product"]
 
@@ -22,21 +24,21 @@ _TILES = (16, 4, 1)
 _ROWS = 128
 
 
-@_written
+@written
 def _sums_of_rows(code, weight, values, columns, first, last, out, po, m):
     """``out = sum_e values[e] weight[columns[e]]`` over entries ``first <= e < last``, rows of ``m`` numbers."""
-    builder, begun = code.builder, ir.Constant(_INDEX, 0)
+    builder, begun = code.builder, ir.Constant(INDEX, 0)
 
     def tile(lanes, start):
         total = cgutils.alloca_once(builder, code.kind(lanes))
         builder.store(code.number(0.0, code.kind(lanes)).value, total)
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(_INDEX, 1)) as (e, _):
+        with cgutils.for_range_slice(builder, first, last, ir.Constant(INDEX, 1)) as (e, _):
             row = builder.add(start, builder.mul(builder.load(builder.gep(columns.data, [e])), m))
             code.add_to(total, code.spread(values.load(e, 1), lanes) * weight.load(row, lanes))
-        out.store(builder.add(po, start), _Value(code, builder.load(total)))
+        out.store(builder.add(po, start), Value(code, builder.load(total)))
 
     for lanes in _TILES:
-        size = ir.Constant(_INDEX, lanes)
+        size = ir.Constant(INDEX, lanes)
         end = builder.mul(builder.udiv(m, size), size)
         with cgutils.for_range_slice(builder, begun, end, size) as (start, _):
             tile(lanes, start)

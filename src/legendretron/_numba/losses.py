@@ -20,15 +20,8 @@ import numpy as np
 
 from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled
-from legendretron._numba.vectors import (
-    add_multiple,
-    at,
-    exp_differences,
-    fill,
-    highest,
-    put,
-    scaled_differences,
-)
+from legendretron._numba.entries import at, put
+from legendretron._numba.vectors import add_multiple, exp_differences, fill, highest, scaled_differences
 
 __all__ = ["nested_losses", "table_losses"]
 

@@ -22,8 +22,10 @@ import numpy as np
 
 from legendretron._numba.addresses import array_at
 from legendretron._numba.compiling import cached, compiled, exact
+from legendretron._numba.entries import at, put
+from legendretron._numba.products import add_outer, add_product
 from legendretron._numba.row_vectors import exp_row, exp_scaled_row, log_row, nest_cotangents, scale_row, top_row
-from legendretron._numba.vectors import add_outer, add_product, at, fill, put
+from legendretron._numba.vectors import fill
 
 __all__ = ["nests_backward", "nests_forward"]
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 import math
 
 from legendretron._numba.compiling import compiled
-from legendretron._numba.vectors import (
-    add_outer,
-    at,
-    exp_differences,
-    fill,
-    highest,
-    highest_of_scaled,
-    log_plus,
-    mix_nests,
-    nest_exponentials,
-    put,
-)
+from legendretron._numba.entries import at, put
+from legendretron._numba.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials
+from legendretron._numba.products import add_outer
+from legendretron._numba.vectors import exp_differences, fill, highest, log_plus
 
 __all__ = ["nested_loss", "prepare_nests"]
 

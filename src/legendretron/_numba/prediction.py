@@ -15,11 +15,11 @@ import math
 import numpy as np
 
 from legendretron._numba.compiling import cached, compiled
+from legendretron._numba.entries import at, put
+from legendretron._numba.products import add_product
 from legendretron._numba.vectors import (
     activate,
     add_multiple,
-    add_product,
-    at,
     exp_differences,
     exp_scaled_differences,
     extremes,
@@ -27,7 +27,6 @@ from legendretron._numba.vectors import (
     highest,
     multiply,
     multiply_by,
-    put,
 )
 
 __all__ = ["chain_probabilities", "nested_probabilities"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from legendretron._numba.vectors import _Value, _written
+from legendretron._numba.vector_code import Value, written
 
 __all__ = [
     "exp_row",
@@ -30,18 +30,18 @@ def _reduced(code, name, start, total):
     vector = code.builder.load(total)
     if name == "fadd":
         reduce = code.library(f"llvm.vector.reduce.fadd.{suffix}", kind.element, [kind.element, kind])
-        return _Value(code, code.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
+        return Value(code, code.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
     reduce = code.library(f"llvm.vector.reduce.{name}.{suffix}", kind.element, [kind])
-    found = _Value(code, code.builder.call(reduce, [vector]))
+    found = Value(code, code.builder.call(reduce, [vector]))
     return found.where(">", start, found, start)
 
 
 def _highest(code, total, value):
-    before = _Value(code, code.builder.load(total))
+    before = Value(code, code.builder.load(total))
     code.builder.store(value.where(">", before, value, before).value, total)
 
 
-@_written
+@written
 def set_multiple(code, a, x, px, out, po, n):
     """``out = a x`` for a number ``a``; ``n`` may be any number."""
 
@@ -51,7 +51,7 @@ def set_multiple(code, a, x, px, out, po, n):
     code.entries(n, body)
 
 
-@_written
+@written
 def lower_row(code, y, py, top, more, out, po, n):
     """``out = (y - top) - more`` for numbers, in this order: ``top`` may be so large that ``top + more`` has lost ``more``.
 
@@ -65,7 +65,7 @@ def lower_row(code, y, py, top, more, out, po, n):
     code.entries(n, body)
 
 
-@_written
+@written
 def top_row(code, x, px, n, out, po):
     """``out = max(out, max(x))``, a number; NaN does not count."""
     (most,) = code.sums(1, code.lanes)
@@ -75,7 +75,7 @@ def top_row(code, x, px, n, out, po):
     out.store(po, _reduced(code, "fmax", start, most))
 
 
-@_written
+@written
 def scale_row(code, x, px, c, pc, scale, out, po, n, most, pm):
     """``out = scale x + c`` for a number ``scale``, and ``most`` its maximum, a number."""
     (top,) = code.sums(1, code.lanes)
@@ -93,7 +93,7 @@ def scale_row(code, x, px, c, pc, scale, out, po, n, most, pm):
     most.store(pm, _reduced(code, "fmax", lowest, top))
 
 
-@_written
+@written
 def exp_row(code, x, px, top, e, pe, n, out, po):
     """``e = exp(x - top)`` for ``x <= top``, a number, and ``out`` plus its sum."""
     (total,) = code.sums(1, code.lanes)
@@ -109,7 +109,7 @@ def exp_row(code, x, px, top, e, pe, n, out, po):
     out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
 
 
-@_written
+@written
 def exp_scaled_row(code, x, px, c, pc, scale, top, e, pe, n, out, po):
     """``e = exp(scale x + c - top)`` for numbers ``scale`` and ``top`` that no entry exceeds, and ``out`` its sum."""
     (total,) = code.sums(1, code.lanes)
@@ -126,7 +126,7 @@ def exp_scaled_row(code, x, px, c, pc, scale, top, e, pe, n, out, po):
     out.store(po, _reduced(code, "fadd", code.number(0.0, code.kind(1)), total))
 
 
-@_written
+@written
 def residual_row(code, log_p, pl, g, pg, total, out, po, n):
     """``out = g - total exp(log_p)`` for a number ``total``."""
     factor = code.spread(total, code.lanes)
@@ -138,7 +138,7 @@ def residual_row(code, log_p, pl, g, pg, total, out, po, n):
     code.pieces(n, code.lanes, body)
 
 
-@_written
+@written
 def log_row(code, x, px, out, po, n):
     """``log(x)`` for normal numbers, with an error of a few units in the last place."""
 
@@ -148,7 +148,7 @@ def log_row(code, x, px, out, po, n):
     code.pieces(n, code.lanes, body)
 
 
-@_written
+@written
 def nest_cotangents(code, e, pe, ratio, d, more, slope, mu, dx, of_offsets, pc, out, po, n):
     """Cotangents ``l = e (slope ratio + more)`` of a nest's logits; add ``l``, ``mu l``, and the inner product with ``d``."""
     (total,) = code.sums(1, code.lanes)

@@ -120,7 +120,7 @@ def _next_rate(problem: TuningProblem, best: LinkScore) -> float:
     estimate = best.estimate
     if estimate is None:
         return 0.0
-    noise = is_noise(estimate, problem.n_classes) and is_believable(estimate)
+    noise = is_noise(estimate, problem) and is_believable(estimate)
     return estimate.rate if noise or problem.find_noise == "always" else 0.0
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
 from legendretron.tuning.noise_rates import RateEstimate
+from legendretron.tuning.problem import TuningProblem
 
 __all__ = ["is_noise", "search_noise"]
 
@@ -26,12 +27,14 @@ _NO_GAIN, _NO_SHARE = 0.5, 0.025
 _LEAST_SHARE, _MUST_GAIN = 0.05, 1.0
 
 
-def is_noise(estimate: RateEstimate, n_classes: int, least: float = _LEAST_SHARE) -> bool:
+def is_noise(estimate: RateEstimate, problem: TuningProblem, least: float = _LEAST_SHARE) -> bool:
     """Whether enough labels are wrong to matter.
 
-    Below a twentieth there is little to gain, and what looks like noise is often a model that does not quite fit.
+    Below a twentieth there is little to gain, and what looks like noise is often a model that does not quite fit. So even
+    training rows must say so, unless there are so many features that a model can explain any labels of theirs.
     """
-    return estimate.lowest * (n_classes - 1) / n_classes >= least
+    rate = estimate.rate if problem.is_wide else estimate.lowest
+    return rate * (problem.n_classes - 1) / problem.n_classes >= least
 
 
 def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[NoisyPoint], bool]:
@@ -70,7 +73,7 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
             points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
     best = _least(path, points)
     away = path.gain(best, base)
-    borne_out = is_noise(best.estimate, path.problem.n_classes) and away.mean < -_MUST_GAIN * away.error
+    borne_out = is_noise(best.estimate, path.problem) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
     if borne_out or always:
         first = path.judged(first)
@@ -94,7 +97,7 @@ def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list
 
 def _ruled_out(path: LogisticPath, best: NoisyPoint, base: PathPoint) -> bool:
     away = path.gain(best, base)
-    return not is_noise(best.estimate, path.problem.n_classes, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
+    return not is_noise(best.estimate, path.problem, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
 
 
 def _least(path: LogisticPath, points: Iterable[NoisyPoint]) -> NoisyPoint:

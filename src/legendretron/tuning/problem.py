@@ -115,6 +115,11 @@ class TuningProblem:
         """Where the data are."""
         return self.labels.device
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a linear model has as many coefficients per class as training rows: it can explain any labels."""
+        return self.features.n_features + 1 >= min(len(train) for train, _ in self.folds)
+
     @cached_property
     def single_precision(self) -> Features:
         """The features in float32: enough to compare candidates, and faster."""
