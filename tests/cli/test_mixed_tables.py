@@ -283,6 +283,12 @@ def test_other_zeros_are_numbers(run, tmp_path, text):
     assert not isinstance(legendretron.load(tmp_path / "m"), TableClassifier)
 
 
+def test_codes_longer_than_any_integer(run, tmp_path):
+    (tmp_path / "t.csv").write_text(CODES.replace("00136", "0049891234567890123456"))
+    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].categories[0] == "0049891234567890123456"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_leading_zeros_in_other_encodings(run, tmp_path, encoding):
     (tmp_path / "t.csv").write_text(CODES.replace("zip", "größe"), encoding=encoding)

@@ -45,7 +45,7 @@ def test_windows(tmp_path):
     with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9. and was read as Windows-1252; give encoding="):
         assert read_table(path, "y").y.tolist() == ["é", "€"]
     assert read_table(path, "y", text=TextOptions(encoding="cp1252")).y.tolist() == ["é", "€"]
-    with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give another encoding"):
+    with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give its encoding, such as encoding="):
         read_table(path, "y", text=TextOptions(encoding="utf-8"))
 
 

@@ -218,7 +218,14 @@ def _with_codes(table: Table, text: TextOptions, numeric: Sequence[str]) -> Tabl
 
 def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
     """Names of the features that are numbers, besides some."""
-    return [name for name in table.X.columns if name not in besides and _is_numeric(table.X[name].dtype)]
+    from pandas.api.types import infer_dtype, is_bool_dtype
+
+    def is_number(column: Any) -> bool:
+        if column.dtype == object:  # integers that are too long for 64 bits
+            return infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
+        return _is_numeric(column.dtype) and not is_bool_dtype(column.dtype)
+
+    return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
 
 
 def texts_of(
