@@ -255,6 +255,30 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_a_word_among_numbers_with_a_decimal_comma(mixed, frame, run, tmp_path):
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    lines = frame.to_csv(index=False, sep=";", decimal=",").splitlines()
+    lines[100] = f"1,5;word;2,5;3;x{';red' if mixed else ''}"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    words = [
+        "fit",
+        tmp_path / "t.csv",
+        "-o",
+        tmp_path / "model",
+        "-t",
+        "kind",
+        *QUICK,
+        "--stream",
+        "--skip-bad-rows",
+        "1",
+    ]
+    ran = run(*words, "--json")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N - 1)
+    assert "column 'b' holds 'word', which is not a number, in row 99 (from 0)" in ran.err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
     frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
     if mixed:

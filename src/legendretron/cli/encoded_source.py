@@ -56,7 +56,7 @@ class EncodedSource(BlockSource):
                 try:
                     encoder.partial_fit(table.X)
                 except ValueError as error:
-                    _, words = without_faults(table.X, None, options.get("numbers", ()))
+                    _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
                 if table.written is not None:

@@ -267,7 +267,7 @@ def columns_of(
         rows, left_out = first_row + np.flatnonzero(whole), int((~whole).sum())
         frame, kept = frame[whole], None if kept is None else kept[whole]
     if faults is not None:
-        frame, found = without_faults(frame, target, [name for name in numbers if name in columns])
+        frame, found = without_faults(frame, target, [name for name in numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
         faults |= {int(rows[row]): f"{fault} in row {rows[row]} (from 0)" for row, fault in found.items()}
         rows = np.delete(rows, list(found))
@@ -300,7 +300,9 @@ def columns_of(
     return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
 
 
-def without_faults(frame: Any, target: str | None, numbers: Sequence[str]) -> tuple[Any, dict[int, str]]:
+def without_faults(
+    frame: Any, target: str | None, numbers: Sequence[str], form: TextForm | None
+) -> tuple[Any, dict[int, str]]:
     """The frame without rows that have no label, or text in a column of numbers; and what is wrong with those, by place."""
     import pandas
 
@@ -310,7 +312,10 @@ def without_faults(frame: Any, target: str | None, numbers: Sequence[str]) -> tu
     for name in numbers:
         if _is_numeric(frame[name].dtype):
             continue
-        found = pandas.to_numeric(frame[name], errors="coerce")
+        texts = frame[name]
+        if form is not None and form.decimal != ".":
+            texts = texts.astype(str).str.replace(form.decimal, ".").where(texts.notna())
+        found = pandas.to_numeric(texts, errors="coerce")
         for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
             text = frame[name].iloc[row]
             faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")
