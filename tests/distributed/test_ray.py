@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier
+from legendretron.datasets.sources import source_of
 from legendretron.distributed import fit_ray
-from legendretron.distributed.files import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.layout import Layout
 from tests.distributed.made_up import write_table
@@ -37,10 +37,12 @@ def alone(table):
 
 
 @pytest.mark.parametrize("class_parallel", [1, 2])
-def test_two_workers_are_one_on_the_joint_batches(cluster, table, alone, class_parallel):
+def test_two_workers_are_one_on_the_joint_batches(cluster, table, alone, class_parallel, monkeypatch):
+    """By a relative path, although workers run in other folders."""
+    monkeypatch.chdir(table.parent)
     together = LegendreTronClassifier(**SETTINGS)
     fitted = fit_ray(
-        together, table, target="label", weight="w", num_workers=2, n_shards=2, class_parallel=class_parallel
+        together, table.name, target="label", weight="w", num_workers=2, n_shards=2, class_parallel=class_parallel
     )
     assert fitted is together
     np.testing.assert_allclose(together.coef_, alone.coef_, atol=1e-5)
