@@ -129,8 +129,14 @@ def by_torchrun(table: Path, folder: Path, kills: int, epochs: int, seed: int) -
 
 def by_ray(table: Path, folder: Path, kills: int, epochs: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """The same by two workers of Ray."""
+    import ray
+
     from legendretron.distributed import fit_ray
 
+    if ray.is_initialized():
+        raise SystemExit(
+            "by_ray marks the workers of a cluster of its own, but there is one; call ray.shutdown() first."
+        )
     folder.mkdir()
     mark = f"ray-{os.getpid()}-{kills}"
     os.environ[MARK] = mark

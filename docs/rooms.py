@@ -29,6 +29,7 @@ ROOMS = (
         "_triton",
         "_numba",
         "streaming",
+        "datasets",
         "preprocessing",
         "export",
         "simplex",
@@ -46,7 +47,6 @@ ROOMS = (
         "trons",
         "plots",
         "report",
-        "datasets",
         "distributed",
         "experiments",
         "paper",
@@ -71,11 +71,11 @@ COLUMNS = {
     "export": -4.4,
     "preprocessing": -6.1,
     "simplex": 0.2,
-    "datasets": 4.2,
+    "datasets": -7.6,
     "distributed": 3.0,
     "_triton": -1.7,
     "_numba": -3.1,
-    "streaming": 3.0,
+    "streaming": -8.3,
 }
 Graph = dict[str, set[str]]
 

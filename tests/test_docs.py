@@ -164,6 +164,7 @@ def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(tmp_p
     assert (tmp_path / "iris.safetensors").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -229,6 +230,19 @@ def test_the_section_on_tables_larger_than_memory_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
+def test_the_comparison_for_very_many_rows_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 2)), columns=["a", "b"]).assign(label=rng.integers(0, 2, 120))
+    for name in ("train", "test"):
+        frame.to_parquet(f"{name}-0.parquet", index=False)
+    text = section("guide/large_data.md", "Tables larger than memory")
+    _, shell = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    for line in shell.splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+
+
+@pytest.mark.exhaustive
 def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = page("guide/mixed_tables.md")
@@ -245,6 +259,7 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "clf.onnx").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (python,) = re.findall(r"^```python\n(.*?)^```$", page("guide/calibration.md"), re.DOTALL | re.MULTILINE)

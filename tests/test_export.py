@@ -112,7 +112,7 @@ def test_estimators(tmp_path, load, labels, dtype):
 @pytest.mark.parametrize("clf", [
     pytest.param(LegendreTronClassifier(link="canonical", max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive),
     pytest.param(LegendreTronClassifier(network="cpflow", max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive),
-    MultinomialLogisticClassifier(),
+    pytest.param(MultinomialLogisticClassifier(), marks=pytest.mark.exhaustive),  # with wrong labels it is elsewhere
 ])  # fmt: skip
 def test_other_estimators(tmp_path, clf):
     X, y = load_iris(return_X_y=True)

@@ -218,7 +218,7 @@ def test_numbered_classes_without_rows(run, tmp_path):
 BAD = {
     "another column": (lambda frame: frame.assign(id=range(len(frame))), "names are no labels of 'label': 'id'; labels are"),
     "missing class": (lambda frame: frame.drop(columns="bee"), "labels without a column of predictions: 'bee'"),
-    "text": (lambda frame: frame.assign(bee="many"), "not numbers in .*: 'bee' .such as 'many'.; leave them out .--drop"),
+    "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; leave .* .--drop"),
     "no value": (lambda frame: frame.assign(bee=np.nan), "missing values in columns of .*: 'bee'"),
     "infinite": (lambda frame: frame.assign(bee=np.inf), "infinite values in columns of .*: 'bee'"),
     "no label": (lambda frame: frame.assign(label=np.nan), "missing values"),
@@ -255,7 +255,8 @@ def test_probabilities_that_are_none(run, predictions, tmp_path):
     frame = pd.read_csv(predictions / "logits_cal.csv")
     frame.rename(columns=lambda name: f"p({name})").to_csv(tmp_path / "logits.csv", index=False)
     run("calibrate", predictions / "proba_cal.csv", "-t", "label", "-o", tmp_path / "c", "-q")
-    assert run("predict", tmp_path / "c", tmp_path / "logits.csv", code=1).error.startswith("the data must hold prob")
+    error = run("predict", tmp_path / "c", tmp_path / "logits.csv", code=1).error
+    assert error.startswith(f"'{tmp_path / 'logits.csv'}', line 2: the data must hold prob")
     assert "has no column 'p(ant)'" in run("predict", tmp_path / "c", predictions / "logits_cal.csv", code=1).error
 
 

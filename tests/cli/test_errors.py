@@ -89,7 +89,7 @@ def test_no_such_file(run, words, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("content", "message"), [
     ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; at least two classes"),
-    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values in columns of .* 'b'; replace them"),
+    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values in columns of .* 'b', the first in line 2; replace them"),
     ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
     ("", "is empty"),
 ])  # fmt: skip

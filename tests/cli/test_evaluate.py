@@ -76,10 +76,16 @@ def test_labels_are_compared_as_text(run, tmp_path):
 def test_unknown_labels(run, tables, tmp_path):
     make_iris().replace({"setosa": "rosa"}).to_csv(tmp_path / "other.csv", index=False)
     error = run("evaluate", tables / "iris.safetensors", tmp_path / "other.csv", "-t", "kind", code=1).error
-    assert error.endswith("does not know: 'rosa'; it knows 'setosa', 'versicolor', 'virginica'.")
+    assert error.endswith("does not know: 'rosa', the first in line 4; it knows 'setosa', 'versicolor', 'virginica'.")
 
 
-@pytest.mark.parametrize(("end", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("end", "start"),
+    [
+        ("png", b"\x89PNG"),
+        *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in (("svg", b"<?xml"), ("pdf", b"%PDF"))),
+    ],
+)
 def test_plot(run, tables, tmp_path, end, start):
     picture = tmp_path / f"reliability.{end}"
     words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--plot", picture]
@@ -197,7 +203,7 @@ def bad_tables(tables, tmp_path):
 @pytest.mark.parametrize(
     ("model", "data", "more", "message", "code"),
     [
-        ("iris", "unseen", [], "has labels that the model does not know: 'rose'; it knows", 1),
+        ("iris", "unseen", [], "has labels that the model does not know: 'rose', the first in line 4; it knows", 1),
         ("iris", "one", [], "has rows of one class only, 'setosa'; a report needs rows of at least two", 1),
         ("iris", "missing", [], "has no column 'petal width'", 1),
         ("other", "iris", [], "was written by legendretron .* but this version, .* reads format", 1),

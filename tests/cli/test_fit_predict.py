@@ -153,7 +153,7 @@ def test_all_formats_give_the_same_model(run, tables, tmp_path):
     assert ran.err == "warning: target 'malignant' is ignored: in LIBSVM text each line begins with its label.\n"
 
 
-@pytest.mark.parametrize("end", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize("end", ["csv", pytest.param("tsv", marks=pytest.mark.exhaustive), "parquet"])
 def test_predictions_in_a_file(run, tables, tmp_path, end):
     out = tmp_path / "new" / f"p.{end}"
     summary = run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out, "--proba", "--json").json

@@ -1,17 +1,22 @@
 """Tables with text, dates and gaps from the command line."""
 
+import datetime
+import decimal
 import io
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import legendretron
 from legendretron import LegendreTronClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing
+from legendretron.datasets import padded_codes, table_chunks
 from legendretron.datasets.tables import MISSING
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -96,7 +101,9 @@ def test_unknown_categories_and_columns_that_were_left_out(run, folder, tmp_path
     assert "has no column 'sex'" in run("predict", folder / "model", tmp_path / "less.csv", code=1).error
     frame.assign(age=["old", "1", "2"]).to_csv(tmp_path / "text.csv", index=False)
     error = run("predict", folder / "model", tmp_path / "text.csv", code=1).error
-    assert error.startswith("column 'age' held numbers in the fit, but now holds the text 'old'")
+    assert error.startswith(
+        f"'{tmp_path / 'text.csv'}', line 2: column 'age' held numbers in the fit, but now holds the text 'old'"
+    )
 
 
 class _Stdin:
@@ -149,7 +156,7 @@ def test_missing_values(run, tmp_path):
     # a model of numbers without gaps takes none
     assert "missing values in columns of" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
     ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
-    assert ran.json["b"] == [2, 6, 8] * 6
+    assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
     rows = run(*words, "--missing", "drop-rows", "--json").json["row"]
     assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
@@ -228,3 +235,149 @@ def test_names_that_predictions_have(run, folder, tmp_path):
 def test_options_are_those_of_the_library():
     assert tuple(Missing) == MISSING
     assert legendretron.TableEncoder().max_categories == fit_module._CATEGORIES
+
+
+# --- numbers with leading zeros, and columns that are kept ---
+
+CODES = "zip,a,y\n" + "00136,1.50,u\n80331,2,v\n00136,3,u\n,4,v\n" * 6
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_leading_zeros_are_categories(run, tmp_path, stream):
+    (tmp_path / "t.csv").write_text(CODES)
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--epochs", 20, *stream]
+    ran = run(*words)
+    (warning,) = ran.err.splitlines()
+    assert "column 'zip' holds numbers with leading zeros, such as '00136', and is taken for categories" in warning
+    assert "--categorical zip spares you this remark; --numeric zip makes them numbers." in warning
+    names = legendretron.load(tmp_path / "m").encoder_.get_feature_names_out().tolist()
+    assert names == ["zip=00136", "zip=80331", "zip is missing", "a"]
+    got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--json").json
+    assert got["prediction"] == ["u", "v", "u", "v"] * 6
+    assert run(*words, "--categorical", "zip").err == ""
+    (tmp_path / "t.csv").write_text(CODES.replace("\n,4", "\n7,4"))
+    run(*words, "--numeric", "zip")
+    assert legendretron.load(tmp_path / "m").feature_names_in_.tolist() == ["zip", "a"]
+
+
+def test_leading_zeros_in_a_later_file_and_far_down(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(padded_codes, "_BLOCK", 7)
+    for number, code in enumerate(["80331", "00136"]):
+        rows = [f"{code if row > 20 else '10115'},{row % 7},{'uv'[row % 2]}\n" for row in range(30)]
+        (tmp_path / f"{number}.csv").write_text("zip,a,y\n" + "".join(rows))
+    run("fit", tmp_path / "*.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet", "--epochs", 1)
+    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].categories == ("00136", "10115", "80331")
+
+
+@pytest.mark.parametrize("text", [
+    "a,y\n00.5,u\n1.5,v\n",  # numbers of a fixed width
+    "a,y\n-01,u\n02,v\n",
+    "a,y\n0,u\n10,v\n",
+    "a,y\n0.01,01\n10,02\n",  # labels
+])  # fmt: skip
+def test_other_zeros_are_numbers(run, tmp_path, text):
+    header, *rows = text.splitlines()
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows * 5]))
+    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK)
+    assert not isinstance(legendretron.load(tmp_path / "m"), TableClassifier)
+
+
+def test_codes_longer_than_any_integer(run, tmp_path):
+    (tmp_path / "t.csv").write_text(CODES.replace("00136", "0049891234567890123456"))
+    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].categories[0] == "0049891234567890123456"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_leading_zeros_in_other_encodings(run, tmp_path, encoding):
+    (tmp_path / "t.csv").write_text(CODES.replace("zip", "größe"), encoding=encoding)
+    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].kind == "categories"
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_columns_are_kept_as_they_are_written(run, tmp_path, stream):
+    """Also a feature that is a number, and what would be a missing value."""
+    (tmp_path / "t.csv").write_text("id,a,b,y\n" + "007,1.50,NA,u\nNA,02,1,v\n" * 10)
+    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", "--features", "a", "--numeric", "a", *QUICK)
+    words = ["predict", tmp_path / "m", tmp_path / "t.csv", *stream, "--keep", "id", "--keep", "a", "--keep", "b"]
+    lines = run(*words).out.splitlines()
+    assert lines[:3] == ["id,a,b,prediction", "007,1.50,NA,u", "NA,02,1,v"]
+    run(*words, "--out", tmp_path / "p.parquet", "--quiet")
+    assert pd.read_parquet(tmp_path / "p.parquet").iloc[0].tolist() == ["007", "1.50", "NA", "u"]
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_columns_of_parquet_keep_their_types(run, tmp_path, stream, monkeypatch):
+    monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 7)
+    table = pa.table({
+        "a": pa.array([1.5, 2.5] * 10, pa.float32()), "id": pa.array([2**60 + row for row in range(19)] + [None]),
+        "day": pa.array([datetime.date(2024, 5, 31)] * 20), "price": pa.array([decimal.Decimal("1.10")] * 20),
+        "note": pa.array([None] * 15 + ["x"] * 5, pa.string()), "y": ["u", "v"] * 10,
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet")
+    run("fit", tmp_path / "t.parquet", "-t", "y", "-o", tmp_path / "m", "--features", "a", *QUICK)
+    kept = ["id", "a", "day", "price", "note"]
+    words = ["predict", tmp_path / "m", tmp_path / "t.parquet", *(word for name in kept for word in ("--keep", name))]
+    run(*words, *stream, "--out", tmp_path / "p.parquet", "--quiet")
+    written = pq.read_table(tmp_path / "p.parquet")
+    assert written.select(kept).equals(table.select(kept))
+    assert run(*words, *stream).out.splitlines()[1] == "1152921504606846976,1.5,2024-05-31,1.10,,u"
+    if not stream:
+        found = run(*words, "--json").json
+        assert (found["id"][0], found["id"][-1], found["day"][0], found["price"][0]) == (
+            2**60,
+            None,
+            "2024-05-31",
+            "1.10",
+        )
+
+
+def test_several_columns_in_one_word(run, folder):
+    error = run("predict", folder / "model", folder / "titanic.csv", "--keep", "ticket,name", code=1).error
+    assert "'ticket', 'name' are several columns: name each apart (on the command line, repeat the option)" in error
+
+
+def test_notes_are_for_python_too(folder):
+    with pytest.warns(UserWarning, match="column 'name' is left out") as caught:
+        legendretron.TableEncoder().fit(titanic())
+    assert "drop(columns='name') spares you this remark" in str(caught[0].message)
+    assert "--" not in str(caught[0].message)
+    frame = pd.DataFrame({"zip": ["00136", "80331"] * 15})
+    with pytest.warns(UserWarning, match=r"'zip' holds numbers with leading zeros.*astype\(\{'zip': float\}\)"):
+        encoder = legendretron.TableEncoder().fit(frame)
+    assert encoder.get_feature_names_out().tolist() == ["zip=00136", "zip=80331"]
+    assert legendretron.TableEncoder(categorical=["zip"]).fit(frame).notes_ == []
+
+
+def test_the_summary_says_how_text_was_read(run, folder, tmp_path):
+    frame = titanic().assign(embarked="é")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    words = ["fit", tmp_path / "t.csv", "-t", "survived", "--drop", "name", "-o", tmp_path / "m", *QUICK]
+    assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words).out
+    assert run(*words, "--json").json["read_as"] == [{"encoding": "cp1252", "sep": ";", "decimal": ","}]
+    given = ["--stream", "--encoding", "cp1252", "--epochs", "1"]
+    assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words, *given).out
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert run("fit", tmp_path / "t.parquet", *words[2:], "--json").json["read_as"] is None
+
+
+def test_long_texts_are_cut_in_the_summary(run, tmp_path):
+    pd.DataFrame({"essay": ["long " * 9000 + "u", "v"] * 10, "y": [0, 1] * 10}).to_csv(tmp_path / "t.csv", index=False)
+    out = run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).out
+    assert "2 columns: long long long long long long ..., v" in out
+    assert max(map(len, out.splitlines())) < 150
+
+
+def test_weights_with_a_decimal_comma(run, tmp_path):
+    rows = [f"{row},5;{1 + row % 3},5;{'uv'[row % 2]}\n" for row in range(20)]
+    (tmp_path / "t.csv").write_text("a;w;y\n" + "".join(rows))
+    run("fit", tmp_path / "t.csv", "-t", "y", "--drop", "w", "-o", tmp_path / "m", *QUICK)
+    plain = [row.replace(",", ".").replace(";", ",") for row in rows]
+    (tmp_path / "p.csv").write_text("a,w,y\n" + "".join(plain))
+    found = [
+        run("evaluate", tmp_path / "m", tmp_path / name, "-t", "y", "--weight", "w", "--json").json
+        for name in ("t.csv", "p.csv")
+    ]
+    assert found[0] == found[1]

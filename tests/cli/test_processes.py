@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -90,6 +92,56 @@ def test_interrupt(launch, tables, tmp_path):
     message = "error: interrupted, no model was written; the same command resumes from the checkpoint\n"
     assert (code, out, err) == (130, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+#: A command that makes a file as soon as a function of the library is called for the third time.
+MARKED = """
+import importlib, pathlib, sys
+marker, place, *words = sys.argv[1:]
+name, function = place.split(":")
+owner = importlib.import_module(name)
+*path, function = function.split(".")
+for part in path:
+    owner = getattr(owner, part)
+original, calls = getattr(owner, function), []
+def marked(*args, **options):
+    calls.append(1)
+    if len(calls) == 3:
+        pathlib.Path(marker).touch()
+    return original(*args, **options)
+setattr(owner, function, marked)
+from legendretron.cli import main
+sys.exit(main(words))
+"""
+
+
+@starts_again
+@pytest.mark.parametrize(("words", "place", "message"), [
+    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.progress:Progress.update",
+     "no model was written"),
+    (["predict"], "legendretron.cli.predict:_predictions", "no predictions were written"),
+])  # fmt: skip
+def test_interrupt_of_a_stream(tables, tmp_path, words, place, message):
+    """Ctrl-C while a table is read in batches: exit code 130, one line, no file or thread left, the older file as it was."""
+    out, marker = tmp_path / "out.csv", tmp_path / "marker"
+    out.write_text("older")
+    (tmp_path / "parts").mkdir()
+    frame = make_iris()
+    for number in range(4):
+        frame.loc[frame.index.repeat(700)].to_csv(tmp_path / "parts" / f"{number}.csv", index=False)
+    command, *rest = map(str, words)
+    model = [] if command == "fit" else [str(tables / "iris.safetensors")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", MARKED, str(marker), place, command, *model, str(tmp_path / "parts"), "-o", str(out), *rest],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    began = time.monotonic()
+    while time.monotonic() - began < 100 and not marker.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == (130, "", f"error: interrupted, {message}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["marker", "out.csv", "parts"]
+    assert out.read_text() == "older"
 
 
 @starts_again

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import dump_svmlight_file, make_classification
 
-from legendretron.cli import streams
+import legendretron
+from legendretron.cli import streamed_fit, streams
 from legendretron.datasets import table_chunks
 from tests.cli.conftest import FIXED
 
@@ -192,9 +193,10 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
     assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N + 29)
     out = tmp_path / "predictions.csv"
     error = run("predict", tmp_path / "model", broken, "-o", out, code=1).error
-    assert "missing values in columns of" in error
-    assert "part-17.parquet" in error
+    place = "the first in row group 1, row 41 (from 0)"
+    assert f"missing values in columns of '{broken / 'part-17.parquet'}': 'b' (1), {place}" in error
     assert not out.exists()
+    assert place in run("evaluate", tmp_path / "model", broken, "-t", "kind", code=1).error
     run("predict", tmp_path / "model", broken, "-o", out, "--missing", "drop-rows")
     assert len(pd.read_csv(out)) == N + 29
 
@@ -219,9 +221,99 @@ def test_lines_of_text(frame, run, tmp_path):
     ran = run("fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
     assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, 2 * N - 1)
     (folder / "1.csv").write_text("\n".join([*lines[:9], "1,2,word,3,x", *lines[10:]]))
-    error = fails(run, folder, tmp_path)
-    assert f"'{folder / '1.csv'}': column 'c' is not numbers only" in error
-    assert "'word'" in error
+    fault = f"'{folder / '1.csv'}': column 'c' holds 'word', which is not a number, in row 8 (from 0)"
+    assert fault in fails(run, folder, tmp_path)
+    ran = run("fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, 2 * N - 1)
+    assert f"1 bad rows were left out: {fault}" in ran.err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch):
+    """A word among numbers, a line with too many fields, and a missing label, in files that are read in any order."""
+    monkeypatch.setattr("legendretron.estimators.stream_fit._WINDOW_ROWS", 100)  # so that files are shuffled
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    lines = frame.to_csv(index=False).splitlines()
+    for number in range(3):
+        (folder / f"{number}.csv").write_text("\n".join(lines) + "\n")
+    colour = ",red" if mixed else ""
+    bad = [f"1,2,word,3,x{colour}", f"{lines[10]},1", f"1,2,3,4,{colour}"]
+    (folder / "1.csv").write_text("\n".join([*lines[:80], bad[0], *lines[80:], bad[1], bad[2]]) + "\n")
+    words = ["fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--json"]
+    ran = run(*words, "--skip-bad-rows", "3")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (3, 3 * N)
+    for fault in (
+        "column 'c' holds 'word', which is not a number, in row 79 (from 0)",
+        "line 403 has",
+        "label is missing",
+    ):
+        assert fault in ran.err
+    assert "--skip-bad-rows, got 2" in run(*words, "--skip-bad-rows", "2", code=1).error
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_word_among_numbers_with_a_decimal_comma(mixed, frame, run, tmp_path):
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    lines = frame.to_csv(index=False, sep=";", decimal=",").splitlines()
+    lines[100] = f"1,5;word;2,5;3;x{';red' if mixed else ''}"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    words = [
+        "fit",
+        tmp_path / "t.csv",
+        "-o",
+        tmp_path / "model",
+        "-t",
+        "kind",
+        *QUICK,
+        "--stream",
+        "--skip-bad-rows",
+        "1",
+    ]
+    ran = run(*words, "--json")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N - 1)
+    assert "column 'b' holds 'word', which is not a number, in row 99 (from 0)" in ran.err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
+    frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    write(frame, tmp_path / "t.csv")
+    words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
+    assert "missing" in run(*words, code=1).error
+    for more in (["--missing", "drop-rows"], ["--skip-bad-rows", "8"]):
+        ran = run(*words, *more, "--json")
+        assert (ran.json["rows_left_out"], ran.json["rows"]) == (8, N - 8)
+        assert ran.err.startswith("8 ")
+        assert "were left out" in ran.err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
+    """A word among numbers, and a label that is not known, beyond the first rows that are read, after fields of two lines."""
+    frame = frame.assign(note="two\nlines", d=frame["d"].round(3))
+    if mixed:
+        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+    write(frame, tmp_path / "train.csv")
+    run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "-t", "kind", "--drop", "note", *QUICK)
+    line = 2 * 200 + 2
+    write(frame.assign(d=frame["d"].astype(object).where(frame.index != 200, "word")), tmp_path / "word.csv")
+    out = tmp_path / "predictions.csv"
+    for words in (["predict", "-o", out], ["evaluate", "-t", "kind"]):
+        error = run(words[0], tmp_path / "model", tmp_path / "word.csv", *words[1:], "--stream", code=1).error
+        assert "'d'" in error
+        assert "'word'" in error
+        assert f"line {line}" in error
+        assert str(tmp_path / "word.csv") in error
+    write(frame.assign(kind=frame["kind"].where(frame.index != 200, "w")), tmp_path / "label.csv")
+    error = run("evaluate", tmp_path / "model", tmp_path / "label.csv", "-t", "kind", "--stream", code=1).error
+    assert f"does not know: 'w', the first in line {line}" in error
+    assert sorted(tmp_path.iterdir()) == [tmp_path / name for name in ("label.csv", "model", "train.csv", "word.csv")]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -323,3 +415,27 @@ def test_skipping_is_for_batches(frame, run, tmp_path):
 def test_json_needs_a_file(broken, run, tmp_path):
     run("fit", broken, "-o", tmp_path / "model", "-t", "kind", *QUICK)
     assert "give it" in json.loads(run("predict", tmp_path / "model", broken, "--json", code=2).out)["error"]
+
+
+def test_a_hint_for_very_many_rows():
+    hint = streamed_fit._hint(20_000_000, np.inf, chosen=True)
+    assert "a sample of 100,000 of the 20,000,000 rows" in hint
+    assert "--link-alpha 1e-6" in hint
+    assert streamed_fit._hint(5_000_000, np.inf, chosen=True) is None  # the record has no gain there
+    assert streamed_fit._hint(20_000_000, 1e-4, chosen=True) is None
+    assert streamed_fit._hint(20_000_000, np.inf, chosen=False) is None
+    assert streamed_fit._hint(20_000_000, None, chosen=True) is None  # logistic regression was asked for
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_the_same_table_as_text_and_as_parquet(stream, frame, run, tmp_path):
+    single = frame.astype(dict.fromkeys("abcd", np.float32))
+    write(single, tmp_path / "t.csv")
+    pq.write_table(pa.Table.from_pandas(single, preserve_index=False), tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        words = ["fit", tmp_path / name, "-o", tmp_path / f"{name}.model", "-t", "kind", *QUICK, "--dtype", "float64"]
+        run(*words, *stream)
+    p, q = (
+        legendretron.load(tmp_path / f"{name}.model").predict_proba(frame[[*"abcd"]]) for name in ("t.csv", "t.parquet")
+    )
+    np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)

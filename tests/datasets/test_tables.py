@@ -134,10 +134,10 @@ BAD = {
     "no header": ("1,2\n3,4\n", "t.csv", "the first line must hold the names"),
     "colons": ("a:b:y\n1:2:u\n", "t.csv", "no target column 'y'; it has 'a:b:y'"),
     "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "target column 'y' of .* has 2 missing values"),
-    "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2.; fill them in"),
-    "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'.; leave them out .fit --drop., or encode"),
+    "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2., the first in line 2;"),
+    "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'., the first in line 2; leave .* .fit --drop"),
     "one word": ("a,b,y\n1,2,u\n?,4,v\n", "t.csv", "'a' .such as '.'."),
-    "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b'"),
+    "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b', the first in line 2"),
     "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is not a whole number"),
     "target only": ("y\nu\nv\n", "t.csv", "no column left for a feature"),
 }  # fmt: skip
@@ -176,7 +176,7 @@ def test_no_file_and_a_folder(tmp_path):
 def test_long_lists_are_cut(tmp_path):
     names = [f"c{i}" for i in range(40)]
     path = write(tmp_path, ",".join(names) + "\n" + ",".join("w" * 40) + "\n")
-    with pytest.raises(ValueError, match=r"'c7' \(such as 'w'\) and 31 more;"):
+    with pytest.raises(ValueError, match=r"'c7' \(such as 'w'\) and 31 more, the first in line 2;"):
         read_table(path, "c39")
 
 

@@ -45,7 +45,7 @@ def test_windows(tmp_path):
     with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9. and was read as Windows-1252; give encoding="):
         assert read_table(path, "y").y.tolist() == ["é", "€"]
     assert read_table(path, "y", text=TextOptions(encoding="cp1252")).y.tolist() == ["é", "€"]
-    with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give another encoding"):
+    with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give its encoding, such as encoding="):
         read_table(path, "y", text=TextOptions(encoding="utf-8"))
 
 
@@ -93,7 +93,9 @@ def test_rows_with_gaps(tmp_path):
     assert table.y.tolist() == ["u"]
     assert table.kept["id"].tolist() == ["007"]
     assert read_columns(path, "y", features=["id"], missing="drop-rows").rows.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"missing values in columns of .*: 'a' .1., 'city' .1.; fill them in"):
+    with pytest.raises(
+        ValueError, match=r"missing values in columns of .*: 'a' .1., 'city' .1., the first in line 3; fill"
+    ):
         read_columns(path, "y", missing="error")
     with pytest.raises(ValueError, match="missing must be one of 'impute', 'drop-rows', 'error', got 'fill'"):
         read_columns(path, "y", missing="fill")

@@ -74,8 +74,9 @@ class LostAfter(SharedFile):
             raise Interrupted
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
-@pytest.mark.parametrize("lost_after", [1, 4])
+@pytest.mark.parametrize(("lost_after", "early_stopping"), [
+    (1, False), (4, True), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((1, True), (4, False)))
+])  # fmt: skip
 def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping):
     X, y, weight = table()
     settings = {**FIXED, "batch_size": 16, "max_epochs": 3, "early_stopping": early_stopping}

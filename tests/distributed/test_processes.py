@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
 from legendretron import LegendreTronClassifier
-from legendretron.distributed.files import source_of
+from legendretron.datasets.sources import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.layout import Layout
 from tests.distributed.made_up import write_table
@@ -31,10 +31,12 @@ pytestmark = pytest.mark.exhaustive
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def launched(words):
+def launched(words, cwd=None):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for _ in range(3):
-        done = subprocess.run([*TORCHRUN, *words], env=environment, capture_output=True, timeout=300, text=True)
+        done = subprocess.run(
+            [*TORCHRUN, *words], env=environment, cwd=cwd, capture_output=True, timeout=300, text=True
+        )
         # gloo's threads can abort a process when a group is dropped; that says nothing about what is tested here
         if "terminate called without an active exception" not in done.stderr:
             break
@@ -77,11 +79,11 @@ def test_checkpoints_are_removed_and_errors_shared(written):
 
 def test_command_line(written, tmp_path):
     words = [
-        "-m", "legendretron", "fit", str(written / "table" / "*.parquet"), "-t", "label", "--drop", "w", "-o",
+        "-m", "legendretron", "fit", "table/*.parquet", "-t", "label", "--drop", "w", "-o",
         str(tmp_path / "model.safetensors"), "--alpha", "1e-3", "--link-alpha", "same", "--epochs", "2", "--seed", "0",
         "--class-parallel", "2", "--json",
     ]  # fmt: skip
-    done = launched(words)
+    done = launched(words, cwd=written)  # where relative paths begin
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = done.stdout.splitlines()  # of the first process alone
     found = json.loads(line)

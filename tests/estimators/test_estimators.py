@@ -64,7 +64,7 @@ def test_two_classes_have_the_sign_of_scikit_learn():
     assert np.allclose(ours.coef_, theirs.coef_, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("alpha", [1e-1, 1e-3, 1e-4])
+@pytest.mark.parametrize("alpha", [1e-1, pytest.param(1e-3, marks=pytest.mark.exhaustive), 1e-4])
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_digits])
 def test_agrees_with_logistic_regression(load, alpha):
     features, labels = load(return_X_y=True)

@@ -4,6 +4,7 @@ import itertools
 import warnings
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -356,3 +357,39 @@ def test_fit_does_not_copy_memory_maps_that_it_need_not_standardise(table, tmp_p
     model = legendretron(**settings).fit(mapped, y)
     assert seen == [True]
     np.testing.assert_array_equal(model.coef_, legendretron(**settings).fit(X, y).coef_)
+
+
+# --- files by their paths ---
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_paths(suffix, tmp_path, monkeypatch):
+    """A pattern, a folder and a list of files are the data set that they make up, as for fit_ray and fit_torchrun."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)), columns=list("abc"))
+    frame["label"] = np.where(frame["a"] > 0, "u", "v")
+    for number in range(3):
+        rows = frame.iloc[40 * number : 40 * (number + 1)]
+        path = tmp_path / f"part-{number}{suffix}"
+        rows.to_parquet(path, index=False) if suffix == ".parquet" else rows.to_csv(path, index=False)
+    monkeypatch.chdir(tmp_path)
+    files = sorted(tmp_path.iterdir())
+    expected = legendretron(max_epochs=2).fit_stream((frame[["a", "b"]], frame["label"].to_numpy()))
+    for source in (f"part-*{suffix}", tmp_path, files, [str(file) for file in files]):
+        model = legendretron(max_epochs=2).fit_stream(source, target="label", drop=["c"])
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+        assert model.feature_names_in_.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match=r"no file matches the pattern 'nothing-\*.csv'"):
+        legendretron().fit_stream("nothing-*.csv", target="label")
+
+
+def test_bad_rows_of_text_files(tmp_path):
+    lines = [f"{row / 7:.3f},{row % 2}" for row in range(40)]
+    lines[5], lines[9] = "word,1", "1,1,1"
+    (tmp_path / "t.csv").write_text("\n".join(["a,label", *lines]))
+    with pytest.raises(ValueError, match=r"line 11 has 3 fields, not 2; .* skip_bad_rows, got 1"):
+        legendretron().fit_stream(tmp_path / "t.csv", target="label", skip_bad_rows=1)
+    model = legendretron(max_epochs=2).fit_stream(tmp_path / "t.csv", target="label", skip_bad_rows=2)
+    assert model.n_skipped_rows_ == 2
+    assert [place.partition(": ")[2] for place in model.skipped_rows_] == [
+        "column 'a' holds 'word', which is not a number, in row 5 (from 0)", "line 11 has 3 fields, not 2",
+    ]  # fmt: skip

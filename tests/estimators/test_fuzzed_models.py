@@ -86,12 +86,13 @@ def tried(function, argument):
         return None, str(error)
 
 
+@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", FITTED)
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # a change may have given some
-def test_any_change_is_refused_or_harmless(kind, originals, tmp_path_factory):
+def test_any_change_is_refused_or_harmless(kind, examples, originals, tmp_path_factory):
     path = tmp_path_factory.mktemp("forged") / "m"
 
-    @settings(max_examples=int(os.environ.get("LEGENDRETRON_FUZZ", "25")))
+    @settings(max_examples=int(os.environ.get("LEGENDRETRON_FUZZ", examples)))
     @given(st.data())
     def try_one(data):
         tensors, header = copy.deepcopy(originals[kind])

@@ -68,7 +68,7 @@ def found():
 # --- found ---
 
 
-@pytest.mark.parametrize(("n_classes", "wrong"), [(2, 0.2), (3, 0.3)])
+@pytest.mark.parametrize(("n_classes", "wrong"), [pytest.param(2, 0.2, marks=pytest.mark.exhaustive), (3, 0.3)])
 def test_noise_is_found_and_its_rate_is_near_the_truth(n_classes, wrong):
     X, y, true = noisy_data(wrong, 300, n_classes)
     clf = LegendreTronClassifier(**QUICK).fit(X, y)
@@ -493,7 +493,7 @@ def fitted(kind):
 
 
 #: like others, of which one learns more, and one is given as less
-ALIKE = ("symmetric", "learned", "rate", "matrix")
+ALIKE = ("symmetric", "class-conditional", "learned", "rate", "matrix")
 
 
 @pytest.mark.parametrize(
@@ -552,7 +552,7 @@ def test_rows_of_weight_zero_do_not_count():
         np.testing.assert_allclose(weighted.predict_proba(X_NOISY), removed.predict_proba(X_NOISY), atol=1e-5)
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 1.0}])
+@pytest.mark.parametrize("class_weight", ["balanced", pytest.param({0: 1.0, 1: 1.0}, marks=pytest.mark.exhaustive)])
 def test_class_weights_of_classes_that_are_equally_frequent(class_weight, found):
     clf = clone(found).set_params(link="softmax", class_weight=class_weight, label_noise="symmetric")
     clf.fit(X_NOISY, Y_NOISY)
@@ -603,6 +603,7 @@ def test_clean_data_that_are_not_fitted_do_not_suffer(sep, more):
     assert log_loss(y[n:], auto.predict_proba(X[n:])) <= 1.01 * log_loss(y[n:], plain.predict_proba(X[n:]))
 
 
+@pytest.mark.exhaustive
 def test_where_no_noise_is_found_the_model_is_that_of_none():
     X, y = make_classification(3300, flip_y=0, class_sep=1.5, n_informative=4, n_clusters_per_class=3, random_state=0)
     less = {"cv": 3, "max_epochs": 30, "random_state": 0}  # enough for a learned link to be chosen
@@ -624,6 +625,7 @@ def test_splits_with_noise(noise):
     np.testing.assert_allclose(fitted.evaluate(rows)[0], expected, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_warm_start_at_the_minimum_changes_nothing():
     clf = MultinomialLogisticClassifier(label_noise="auto", warm_start=True, random_state=0).fit(X_NOISY, Y_NOISY)
     before = clf.predict_proba(X_NOISY)

@@ -96,7 +96,7 @@ def test_refusals():
         MultinomialLogisticClassifier(),
         LegendreTronClassifier(max_epochs=3, **GIVEN),
         LegendreTronClassifier(max_epochs=3, standardize=False, early_stopping=True, **GIVEN),
-        LegendreTronClassifier(max_epochs=2, standardize=False, cv=2),
+        pytest.param(LegendreTronClassifier(max_epochs=2, standardize=False, cv=2), marks=pytest.mark.exhaustive),
     ],
     ids=["strengths", "units", "validation", "link"],
 )

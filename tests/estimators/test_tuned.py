@@ -318,7 +318,7 @@ def test_random_states_repeat(bent):
     assert not other.tuning_.equals(bent.tuning_)
 
 
-@pytest.mark.parametrize("part", [2, 60])
+@pytest.mark.parametrize("part", [pytest.param(2, marks=pytest.mark.exhaustive), 60])
 def test_ctrl_c_while_strengths_are_chosen(monkeypatch, part):
     updates = []
 

@@ -51,7 +51,7 @@ def test_a_canonical_link_is_its_own_nearest(link):
     assert (found.gap.mean_kl, found.gap.max_difference, found.gap.agreement) == (0.0, 0.0, 1.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.exhaustive)])
 def test_of_a_composite_link_a_gap_remains(dtype):
     link, z = bent(dtype), points(dtype=dtype)
     found = distill(link, z)

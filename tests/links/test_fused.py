@@ -103,7 +103,7 @@ def test_canonical_with_masked_classes(dtype, tolerance):
 @pytest.mark.parametrize("kind", ["composite", "canonical"])
 @pytest.mark.parametrize("size", [1e-3, pytest.param(1e2, marks=pytest.mark.exhaustive), 1e4])
 def test_extreme_predictors_and_parameters(kind, size):
-    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    link, z = make(4, 2, 2, 2, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     with torch.no_grad():
         z.mul_(size)
         for block in getattr(link, "blocks", ()):

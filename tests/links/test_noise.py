@@ -351,7 +351,7 @@ def fitted_rate(n, c, rate, seed, noise=None):
     return link
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.3])
 def test_the_rate_is_recovered_as_rows_grow(rate):
     def error(n):
         return np.mean([abs(float(fitted_rate(n, 3, rate, s).noise.rate().detach()) - rate) for s in range(4)])

@@ -13,7 +13,10 @@ CASES = {
     "canonical_table": lambda: (CanonicalLoss(LINKS_OF_TWO["table"]()).float(), 2),
     "canonical_cosines": lambda: (CanonicalLoss(LINKS_OF_TWO["cosines"]()).float(), 2),
 }
-every_case = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
+every_case = pytest.mark.parametrize("make", [
+    pytest.param(make, id=name, marks=pytest.mark.exhaustive if name == "canonical_cosines" else ())  # as sines
+    for name, make in CASES.items()
+])  # fmt: skip
 
 
 def values(loss, c):

@@ -105,6 +105,7 @@ def test_features_and_positive_classes(resources):
 
 def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(resources):
     data = problem(resources)
+    data = replace(data, X=data.X[:, ::7])  # as good for this, and much quicker
     settings = METHODS["logistic regression, tuned"]
     blind = replace(data, X_test=None, y_test=None)  # would fail if it were looked at
     estimator, about = fit_method(settings, blind, seed=4)

@@ -49,7 +49,7 @@ def trained_by_torch(seed, epochs, with_link):
     return model(torch.tensor(X)).exp().detach().numpy()
 
 
-@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("seed", [0, pytest.param(7, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", [LegendreTronClassifier, AuthorsLogisticClassifier])
 def test_the_same_seed_gives_the_same_model(kind, seed, double_precision):
     expected = trained_by_torch(seed, 12, with_link=kind is LegendreTronClassifier)

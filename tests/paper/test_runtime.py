@@ -5,7 +5,7 @@ from legendretron.paper import EXPERIMENTS
 from legendretron.paper.runtime import experiment as runtime
 
 
-@pytest.mark.parametrize("whole_below", [0.0, 60.0])
+@pytest.mark.parametrize("whole_below", [0.0, pytest.param(60.0, marks=pytest.mark.exhaustive)])
 def test_times_are_extrapolated_and_added_up(tmp_path, monkeypatch, whole_below):
     monkeypatch.setattr(runtime, "_WHOLE_BELOW", whole_below)
     monkeypatch.setattr(runtime, "_STEPS", 1)  # three epochs

@@ -25,11 +25,11 @@ TABLE = EXPERIMENTS["table_vgg"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
-    write_images(folder / "mnist", 20, 20, noise=40.0)
+    write_images(folder / "mnist", 10, 10, noise=40.0)
     return folder
 
 
-def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=10):
+def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=5):
     part = TABLE.narrowed(models=models, datasets=datasets, seeds=seeds).shortened(1)
     return replace(part, settings=lambda model, dataset: {**recipe(model, dataset), "epochs": 1, "batch": batch})
 
@@ -46,8 +46,8 @@ def test_records(done):
     assert state.failed == []
     assert (state.total, state.now, len(records)) == (6, 6, 6)
     for record in records:
-        assert record["data"]["rows"] == sum(record["data"]["train_counts"]) == 20
-        assert "(20 of 60,000 images" in record["data"]["label"]
+        assert record["data"]["rows"] == sum(record["data"]["train_counts"]) == 10
+        assert "(10 of 60,000 images" in record["data"]["label"]
         assert record["batch_runs"] == 1
         assert 0.0 <= record["accuracy"] <= 100.0
         assert 0.0 <= record["calibration_error"] <= 1.0
@@ -130,13 +130,13 @@ def test_the_rate_falls_to_zero():
 
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     one = small(models=("VGG",), datasets=("mnist",), seeds=1)
-    for wrong in (replace(one, sizes=(20,)), replace(one, noise=(0.2,))):
+    for wrong in (replace(one, sizes=(10,)), replace(one, noise=(0.2,))):
         ((_, why),) = sweep(wrong, tmp_path, Resources(folder)).failed
         assert "leave --sizes and --noise out" in why
     ((_, why),) = sweep(
-        small(models=("VGG",), datasets=("mnist",), seeds=1, batch=21), tmp_path, Resources(folder)
+        small(models=("VGG",), datasets=("mnist",), seeds=1, batch=11), tmp_path, Resources(folder)
     ).failed
-    assert "batch must be at most the number of training images, 20, got 21" in why
+    assert "batch must be at most the number of training images, 10, got 11" in why
     assert list((tmp_path / "runs").iterdir()) == []
 
 

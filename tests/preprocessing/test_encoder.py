@@ -228,3 +228,21 @@ def test_forged_encoders(change, message):
     change(saved)
     with pytest.raises(ValueError, match=message):
         TableEncoder.from_dict(saved)
+
+
+@pytest.mark.parametrize("days", [
+    ["31.05.2024", "01.06.2024"], ["5/31/24", "2024-06-01"], ["31-May-2024", "2 June 2024"], ["2024/05/31 12:30"],
+])  # fmt: skip
+def test_dates_of_another_form_are_named(days):
+    table = pd.DataFrame({"day": days * 3})
+    with pytest.warns(UserWarning, match="column 'day' seems to hold dates, such as .*, but only dates as 2024-05-31"):
+        encoder = TableEncoder().fit(table)
+    assert encoder.columns_[0].kind == "categories"
+    assert TableEncoder(categorical=["day"]).fit(table).notes_ == []
+
+
+@pytest.mark.parametrize(
+    "words", [["1.2.3", "4.5.6"], ["10-12", "12-14"], ["May flower 12", "x"], ["192.168.1.1", "10.0.0.1"]]
+)
+def test_what_is_no_date(words):
+    assert TableEncoder().fit(pd.DataFrame({"a": words * 3})).notes_ == []

@@ -409,8 +409,9 @@ def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
     assert [options.get("cache", False) for options in asked] == [True, False]
 
 
-@pytest.mark.parametrize("learned", [True, False])
-@pytest.mark.parametrize("rate", [0.01, 0.4])
+@pytest.mark.parametrize(("rate", "learned"), [
+    (0.01, True), (0.4, False), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((0.01, False), (0.4, True)))
+])  # fmt: skip
 @pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3], CPFLOW, NESTS])
 @pytest.mark.parametrize("c", [2, 5])
 def test_labels_of_which_some_are_wrong(link, c, rate, learned):

@@ -59,7 +59,7 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
 
 
 @pytest.mark.parametrize(("link", "symmetric", "centred"), [
-    pytest.param(link, *penalty, marks=pytest.mark.exhaustive if link == "cpflow" and any(penalty) else ())
+    pytest.param(link, *penalty, marks=pytest.mark.exhaustive if link in ("composite", "cpflow") and any(penalty) else ())
     for link in LINKS
     for penalty in ((False, False), (True, False), (False, True))
 ])  # fmt: skip

@@ -78,7 +78,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("shape", "steps"), [((1, 1), 9), ((3, 7), 100), ((2, 512), 9), ((2, 1025), 9), ((70, 3), 3)])
+@pytest.mark.parametrize(("shape", "steps"), [((1, 1), 9), ((3, 7), 30), ((2, 512), 9), ((2, 1025), 9), ((70, 3), 3)])
 def test_adam_is_torch_adam(shape, steps):
     ours, theirs = random(*shape), torch.nn.Parameter(random(*shape))
     adam, reference = optimiser(ours, True), torch.optim.Adam([theirs], lr=0.03)

@@ -237,7 +237,9 @@ def test_the_bound_never_falls(cls, cancer):
         assert (clf.bound_error_ >= 0).all()
 
 
-@pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
+@pytest.mark.parametrize(
+    "cls", [ISGPLinkgisticClassifier, pytest.param(GPLinkgisticClassifier, marks=pytest.mark.exhaustive)]
+)
 def test_defaults_do_not_overfit_data_that_a_line_can_separate(cls, cancer):
     wine_X, wine_y = load_wine(return_X_y=True)
     for X, y in (cancer, (wine_X[wine_y < 2], wine_y[wine_y < 2])):

@@ -30,7 +30,9 @@ def chosen_rows(tuning):
     return [row for row in tuning.rows if row["chosen"]]
 
 
-@pytest.mark.parametrize("shape", [{"n": 60}, {"n": 300}, {"n": 40, "d": 30}, {"c": 2}], ids=str)
+@pytest.mark.parametrize(
+    "shape", [{"n": 60}, pytest.param({"n": 300}, marks=pytest.mark.exhaustive), {"n": 40, "d": 30}, {"c": 2}], ids=str
+)
 def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
     x, y = logistic_data(**shape)
     path = LogisticPath(make_problem(x, y))

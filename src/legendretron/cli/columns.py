@@ -1,20 +1,47 @@
-"""What became of each column of a table, in words."""
+"""Columns of a table: how they were read and what became of each, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from legendretron.cli.errors import one_line
 from legendretron.cli.report import grid
 
 if TYPE_CHECKING:
+    from legendretron.datasets.tables import Table
     from legendretron.preprocessing.column import FittedColumn
 
-__all__ = ["column_facts", "column_view"]
+__all__ = ["check_named", "column_facts", "column_view", "in_words"]
 
-#: Categories that are named.
-_NAMED = 4
+#: Categories that are named, and letters of each.
+_NAMED, _LETTERS = 4, 30
+_MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space"}
+
+
+def check_named(option: str, columns: Sequence[str], table: Table) -> None:
+    """Raise a usage error for an option that names columns which are no features."""
+    if columns and table.feature_names is None:
+        reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
+        raise typer.BadParameter(reason, param_hint=f"'{option}'")
+    if unknown := [name for name in columns if name not in (table.feature_names or ())]:
+        listed = ", ".join((table.feature_names or ())[:20])
+        reason = f"there is no column {unknown[0]!r} among the features; there are {listed}."
+        raise typer.BadParameter(reason, param_hint=f"'{option}'")
+
+
+def in_words(form: Mapping[str, str]) -> str:
+    """Return how a text file is written.
+
+    Examples
+    --------
+    >>> in_words({"encoding": "utf-8", "sep": ";", "decimal": ","})
+    'separator: semicolon, decimal mark: comma, encoding: utf-8'
+    """
+    sep, decimal = (_MARKS.get(form[key], form[key]) for key in ("sep", "decimal"))
+    return f"separator: {sep}, decimal mark: {decimal}, encoding: {form['encoding']}"
 
 
 def column_facts(columns: Sequence[FittedColumn]) -> list[dict[str, Any]]:
@@ -56,7 +83,8 @@ def _becomes(column: FittedColumn) -> str:
             return (
                 f"{len(column.outputs)} columns: the {len(texts)} most frequent values, {column.pooled:,} others pooled"
             )
-        shown = ", ".join(texts[:_NAMED]) + (", ..." if len(texts) > _NAMED else "")
+        named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts[:_NAMED]]
+        shown = ", ".join(named) + (", ..." if len(texts) > _NAMED else "")
         return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {shown}"
     words = {"number": "itself", "boolean": "1 and 0", "date": "days since 1970-01-01"}[column.kind]
     if column.constant:

@@ -10,7 +10,7 @@ import numpy as np
 
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import Table, typed_labels
+from legendretron.datasets.tables import Table, typed_labels, without_faults
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
@@ -29,21 +29,36 @@ class EncodedSource(BlockSource):
         Column of the labels.
     encoder : TableEncoder
         To be fitted here.
+    skip_bad_rows : int
+        If not 0, rows that cannot be read become rows with ``faults``, to be counted by who reads the batches. If 0, they are
+        an error here.
     **options
         Arguments of :func:`~legendretron.datasets.table_chunks.read_in_chunks`.
+
+    Attributes
+    ----------
+    n_left_out : int
+        Rows with missing values that are left out, if the options say so.
     """
 
-    def __init__(self, parts: TableParts, target: str, encoder: TableEncoder, **options: Any) -> None:
+    def __init__(
+        self, parts: TableParts, target: str, encoder: TableEncoder, *, skip_bad_rows: int = 0, **options: Any
+    ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
+        self._skips = skip_bad_rows > 0
+        self.n_left_out = 0
         texts: dict[str, None] = {}
         for path in parts.files:
-            for table in self._tables(path):
+            for table in self._tables(path, {}):
+                self.n_left_out += table.left_out
                 if table.X.shape[0] == 0:
                     continue
                 try:
                     encoder.partial_fit(table.X)
                 except ValueError as error:
-                    raise ValueError(f"{str(path)!r}: {error}") from error
+                    _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
+                    where = f", {table.place_of(min(words))}" if words else ""
+                    raise ValueError(f"{str(path)!r}{where}: {error}") from error
                 if table.written is not None:
                     texts |= dict.fromkeys(table.written)
         self._labels: dict[str, Any] = {}
@@ -58,13 +73,15 @@ class EncodedSource(BlockSource):
         """Files: they are read from the beginning."""
         return len(self._parts.files)
 
-    def _tables(self, path: Path) -> Iterator[Table]:
-        return read_in_chunks(TableParts((path,), self._parts.format), self._target, **self._options)
+    def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
+        one_file = TableParts((path,), self._parts.format)
+        return read_in_chunks(one_file, self._target, **self._options, faults=faults if self._skips else None)
 
     def read_block(self, block: int) -> Iterator[Batch]:
-        """One file, in batches."""
+        """One file, in batches; rows that cannot be read come last."""
         path, done = self._parts.files[block], 0
-        for table in self._tables(path):
+        first, origin, faults = block * ROWS_OF_A_FILE, repr(str(path)), dict[int, str]()
+        for table in self._tables(path, faults):
             n = table.X.shape[0]
             rows = np.arange(done, done + n) if table.rows is None else table.rows
             done += n + table.left_out
@@ -73,4 +90,8 @@ class EncodedSource(BlockSource):
             y = table.y
             if table.written is not None:
                 y = np.array([self._labels[text] for text in table.written], dtype=self._kind)
-            yield Batch(self.encoder.transform(table.X), y, None, block * ROWS_OF_A_FILE + rows, repr(str(path)))
+            yield Batch(self.encoder.transform(table.X), y, None, first + rows, origin)
+        if faults:
+            bad = {first + number % ROWS_OF_A_FILE: fault for number, fault in faults.items()}
+            X = np.full((len(bad), len(self.encoder.get_feature_names_out())), np.nan)
+            yield Batch(X, np.full(len(bad), np.nan), None, np.array(list(bad)), origin, bad)

@@ -26,7 +26,7 @@ from legendretron.cli.cluster import (
     cluster_of,
     fit_by_cluster,
 )
-from legendretron.cli.columns import column_facts, column_view
+from legendretron.cli.columns import check_named, column_facts, column_view, in_words
 from legendretron.cli.defaults import default_of
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
@@ -51,12 +51,12 @@ from legendretron.cli.suspicious import folds_for, judged, suspicious_frame
 from legendretron.cli.wording import saying_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
     from legendretron.datasets.tables import Table
-    from legendretron.datasets.text_form import TextOptions
+    from legendretron.datasets.text_form import TextForm, TextOptions
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
@@ -114,6 +114,13 @@ def fit(
         _data(
             "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
             "repeat it for several. Other text is categories anyway."
+        ),
+    ] = None,
+    numeric: Annotated[
+        list[str] | None,
+        _data(
+            "Column of numbers although they are written with leading zeros, such as 007; repeat it for several. Others of "
+            "that kind in text files are categories."
         ),
     ] = None,
     max_categories: Annotated[
@@ -279,7 +286,8 @@ def fit(
     clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
 
     Columns may be numbers, text, dates (as 2024-05-31) or true and false, with missing values; the summary tells what became
-    of each, and the file remembers it. The file is safe to share: loading it runs no code.
+    of each, and the file remembers it. Numbers with leading zeros, such as postal codes, are categories: see --numeric. The
+    file is safe to share: loading it runs no code.
 
     Tables larger than memory are read in batches, again and again: see --stream. Penalties are chosen on a sample of their
     rows, and missing values are only filled in if some columns are text.
@@ -290,11 +298,16 @@ def fit(
     from legendretron.cli.models import format_for, make_model
     from legendretron.cli.streamed_fit import fit_in_batches
     from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.datasets.streams import forms_of
     from legendretron.datasets.text_form import TextOptions
 
-    for name, columns in (("--features", features), ("--drop", drop), ("--categorical", categorical)):
+    for name, columns in (
+        ("--features", features), ("--drop", drop), ("--categorical", categorical), ("--numeric", numeric)
+    ):  # fmt: skip
         if target is not None and target in (columns or ()):
             raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
+    if both := set(categorical or ()) & set(numeric or ()):
+        raise typer.BadParameter(f"{min(both)!r} is in --categorical as well; choose one.", param_hint="'--numeric'")
     if validation is not None and not 0 < validation < 1:
         raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
     if validation is None and patience is not None:
@@ -313,6 +326,7 @@ def fit(
             "--suspicious": suspicious, "--label-noise": noise if isinstance(noise, Path) else None,
             "--checkpoint": checkpoint if backend is not None else None, "--format": format, "--sep": sep,
             "--decimal": decimal, "--encoding": encoding, "--na": na or None, "--categorical": categorical or None,
+            "--numeric": numeric or None,
         },
     )  # fmt: skip
     matrix_file = noise if isinstance(noise, Path) else None
@@ -355,17 +369,24 @@ def fit(
     if parts is not None:
         check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
         began = time.perf_counter()
-        scores, encoder = fit_in_batches(
-            estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
-            categorical=categorical or [], max_categories=max_categories, skip_bad_rows=skip_bad_rows, report=report,
-            set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
-        )  # fmt: skip
-        _finish(estimator, encoder, scores, model, time.perf_counter() - began, out, tuning, None, report)
+        try:
+            scores, encoder = fit_in_batches(
+                estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
+                categorical=categorical or [], numeric=numeric or [], max_categories=max_categories,
+                skip_bad_rows=skip_bad_rows, report=report,
+                set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
+            )  # fmt: skip
+        except KeyboardInterrupt as stopped:
+            raise KeyboardInterrupt("interrupted, no model was written") from stopped
+        forms = forms_of(parts, text)
+        _finish(estimator, encoder, scores, forms, model, time.perf_counter() - began, out, tuning, None, report)
         return
     if skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
         raise typer.BadParameter(reason, param_hint="'--skip-bad-rows'")
-    table = _read(data, target, features, drop, format_for(data, format), text, categorical or [], missing)
+    table = _read(
+        data, target, features, drop, format_for(data, format), text, categorical or [], numeric or [], missing
+    )
     if table.left_out:
         report.note(f"{table.left_out:,} rows with missing values were left out")
     table, encoder = _encoded(table, categorical or [], max_categories)
@@ -376,13 +397,15 @@ def fit(
     seconds = time.perf_counter() - began
     wrong = None if suspicious is None else (lambda: _write_suspicious(estimator, table, folds, suspicious))
     scores = _scores(estimator, table)
-    _finish(estimator, encoder, scores, model, seconds, out, tuning, wrong, report)
+    forms = [] if table.form is None else [table.form]
+    _finish(estimator, encoder, scores, forms, model, seconds, out, tuning, wrong, report)
 
 
 def _finish(
     estimator: LinearLinkClassifier,
     encoder: TableEncoder | None,
     scores: FitScores,
+    forms: Sequence[TextForm],
     model: Model,
     seconds: float,
     out: Path,
@@ -400,6 +423,7 @@ def _finish(
             write_tuning(estimator, tuning)
     summary = {
         **_summary(estimator, scores, model, seconds, out),
+        "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
         "tuning": None if tuning is None else str(tuning),
@@ -438,6 +462,7 @@ def _read(
     format: str,
     text: TextOptions,
     categorical: list[str],
+    numeric: list[str],
     missing: str,
 ) -> Table:
     from legendretron.cli.models import missing_target
@@ -448,8 +473,9 @@ def _read(
             raise missing_target("which column is to be predicted?", data, format, text)
         table = read_columns(
             data, target, features=features or None, drop=drop, format=format, text=text, as_text=categorical,
-            missing=str(missing),
+            missing=str(missing), find_codes=True, numeric=numeric,
         )  # fmt: skip
+    check_named("--numeric", numeric, table)
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
@@ -465,14 +491,7 @@ def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple
 
     if not categorical and has_only_numbers(table):
         return as_numbers(table), None
-    if table.feature_names is None:
-        reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
-        raise typer.BadParameter(reason, param_hint="'--categorical'")
-    if unknown := [name for name in categorical if name not in table.feature_names]:
-        reason = (
-            f"there is no column {unknown[0]!r} among the features; there are {', '.join(table.feature_names[:20])}."
-        )
-        raise typer.BadParameter(reason, param_hint="'--categorical'")
+    check_named("--categorical", categorical, table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
     with saying_options():
         encoder.set_output(transform="pandas").fit(table.X)
@@ -596,6 +615,8 @@ def _view(summary: dict[str, Any]) -> Any:
         return f"{of['accuracy']:.2%}, {of['log_loss']:z.4f}"
 
     table = grid("fitted", summary["model"])
+    if summary["read_as"] is not None:
+        table.add_row("text read as", "; ".join(map(in_words, summary["read_as"])))
     table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
     if summary["rows_left_out"]:
         table.add_row("rows left out", f"{summary['rows_left_out']:,}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import errno
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -169,7 +170,7 @@ def format_for(path: Path, given: str | None) -> str:
 
 def missing_target(question: str, path: Path, format: str, text: TextOptions | None = None) -> Exception:
     """Return a usage error that asks for a column and lists the column names."""
-    names, most = [str(name) for name in read_frame(path, format, text=text).columns], 20
+    names, most = read_frame(path, format, text=text).frame.columns.tolist(), 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
@@ -280,7 +281,10 @@ def _ready(model: Model, table: Table) -> Table:
 def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
     pandas = import_extra("pandas", "reading tables", "cli")
-    weights = pandas.to_numeric(table.kept[column], errors="coerce").to_numpy(dtype=np.float64)
+    kept = table.kept[column]
+    if table.form is not None and table.form.decimal != ".":
+        kept = kept.str.replace(table.form.decimal, ".")
+    weights = pandas.to_numeric(kept, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad) or not weights.max() > 0:
         which = f"{table.kept[column].iloc[bad[0]]!r} among them" if len(bad) else "all of them zero"
@@ -315,8 +319,32 @@ def features_for(model: Model, table: Table) -> Any:
 def checked_features(model: Model, table: Table) -> Any:
     """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores."""
     check = model._scores if isinstance(model, LegendreCalibrator) else model._check_features
-    with saying_options(), without_names():
-        return check(features_for(model, table))
+    X = features_for(model, table)
+    try:
+        with saying_options(), without_names():
+            return check(X)
+    except ValueError as error:
+        with without_names():
+            row = _first_refused(check, X)
+        if row is None:
+            raise
+        raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
+
+
+def _first_refused(check: Callable[[Any], Any], X: Any) -> int | None:
+    """The first row that a check refuses, by halving; None if it refuses no row alone, or if rows have no place in a file."""
+    if not hasattr(X, "iloc"):
+        return None
+
+    def refuses(rows: slice) -> bool:
+        try:
+            check(X.iloc[rows])
+        except ValueError:
+            return True
+        return False
+
+    row = bisect.bisect_left(range(len(X)), True, key=lambda last: refuses(slice(0, last + 1)))
+    return row if row < len(X) and refuses(slice(row, row + 1)) else None
 
 
 @contextmanager
@@ -356,8 +384,11 @@ def class_numbers(model: Model, table: Table) -> np.ndarray:
     found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
     numbers = next((numbers for numbers, unknown in found if not unknown), None)
     if numbers is None:
+        numbers, unknown = found[0]
+        where = "" if table.feature_names is None else f", the first in {table.place_of(int((numbers < 0).argmax()))}"
         raise ValueError(
-            f"{str(table.path)!r} has labels that the model does not know: {quoted(found[0][1])}; it knows {quoted(places)}."
+            f"{str(table.path)!r} has labels that the model does not know: {quoted(unknown)}{where}; it knows "
+            f"{quoted(places)}."
         )
     return numbers
 

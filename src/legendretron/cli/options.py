@@ -108,8 +108,8 @@ SkipOption = Annotated[
     int,
     typer.Option(
         "--skip-bad-rows",
-        help="Rows with missing or infinite values, or lines with a wrong number of fields, to leave out at most, where DATA "
-        "is read in batches.",
+        help="Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to "
+        "leave out at most, where DATA is read in batches.",
         min=0,
         rich_help_panel="Data",
     ),

@@ -139,7 +139,9 @@ def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
                 nonlocal writer
                 table = arrow.Table.from_pandas(frame, preserve_index=False)
                 if writer is None:
-                    writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+                    # a column without values in the first rows may have text in later ones
+                    fields = [f.with_type(arrow.string()) if arrow.types.is_null(f.type) else f for f in table.schema]
+                    writer = stack.enter_context(parquet.ParquetWriter(file, arrow.schema(fields)))
                 writer.write_table(table.cast(writer.schema))
 
             yield append

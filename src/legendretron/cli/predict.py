@@ -48,7 +48,7 @@ def predict(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of DATA to write before the predictions, such as a number of the row; repeat it for several.",
+            help="Column of DATA to write before the predictions, as it stands there; repeat it for several.",
             show_default=False,
         ),
     ] = None,
@@ -84,14 +84,19 @@ def predict(
     parts = streamed_parts(data, format, stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **options)
-        _predict_in_parts(estimator, tables, proba, out, report)
+        try:
+            _predict_in_parts(estimator, tables, proba, out, report)
+        except KeyboardInterrupt as stopped:
+            what = "predictions are not complete" if out is None else "no predictions were written"
+            raise KeyboardInterrupt(f"interrupted, {what}") from stopped
         return
     table = table_for(estimator, data, None, format_for(data, format), **options)
     frame = _predictions(estimator, table, proba, report)
     if table.left_out:
         report.note(f"{table.left_out:,} rows with missing values were left out")
     if out is None:
-        columns = {name: frame[name].to_numpy() for name in frame}
+        kept = () if table.kept is None else table.kept
+        columns = {name: _as_json(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
         report.result({"rows": len(frame), **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
@@ -108,7 +113,7 @@ def _predictions(estimator: Model, table: Table, proba: bool, report: Report) ->
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table):
         numbers[rows] = log_p.argmax(1)
-    columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].to_numpy() for name in table.kept}
+    columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].array for name in table.kept}
     predicted: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
     if proba:
         by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
@@ -116,6 +121,14 @@ def _predictions(estimator: Model, table: Table, proba: bool, report: Report) ->
     if twice := [name for name in columns if name in predicted or (name == "rows" and report.json)]:
         raise typer.BadParameter(f"{twice[0]!r} is the name of a column of predictions.", param_hint="'--keep'")
     return pandas.DataFrame(columns | predicted)
+
+
+def _as_json(column: Any) -> list[Any]:
+    """Values of a column of the table: none where they are missing, dates and the like as text."""
+    return [
+        None if missing else value if isinstance(value, str | bool | int | float) else str(value)
+        for value, missing in zip(column.tolist(), column.isna(), strict=True)
+    ]
 
 
 def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, report: Report) -> None:

@@ -50,7 +50,7 @@ def read_predictions(
     """
     named_as_ours = [
         name
-        for name in map(str, read_frame(path, format, text=text).columns)
+        for name in read_frame(path, format, text=text).frame.columns
         if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
     ]
     try:

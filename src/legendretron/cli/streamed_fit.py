@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from legendretron.cli.columns import check_named
 from legendretron.cli.encoded_source import EncodedSource
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.report import Report
 from legendretron.cli.wording import in_options, saying_options
+from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.streams import column_names, open_source
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import has_only_numbers
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.tables import has_only_numbers, numbers_among
+from legendretron.datasets.text_form import TextOptions, text_form
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Source, scan
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["fit_in_batches"]
 
 _ALL_ROWS = 2**62
+#: So many times the rows of the sample are many more than it shows.
+_MANY = 100
 
 
 def fit_in_batches(
@@ -41,6 +48,7 @@ def fit_in_batches(
     text: TextOptions,
     missing: str,
     categorical: list[str],
+    numeric: list[str],
     max_categories: int,
     skip_bad_rows: int,
     set_noise: Callable[[np.ndarray], None] | None,
@@ -54,7 +62,7 @@ def fit_in_batches(
         To be fitted.
     parts, target, features, drop, text
         The table.
-    missing, categorical, max_categories
+    missing, categorical, numeric, max_categories
         As the options; gaps are only imputed in tables with text.
     skip_bad_rows : int
         How many bad rows may be left out.
@@ -81,10 +89,19 @@ def fit_in_batches(
                 "as_text": categorical,
                 "missing": missing,
             }
-            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}))
-            if categorical or not has_only_numbers(first, gaps=True):
+            # rows without a label are left out here; where they are not allowed, the passes that follow say so
+            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
+            check_named("--categorical", categorical, first)
+            check_named("--numeric", numeric, first)
+            if first.form is not None:
+                files = [(path, text_form(path, parts.format, text)) for path in parts.files]
+                codes = padded_columns(files, numbers_among(first, numeric), text)
+                first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
+                of_table["as_text"] = [*categorical, *codes]
+            if of_table["as_text"] or not has_only_numbers(first, gaps=True):
                 encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-                source = EncodedSource(parts, target, encoder, **of_table)
+                numbers = numbers_among(first)
+                source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
                 for note in encoder.notes_:
                     report.warning(in_options(note))
         if source is None:
@@ -99,23 +116,36 @@ def fit_in_batches(
                 "--validation.",
                 param_hint="'--validation'",
             ) from error
-        except KeyboardInterrupt as stopped:
-            raise KeyboardInterrupt("interrupted, no model was written") from stopped
         estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-        bad_lines = getattr(source, "n_bad_lines", 0)
-        skipped = estimator.n_skipped_rows_ + bad_lines
-        if skipped > allowed:
-            raise ValueError(
-                f"{skipped} rows are bad ({bad_lines} lines with a wrong number of fields), but skip_bad_rows allows "
-                f"{allowed}."
-            )
-        return _scored(estimator, source, skipped), encoder
+        skipped, left_out = estimator.n_skipped_rows_, getattr(source, "n_left_out", 0)
+        if skipped:
+            rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
+            report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
+        if left_out:
+            report.note(f"{left_out:,} rows with missing values were left out")
+        scores = _scored(estimator, source, skipped)
+        if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
+            report.note(hint)
+        return scores._replace(left_out=skipped + left_out), encoder
+
+
+def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
+    """What to try if no link was learned since a sample, much smaller than the table, gave no reason to."""
+    if not chosen or link_alpha != math.inf or rows < _MANY * SAMPLE_ROWS:
+        return None
+    return (
+        f"penalties were chosen on a sample of {SAMPLE_ROWS:,} of the {rows:,} rows, on which no link was clearly better "
+        "than none; with so many rows one can be: try --alpha 1e-6 --link-alpha 1e-6 --epochs 1, and compare both on other "
+        "rows by 'legendretron evaluate'"
+    )
 
 
 def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
     check = RowCheck(source.feature_names, skipped)
     rows, loss, hits = 0, 0.0, 0
     for batch in read_ahead(map(check, source.batches())):
+        if not len(batch):
+            continue
         assert batch.y is not None
         places = np.searchsorted(estimator.classes_, batch.y)
         X = batch.X.astype(estimator.coef_.dtype, copy=False)

@@ -54,6 +54,7 @@ DATA_OPTIONS = {
     "encoding": "--encoding",
     "na": "--na",
     "categorical": "--categorical",
+    "numeric": "--numeric",
     "max_categories": "--max-categories",
 }
 #: The option for each argument of ``fit_stream``.
@@ -62,6 +63,8 @@ _ALL = OPTIONS | CALIBRATE_OPTIONS | STREAM_OPTIONS
 _ANY = "|".join(_ALL)
 #: Names that are not English words.
 _UNMISTAKABLE = "|".join(name for name in OPTIONS | STREAM_OPTIONS if "_" in name or name == "alpha")
+#: What one writes in pandas, and the option for it.
+_PANDAS = {r"drop\(columns='([^']*)'\)": "--drop", r"astype\(\{'([^']*)': float\}\)": "--numeric"}
 _QUOTED = r"(?<!\w)'[^']*'"  # names of files, columns and classes, which stay as they are
 
 _TOO_LARGE = "Input X contains infinity or a value too large for dtype('float32')."
@@ -93,6 +96,8 @@ def in_options(text: str) -> str:
     "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
     >>> in_options("read the file with decimal=',' or na='?', or give categorical='age'.")
     "read the file with --decimal ',' or --na '?', or give --categorical age."
+    >>> in_options("drop(columns='a name') spares you this remark; astype({'zip': float}) makes them numbers.")
+    "--drop 'a name' spares you this remark; --numeric zip makes them numbers."
     """
     text = plain_values(text).replace(_TOO_LARGE, _TOO_LARGE_HINT)
     text = _outside_quotes(r"\bX\b", lambda _: "the data", text)
@@ -105,6 +110,8 @@ def in_options(text: str) -> str:
         lambda found: f"{DATA_OPTIONS[found[1]]} {_typed(found[2])}",
         text,
     )
+    for pattern, option in _PANDAS.items():
+        text = re.sub(pattern, lambda found, option=option: f"{option} {_typed(found[1])}", text)  # type: ignore[misc]
     text = re.sub(rf"\A({'|'.join(DATA_OPTIONS)}) must", lambda found: f"{DATA_OPTIONS[found[1]]} must", text)
     text = re.sub(rf"\A({_ANY})\b", lambda found: _ALL[found[1]], text)
     return _outside_quotes(rf"(?<![-\w])({_UNMISTAKABLE})\b", lambda found: _ALL[found[1]], text)

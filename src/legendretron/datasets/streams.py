@@ -9,11 +9,11 @@ from legendretron.datasets.libsvm_stream import LibsvmSource
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import choose_columns
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.text_form import TextForm, TextOptions, text_form
 from legendretron.datasets.text_stream import TextSource
 from legendretron.streaming import Source, as_source
 
-__all__ = ["column_names", "open_source"]
+__all__ = ["column_names", "forms_of", "open_source"]
 
 
 def open_source(
@@ -64,3 +64,11 @@ def open_source(
 def column_names(parts: TableParts, text: TextOptions | None = None) -> list[str]:
     """Names of the columns of the first file."""
     return header_of(parts.files[0], parts.format, text)
+
+
+def forms_of(parts: TableParts, text: TextOptions | None = None) -> list[TextForm]:
+    """The different ways in which the files of a table are written; none of formats that are not tables of text."""
+    if parts.format not in ("csv", "tsv"):
+        return []
+    given = TextOptions() if text is None else text
+    return list(dict.fromkeys(text_form(path, parts.format, given) for path in parts.files))

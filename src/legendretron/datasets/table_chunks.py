@@ -26,6 +26,8 @@ def read_in_chunks(
     as_text: Sequence[str] = (),
     keep: Sequence[str] = (),
     missing: str = "impute",
+    faults: dict[int, str] | None = None,
+    numbers: Sequence[str] = (),
 ) -> Iterator[Table]:
     """Read the files of a table one after the other, as tables of some rows each.
 
@@ -35,6 +37,11 @@ def read_in_chunks(
         The files.
     target, features, drop, n_features, text, as_text, keep, missing
         As in :func:`~legendretron.datasets.tables.read_columns`.
+    faults : dict, optional
+        Of one file: rows without a label, rows with text in a column of ``numbers``, and lines with too many fields are left
+        out and added here, by their number; that of a line is negative.
+    numbers : sequence of str
+        Columns that are numbers.
     """
     if parts.format == "libsvm":
         for batch in LibsvmSource(parts.files, n_features).batches():
@@ -43,16 +50,22 @@ def read_in_chunks(
     texts = texts_of(target, as_text, features, keep)
     for path in parts.files:
         done = 0
-        for frame in frame_chunks(path, parts.format, ROWS_AT_ONCE, as_text=texts, text=text):
+        bad_lines: dict[int, str] | None = None if faults is None else {}
+        for read in frame_chunks(
+            path, parts.format, ROWS_AT_ONCE, as_text=texts, text=text, keep=keep, bad_lines=bad_lines
+        ):
             yield columns_of(
                 path,
-                frame,
-                parts.format,
+                read,
                 target,
                 features=features,
                 drop=drop,
                 keep=keep,
                 missing=missing,
                 first_row=done,
+                faults=faults,
+                numbers=numbers,
             )
-            done += len(frame)
+            done += len(read.frame)
+        if faults is not None and bad_lines:
+            faults |= {-line: fault for line, fault in bad_lines.items()}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.validation import check_choice
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions, text_form
 
-__all__ = ["FORMATS", "format_of", "frame_chunks", "header_of", "quoted", "read_frame"]
+__all__ = ["FORMATS", "ReadRows", "format_of", "frame_chunks", "header_of", "quoted", "read_frame", "text_chunks"]
 
 #: Formats by name, each with its file extensions.
 FORMATS: dict[str, tuple[str, ...]] = {
@@ -24,7 +25,26 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
+_SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")  # pandas' words
 _INDEX = "__index_level_"  # how pandas calls row numbers that it writes
+
+
+class ReadRows(NamedTuple):
+    """Rows that were read from a file.
+
+    Attributes
+    ----------
+    frame : data frame
+        The columns, with their types.
+    form : TextForm or None
+        How the file is written, if it is text.
+    kept : data frame or None
+        Columns that were to be kept: of CSV and TSV the text that stands there, of Parquet the values with their types there.
+    """
+
+    frame: Any
+    form: TextForm | None = None
+    kept: Any = None
 
 
 def quoted(names: Any, most: int = 8) -> str:
@@ -62,7 +82,9 @@ def format_of(path: Path, given: str | None = None) -> str:
     )
 
 
-def read_frame(path: Path, kind: str, *, as_text: Sequence[str] = (), text: TextOptions | None = None) -> Any:
+def read_frame(
+    path: Path, kind: str, *, as_text: Sequence[str] = (), text: TextOptions | None = None, keep: Sequence[str] = ()
+) -> ReadRows:
     """Read a CSV, TSV or Parquet file into a pandas data frame with distinct, non-empty column names.
 
     Parameters
@@ -76,17 +98,25 @@ def read_frame(path: Path, kind: str, *, as_text: Sequence[str] = (), text: Text
     text : TextOptions, optional
         How a CSV or TSV file is written; guessed if not given. Text that is not UTF-8 is read as Windows-1252, with a
         warning.
+    keep : sequence of str
+        Columns to return as they are, too; unknown ones are left out.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
     if kind == "parquet":
-        frame = _read_parquet(path)
+        with _parquet(path) as content:
+            read = _split(content.read(), keep)
     else:
         options = TextOptions() if text is None else text
-        frame = _read_text(path, text_form(path, kind, options), as_text, options)
-    if len(frame) == 0:
+        frame, form = _read_text(path, text_form(path, kind, options), as_text, options)
+        kept = None
+        if known := [name for name in keep if name in frame.columns]:
+            with _reading_text(path, form), open_compressed(path) as file, _long_rows_as_errors():
+                kept = _pandas().read_csv(file, **_unread(form, known))
+        read = ReadRows(frame, form, kept)
+    if len(read.frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
-    return frame
+    return read
 
 
 def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[str]:
@@ -101,28 +131,75 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
 
 
 def frame_chunks(
-    path: Path, kind: str, rows: int, *, as_text: Sequence[str] = (), text: TextOptions | None = None
-) -> Iterator[Any]:
+    path: Path,
+    kind: str,
+    rows: int,
+    *,
+    as_text: Sequence[str] = (),
+    text: TextOptions | None = None,
+    keep: Sequence[str] = (),
+    bad_lines: dict[int, str] | None = None,
+) -> Iterator[ReadRows]:
     """Read what :func:`read_frame` does in data frames of so many rows at most, one after the other.
 
-    Types of the columns of text are those of each frame. Text must be UTF-8, or in the encoding that is given.
+    Types of the columns of text are those of each frame. Text must be UTF-8, or in the encoding that is given. Lines with too
+    many fields are an error, unless there is a dictionary for them; then they are left out, and added there.
     """
     if kind == "parquet":
         with _parquet(path) as content:
             for records in content.iter_batches(batch_size=rows, use_threads=False):
-                yield _as_frame(records)
+                yield _split(records, keep)
         return
     options = TextOptions() if text is None else text
     form = text_form(path, kind, options)
-    with _reading_text(path, form), open_compressed(path) as file:
-        _text_header(path, form)
-        with _pandas().read_csv(file, chunksize=rows, **_text_options(form, as_text, options)) as reader:
-            while True:
-                with _long_rows_as_errors():  # not while the caller works on a frame
-                    frame = next(reader, None)
-                if frame is None:
-                    return
-                yield frame
+    with _reading_text(path, form):
+        known = [name for name in _text_header(path, form) if name in keep]
+    frames = _chunks(path, form, rows, _text_options(form, as_text, options), bad_lines)
+    if not known:
+        for frame in frames:
+            yield ReadRows(frame, form)
+        return
+    # a column may be needed as numbers and as it is written, so the latter is read apart
+    for frame, kept in zip(frames, _chunks(path, form, rows, _unread(form, known)), strict=True):
+        yield ReadRows(frame, form, kept)
+
+
+def text_chunks(path: Path, form: TextForm, rows: int, columns: Sequence[str], given: TextOptions) -> Iterator[Any]:
+    """Read some columns of a CSV or TSV file as text, with gaps, in data frames of so many rows at most."""
+    return _chunks(path, form, rows, {**_text_options(form, columns, given), "usecols": list(columns)})
+
+
+def _chunks(
+    path: Path, form: TextForm, rows: int, options: dict[str, Any], bad_lines: dict[int, str] | None = None
+) -> Iterator[Any]:
+    if bad_lines is not None:
+        options = {**options, "on_bad_lines": "warn"}
+    with (
+        _reading_text(path, form),
+        open_compressed(path) as file,
+        _pandas().read_csv(file, chunksize=rows, **options) as reader,
+    ):
+        while True:
+            # not while the caller works on a frame
+            with _long_rows_as_errors() if bad_lines is None else _long_rows_noted(bad_lines):
+                frame = next(reader, None)
+            if frame is None:
+                return
+            yield frame
+
+
+@contextmanager
+def _long_rows_noted(bad_lines: dict[int, str]) -> Iterator[None]:
+    """Inside the block, rows longer than the header are left out, and added to these by their lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", _pandas().errors.ParserWarning)
+        yield
+    for warning in caught:
+        found = _SKIPPED.findall(str(warning.message))
+        if not found:
+            raise _pandas().errors.ParserWarning(str(warning.message))
+        for line, expected, seen in found:
+            bad_lines[int(line)] = f"line {line} has {seen} fields, not {expected}"
 
 
 def _check_names(path: Path, names: list[str]) -> None:
@@ -162,6 +239,12 @@ def _text_options(form: TextForm, as_text: Sequence[str], given: TextOptions) ->
     }
 
 
+def _unread(form: TextForm, columns: Sequence[str]) -> dict[str, Any]:
+    """Options to read columns as the text that stands there; only an empty field is a gap."""
+    options = {**_text_options(form, columns, TextOptions()), "na_values": [""], "keep_default_na": False}
+    return {**options, "usecols": list(columns)}
+
+
 @contextmanager
 def _long_rows_as_errors() -> Iterator[None]:
     """Inside the block, a row longer than the header is an error; it would be truncated with only a warning."""
@@ -179,7 +262,7 @@ def _reading_text(path: Path, form: TextForm) -> Iterator[None]:
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         raise _OtherEncodingError(
-            f"{name} is not text in {form.encoding}{byte}; give another encoding.", byte
+            f"{name} is not text in {form.encoding}{byte}; give its encoding, such as encoding='latin1'.", byte
         ) from error
     except errors.ParserWarning as error:
         raise ValueError(f"{name} has rows with more fields than the header has names.") from error
@@ -198,18 +281,19 @@ class _OtherEncodingError(ValueError):
         self.byte = byte
 
 
-def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOptions) -> Any:
+def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOptions) -> tuple[Any, TextForm]:
+    """The data frame, and how the file turned out to be written."""
     try:
         with _reading_text(path, form):
             _text_header(path, form)
             with open_compressed(path) as file, _long_rows_as_errors():
-                return _pandas().read_csv(file, **_text_options(form, as_text, given))
+                return _pandas().read_csv(file, **_text_options(form, as_text, given)), form
     except _OtherEncodingError as error:
         if given.encoding is not None or form.encoding != "utf-8":
             raise
         name = repr(str(path))
         try:
-            frame = _read_text(path, form._replace(encoding=FALLBACK_ENCODING), as_text, given)
+            read = _read_text(path, form._replace(encoding=FALLBACK_ENCODING), as_text, given)
         except ValueError as other:
             raise ValueError(
                 f"{name} is not UTF-8 text{error.byte}, nor Windows-1252; convert it, or give its encoding, as "
@@ -220,18 +304,13 @@ def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOp
             "another encoding if letters look wrong.",
             stacklevel=2,
         )
-        return frame
+        return read
 
 
 def _exactly(version: str) -> dict[str, str]:
     """The option to read numbers exactly, to the last bit; from pandas 3.1 on this is the only behaviour."""
     major, minor = version.split(".")[:2]
     return {} if (int(major), int(minor)) >= (3, 1) else {"float_precision": "round_trip"}
-
-
-def _read_parquet(path: Path) -> Any:
-    with _parquet(path) as content:
-        return _as_frame(content.read())
 
 
 @contextmanager
@@ -249,9 +328,22 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise ValueError(f"{str(path)!r} is damaged or not a Parquet file: {error}") from error
 
 
-def _as_frame(records: Any) -> Any:
+def _split(records: Any, keep: Sequence[str]) -> ReadRows:
+    """A data frame of all columns, and one of those to be kept, in which integers with gaps, decimals and days stay such."""
     arrow = import_extra("pyarrow", "reading Parquet", "cli")
     table = arrow.Table.from_batches([records]) if isinstance(records, arrow.RecordBatch) else records
+    known = [name for name in table.column_names if name in keep]
+    if not known:
+        return ReadRows(_as_frame(table))
+    kept = table.select(known)
+    for index, field in enumerate(kept.schema):
+        if arrow.types.is_dictionary(field.type):
+            kept = kept.set_column(index, field.name, kept.column(index).cast(field.type.value_type))
+    return ReadRows(_as_frame(table), kept=kept.to_pandas(types_mapper=_pandas().ArrowDtype, ignore_metadata=True))
+
+
+def _as_frame(table: Any) -> Any:
+    arrow = import_extra("pyarrow", "reading Parquet", "cli")
     for index, field in enumerate(table.schema):
         if arrow.types.is_decimal(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))

@@ -15,8 +15,10 @@ import numpy as np
 import scipy.sparse
 
 from legendretron._internal.validation import check_choice
-from legendretron.datasets.table_files import format_of, quoted, read_frame
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.padded_codes import padded_columns
+from legendretron.datasets.row_places import place_of_row
+from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
+from legendretron.datasets.text_form import TextForm, TextOptions
 
 __all__ = [
     "MISSING",
@@ -26,10 +28,12 @@ __all__ = [
     "choose_columns",
     "columns_of",
     "has_only_numbers",
+    "numbers_among",
     "read_columns",
     "read_table",
     "texts_of",
     "typed_labels",
+    "without_faults",
 ]
 
 #: What to do with rows that have gaps: leave that to others, leave out the rows, or raise an error.
@@ -61,7 +65,11 @@ class Table:
     left_out : int
         Number of rows that were left out.
     kept : data frame or None
-        Further columns that were asked for.
+        Columns that were to be kept, as they stand in the file.
+    form : TextForm or None
+        How a CSV or TSV file is written.
+    first_row : int
+        Number of the first row in the file, if the table is a part of it.
 
     Examples
     --------
@@ -83,6 +91,13 @@ class Table:
     rows: np.ndarray | None = None
     left_out: int = 0
     kept: Any = None
+    form: TextForm | None = None
+    first_row: int = 0
+
+    def place_of(self, row: int) -> str:
+        """Where in the file a row of the table stands: a line of text, or a row group of Parquet."""
+        number = self.first_row + row if self.rows is None else int(self.rows[row])
+        return place_of_row(self.path, number, self.form)
 
     @property
     def classes(self) -> np.ndarray:
@@ -152,6 +167,8 @@ def read_columns(
     as_text: Sequence[str] = (),
     keep: Sequence[str] = (),
     missing: str = "impute",
+    find_codes: bool = False,
+    numeric: Sequence[str] = (),
 ) -> Table:
     """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`.
 
@@ -162,10 +179,14 @@ def read_columns(
     as_text : sequence of str
         Features that stay text in CSV and TSV, even if they look like numbers.
     keep : sequence of str
-        Further columns to return, as they are written. Only those in ``features`` are features as well.
+        Columns to return as they stand in the file. Only those in ``features`` are features as well.
     missing : {"impute", "drop-rows", "error"}
         What to do with rows in which a feature or the label is missing. ``"impute"``: features are left as they are, and a
         missing label is an error.
+    find_codes : bool
+        Whether features of CSV and TSV that are digits with leading zeros, such as 00136, stay text.
+    numeric : sequence of str
+        Features for which they do not.
     """
     path = Path(path)
     check_choice("missing", missing, MISSING)
@@ -175,11 +196,36 @@ def read_columns(
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
     texts = texts_of(target, as_text, features, keep)
-    frame = read_frame(path, kind, as_text=texts, text=text)
-    table = columns_of(path, frame, kind, target, features=features, drop=drop, keep=keep, missing=missing)
+    read = read_frame(path, kind, as_text=texts, text=text, keep=keep)
+    table = columns_of(path, read, target, features=features, drop=drop, keep=keep, missing=missing)
     if table.rows is not None and not len(table.rows):
         raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
-    return table
+    return _with_codes(table, text or TextOptions(), numeric) if find_codes else table
+
+
+def _with_codes(table: Table, text: TextOptions, numeric: Sequence[str]) -> Table:
+    """The table with columns of numbers that are codes as text."""
+    if table.form is None:
+        return table
+    codes = padded_columns([(table.path, table.form)], numbers_among(table, numeric), text)
+    if not codes:
+        return table
+    written = next(text_chunks(table.path, table.form, 2**62, codes, text))
+    if table.rows is not None:
+        written = written.iloc[table.rows]
+    return replace(table, X=table.X.assign(**{name: written[name] for name in codes}))
+
+
+def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
+    """Names of the features that are numbers, besides some."""
+    from pandas.api.types import infer_dtype, is_bool_dtype
+
+    def is_number(column: Any) -> bool:
+        if column.dtype == object:  # integers that are too long for 64 bits
+            return infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
+        return _is_numeric(column.dtype) and not is_bool_dtype(column.dtype)
+
+    return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
 
 
 def texts_of(
@@ -195,8 +241,7 @@ def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]
 
 def columns_of(
     path: Path,
-    frame: Any,
-    kind: str,
+    read: ReadRows,
     target: str | None,
     *,
     features: Sequence[str] | None = None,
@@ -204,34 +249,28 @@ def columns_of(
     keep: Sequence[str] = (),
     missing: str = "impute",
     first_row: int = 0,
+    faults: dict[int, str] | None = None,
+    numbers: Sequence[str] = (),
 ) -> Table:
-    """Features and labels of a data frame that was read from a file, or of a part of it that begins at ``first_row``.
+    """Features and labels of what was read from a file, or of a part of it that begins at ``first_row``.
 
-    See :func:`read_columns`.
+    With a dictionary for ``faults``, rows without a label, or with text in a column of ``numbers``, are left out and added
+    there. For the other arguments see :func:`read_columns`.
     """
+    frame, kept = read.frame, read.kept
     _check_known(path, list(frame.columns), keep)
     only_kept = _only_kept(features, keep)
     columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
-    rewritten = [name for name in keep if name in columns and _is_numeric(frame[name].dtype) and kind != "parquet"]
-    if rewritten:
-        warnings.warn(
-            f"column {quoted(rewritten)} is kept, but is also a feature that is a number: it is written as a number, so that "
-            "00136 becomes 136.",
-            stacklevel=2,
-        )
-    rows = None
+    rows, left_out = None, 0
     if missing == "drop-rows":
         whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
-        rows = first_row + np.flatnonzero(whole)
-        frame = frame[whole]
-    elif missing == "error":
-        _check_gaps(path, frame[columns])
-    if target is not None and frame[target].isna().any():
-        lacking = int(frame[target].isna().sum())
-        raise ValueError(
-            f"target column {target!r} of {str(path)!r} has {lacking} missing values (empty, NA, NaN, null and the like "
-            "count as such); leave those rows out (--missing drop-rows), or name the class otherwise."
-        )
+        rows, left_out = first_row + np.flatnonzero(whole), int((~whole).sum())
+        frame, kept = frame[whole], None if kept is None else kept[whole]
+    if faults is not None:
+        frame, found = without_faults(frame, target, [name for name in numbers if name in columns], read.form)
+        rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
+        faults |= {int(rows[row]): f"{fault} in row {rows[row]} (from 0)" for row, fault in found.items()}
+        rows = np.delete(rows, list(found))
     table = Table(
         path,
         frame[columns],
@@ -239,16 +278,49 @@ def columns_of(
         tuple(columns),
         target,
         rows=rows,
-        left_out=0 if rows is None else len(whole) - len(rows),
-        kept=frame[list(dict.fromkeys(keep))] if keep else None,
+        left_out=left_out,
+        kept=None if kept is None else kept[list(dict.fromkeys(keep))],
+        form=read.form,
+        first_row=first_row,
     )
+    if missing == "error":
+        _check_gaps(table)
     if target is None:
         return table
+    if (gaps := frame[target].isna().to_numpy()).any():
+        raise ValueError(
+            f"target column {target!r} of {str(path)!r} has {int(gaps.sum())} missing values (empty, NA, NaN, null and the "
+            f"like count as such), the first in {table.place_of(int(gaps.argmax()))}; leave those rows out (--missing "
+            "drop-rows), or name the class otherwise."
+        )
     name = f"target column {target!r} of {str(path)!r}"
-    if kind == "parquet":
+    if read.form is None:
         return replace(table, y=_labels(frame[target], name))
     written = [str(value) for value in frame[target]]
     return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
+
+
+def without_faults(
+    frame: Any, target: str | None, numbers: Sequence[str], form: TextForm | None
+) -> tuple[Any, dict[int, str]]:
+    """The frame without rows that have no label, or text in a column of numbers; and what is wrong with those, by place."""
+    import pandas
+
+    faults: dict[int, str] = {}
+    if target is not None:
+        faults = dict.fromkeys(np.flatnonzero(frame[target].isna()).tolist(), "the label is missing")
+    for name in numbers:
+        if _is_numeric(frame[name].dtype):
+            continue
+        texts = frame[name]
+        if form is not None and form.decimal != ".":
+            texts = texts.astype(str).str.replace(form.decimal, ".").where(texts.notna())
+        found = pandas.to_numeric(texts, errors="coerce")
+        for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
+            text = frame[name].iloc[row]
+            faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")
+        frame = frame.assign(**{name: found})
+    return frame.drop(frame.index[list(faults)]) if faults else frame, faults
 
 
 def typed_labels(texts: list[str], name: str) -> np.ndarray:
@@ -267,7 +339,7 @@ def as_numbers(table: Table) -> Table:
     """Return a table with features as floats, or raise a ``ValueError`` that names the columns that hold anything else."""
     if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
         return table
-    return replace(table, X=_numbers(table.path, table.X))
+    return replace(table, X=_numbers(table))
 
 
 def _from_libsvm(
@@ -313,7 +385,10 @@ def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str 
         return
     close = difflib.get_close_matches(lacking[0], names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+    several = [name.strip() for name in lacking[0].split(",")]
+    if len(several) > 1 and all(name in names for name in several):
+        hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
+    elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
     elif all(_is_number(name) for name in names):
         hint = "; the first line must hold the names of the columns."
@@ -333,22 +408,27 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numbers(path: Path, frame: Any) -> Any:
+def _numbers(table: Table) -> Any:
     """The features as floats: float32 if all of them are, else float64."""
-    text = [name for name in frame.columns if not _is_numeric(frame[name].dtype)]
+    name, frame = repr(str(table.path)), table.X
+    text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
     if text:
-        examples = [f"{name!r} (such as {_first_text(frame[name])!r})" for name in text[:8]]
+        words = [_first_text(frame[column]) for column in text[:8]]
+        examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
         rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
         raise ValueError(
-            f"columns that are not numbers in {str(path)!r}: {', '.join(examples)}{rest}; leave them out (fit --drop), or "
-            "encode them as numbers."
+            f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
+            f"{table.place_of(words[0][1])}; leave them out (fit --drop), or encode them as numbers."
         )
-    _check_gaps(path, frame)
+    _check_gaps(table)
     single = all(dtype == np.float32 for dtype in frame.dtypes)
     frame = frame.astype(np.float32 if single else np.float64)
-    infinite = [name for name in frame.columns if not np.isfinite(frame[name].to_numpy()).all()]
-    if infinite:
-        raise ValueError(f"infinite values in columns of {str(path)!r}: {quoted(infinite)}; replace them.")
+    finite = {column: np.isfinite(frame[column].to_numpy()) for column in frame.columns}
+    if infinite := [column for column, own in finite.items() if not own.all()]:
+        place = table.place_of(int(finite[infinite[0]].argmin()))
+        raise ValueError(
+            f"infinite values in columns of {name}: {quoted(infinite)}, the first in {place}; replace them."
+        )
     return frame
 
 
@@ -358,25 +438,31 @@ def _is_numeric(dtype: Any) -> bool:
     return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
 
 
-def _check_gaps(path: Path, frame: Any) -> None:
-    missing = frame.isna().sum()
+def _check_gaps(table: Table) -> None:
+    gaps = table.X.isna()
+    missing = gaps.sum()
     missing = missing[missing > 0]
     if len(missing):
         counts = ", ".join(f"{name!r} ({count})" for name, count in missing.iloc[:8].items())
         rest = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        place = table.place_of(int(gaps.any(axis=1).to_numpy().argmax()))
         raise ValueError(
-            f"missing values in columns of {str(path)!r}: {counts}{rest}; fill them in, or leave out the rows (--missing "
-            "drop-rows) or columns."
+            f"missing values in columns of {str(table.path)!r}: {counts}{rest}, the first in {place}; fill them in, or leave "
+            "out the rows (--missing drop-rows) or columns."
         )
 
 
-def _first_text(column: Any) -> str:
-    """The first value of a column that is not a number."""
+def _first_text(column: Any) -> tuple[str, int]:
+    """The first value of a column that is not a number, and its row."""
     import pandas
 
-    present = column.dropna().astype(object)
-    words = present[pandas.to_numeric(present.astype(str), errors="coerce").isna()]
-    return str((words if len(words) else present).iloc[0]) if len(present) else ""
+    present = column.notna().to_numpy()
+    values = column.astype(object).astype(str)
+    words = present & pandas.to_numeric(values, errors="coerce").isna().to_numpy()
+    if not present.any():
+        return "", 0
+    row = int((words if words.any() else present).argmax())
+    return str(values.iloc[row]), row
 
 
 def _labels(column: Any, name: str) -> np.ndarray:

@@ -15,7 +15,7 @@ from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import choose_columns, typed_labels
 from legendretron.datasets.text_form import TextOptions, text_form
-from legendretron.streaming import BadRowError, Batch, BlockSource
+from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
 __all__ = ["TextSource"]
@@ -39,7 +39,7 @@ _MISSING = [
     "nan",
     "null",
 ]
-_COLUMN = re.compile(r"In CSV column #(\d+): ")
+_COLUMN = re.compile(r"In CSV column #\d+: ")
 
 
 class TextSource(BlockSource):
@@ -61,12 +61,8 @@ class TextSource(BlockSource):
     text : TextOptions, optional
         How the files are written; found out for each of them if not given.
     skip_bad_rows : int
-        How many lines with too many or too few fields may be left out.
-
-    Attributes
-    ----------
-    n_bad_lines : int
-        How many have been, in the last pass.
+        How many lines with too many or too few fields a file may have. Such lines, and numbers that cannot be read, become
+        rows with ``faults``, so that all bad rows are counted together by who reads the batches.
     """
 
     def __init__(
@@ -83,7 +79,7 @@ class TextSource(BlockSource):
         given = TextOptions() if text is None else text
         self._files, self._target, self._missing = list(files), target, [*_MISSING, *given.na]
         self._forms = [text_form(path, format, given) for path in files]
-        self._most, self.n_bad_lines = skip_bad_rows, 0
+        self._most = skip_bad_rows
         self._headers = [header_of(path, format, text) for path in files]
         self._features = tuple(choose_columns(files[0], self._headers[0], target, features, drop))
         self.feature_names = self._features
@@ -100,28 +96,63 @@ class TextSource(BlockSource):
         return len(self._files)
 
     def read_block(self, block: int) -> Iterator[Batch]:
-        """One file, in batches."""
-        origin, done = repr(str(self._files[block])), block * ROWS_OF_A_FILE
-        for records in self._records(block, [*self._features, *([] if self._target is None else [self._target])]):
-            n = records.num_rows
-            X = np.empty((n, len(self._features)))
-            for place, name in enumerate(self._features):
-                X[:, place] = records.column(name).to_numpy(zero_copy_only=False)
-            y = None
-            if self._labels is not None:
-                texts = records.column(self._target).to_pylist()
-                y = np.array(
-                    [self._labels[None if text is None else text.lstrip()] for text in texts], dtype=self._kind
-                )
-            yield Batch(X, y, None, np.arange(done, done + n), origin)
-            done += n
+        """One file, in batches; lines that are no rows come last."""
+        done, bad_lines = 0, dict[int, str]()
+        try:
+            for records in self._records(block, as_text=False, bad_lines=bad_lines):
+                yield self._batch(block, records, done)
+                done += records.num_rows
+        except _NotANumberError:  # the rest as text, of which each field is looked at
+            left, bad_lines = done, {}
+            for records in self._records(block, as_text=True, bad_lines=bad_lines):
+                rest = records.slice(left)
+                left = max(0, left - records.num_rows)
+                if rest.num_rows:
+                    yield self._batch(block, rest, done)
+                    done += rest.num_rows
+        if bad_lines:
+            numbers = block * ROWS_OF_A_FILE + ROWS_OF_A_FILE // 2 + np.array(sorted(bad_lines))
+            X = np.full((len(bad_lines), len(self._features)), np.nan)
+            y = None if self._labels is None else np.full(len(X), self._labels[None], dtype=self._kind)
+            faults = dict(zip(numbers.tolist(), (bad_lines[line] for line in sorted(bad_lines)), strict=True))
+            yield Batch(X, y, None, numbers, repr(str(self._files[block])), faults)
+
+    def _batch(self, block: int, records: Any, first_row: int) -> Batch:
+        n = records.num_rows
+        X, y = np.empty((n, len(self._features))), None
+        numbers = block * ROWS_OF_A_FILE + np.arange(first_row, first_row + n)
+        faults: dict[int, str] = {}
+        for place, name in enumerate(self._features):
+            X[:, place], wrong = self._numbers(records.column(name), self._forms[block].decimal)
+            for row, text in wrong.items():
+                fault = f"column {name!r} holds {text!r}, which is not a number, in row {first_row + row} (from 0)"
+                faults.setdefault(int(numbers[row]), fault)
+        if self._labels is not None:
+            texts = records.column(self._target).to_pylist()
+            y = np.array([self._labels[None if text is None else text.lstrip()] for text in texts], dtype=self._kind)
+        return Batch(X, y, None, numbers, repr(str(self._files[block])), faults)
+
+    def _numbers(self, column: Any, decimal: str) -> tuple[np.ndarray, dict[int, str]]:
+        """Numbers of a column, NaN where there is none; and the texts that are no numbers, by their row."""
+        arrow = import_extra("pyarrow", "reading text in batches", "cli")
+        if not arrow.types.is_string(column.type):
+            return column.to_numpy(zero_copy_only=False), {}
+        numbers, wrong = np.full(len(column), np.nan), {}
+        for row, text in enumerate(column.to_pylist()):
+            if text is None:
+                continue
+            try:
+                numbers[row] = float(text.replace(decimal, ".") if "_" not in text else "no number")
+            except ValueError:
+                wrong[row] = text
+        return numbers, wrong
 
     def _all_labels(self) -> dict[str | None, Any]:
         """The label of each text in the target column."""
         assert self._target is not None
         texts: dict[str, None] = {}
         for block in range(len(self._files)):
-            for records in self._records(block, [self._target]):
+            for records in self._records(block, as_text=False, bad_lines={}, columns=[self._target]):
                 values = records.column(self._target).unique().to_pylist()
                 texts |= dict.fromkeys(text.lstrip() for text in values if text is not None)
         labels = typed_labels(list(texts), f"target column {self._target!r} of {str(self._files[0])!r}")
@@ -129,19 +160,24 @@ class TextSource(BlockSource):
         missing = None if labels.dtype.kind == "O" else np.nan
         return {**dict(zip(texts, labels.tolist(), strict=True)), None: missing}
 
-    def _records(self, block: int, columns: list[str]) -> Iterator[Any]:
+    def _records(
+        self, block: int, *, as_text: bool, bad_lines: dict[int, str], columns: list[str] | None = None
+    ) -> Iterator[Any]:
+        """Record batches of a file; columns of features are numbers, or text. Lines that are no rows are added to those."""
         csv = import_extra("pyarrow.csv", "reading text in batches", "cli")
         arrow = import_extra("pyarrow", "reading text in batches", "cli")
         path, header, form = self._files[block], self._headers[block], self._forms[block]
-        if block == 0:
-            self.n_bad_lines = 0
+        wanted = columns or [*self._features, *([] if self._target is None else [self._target])]
 
         def bad_line(row: Any) -> str:
-            self.n_bad_lines += 1
-            return "skip" if self.n_bad_lines <= self._most else "error"
+            bad_lines[row.number] = f"line {row.number} has {row.actual_columns} fields, not {row.expected_columns}"
+            return "skip" if len(bad_lines) <= self._most else "error"
 
-        kinds = {name: arrow.string() if name == self._target else arrow.float64() for name in columns}
-        with open_compressed(path) as file, _naming(path, header):
+        kinds = {
+            name: arrow.string() if as_text or name == self._target else arrow.float64()
+            for name in wanted
+        }  # fmt: skip
+        with open_compressed(path) as file, _naming(path):
             yield from csv.open_csv(
                 file,
                 read_options=csv.ReadOptions(
@@ -150,7 +186,7 @@ class TextSource(BlockSource):
                 parse_options=csv.ParseOptions(delimiter=form.sep, invalid_row_handler=bad_line),
                 convert_options=csv.ConvertOptions(
                     column_types=kinds,
-                    include_columns=columns,
+                    include_columns=wanted,
                     null_values=self._missing,
                     strings_can_be_null=True,
                     decimal_point=form.decimal,
@@ -158,17 +194,18 @@ class TextSource(BlockSource):
             )
 
 
+class _NotANumberError(ValueError):
+    """A column of numbers holds something else."""
+
+
 @contextmanager
-def _naming(path: Path, header: list[str]) -> Iterator[None]:
-    """Inside the block, errors of pyarrow become a ``ValueError`` that names the file and the column."""
+def _naming(path: Path) -> Iterator[None]:
+    """Inside the block, errors of pyarrow become a ``ValueError`` that names the file, or says that a field is no number."""
     arrow = import_extra("pyarrow", "reading text in batches", "cli")
     try:
         yield
     except arrow.ArrowException as error:
-        reason, column = str(error), _COLUMN.search(str(error))
-        if column is not None:
-            raise BadRowError(
-                f"{str(path)!r}: column {header[int(column[1])]!r} is not numbers only: {reason[column.end() :]}; leave it "
-                "out (fit --drop), or encode it as numbers."
-            ) from error
+        reason = str(error)
+        if _COLUMN.search(reason):
+            raise _NotANumberError(f"{str(path)!r}: {reason}") from error
         raise ValueError(f"{str(path)!r} is not a regular table: {reason.removeprefix('CSV parse error: ')}") from error

@@ -276,7 +276,7 @@ class _Fit:
                 self.model, result, plan, summary.classes, class_weight, sum(self.sizes), self.start, self.kind
             )
             estimator._tuning = self.tuning
-            estimator.n_skipped_rows_ = summary.n_skipped
+            estimator.n_skipped_rows_, estimator.skipped_rows_ = summary.n_skipped, summary.skipped
         if self.layout.first:
             estimator._report(result)
 

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
-from legendretron.distributed.files import are_paths, source_of
+from legendretron.datasets.sources import are_paths, source_of
 from legendretron.distributed.fitting import AgreedError, agreed, check_estimator, fit_shards
 from legendretron.distributed.layout import PATIENCE, Layout
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
@@ -164,7 +164,8 @@ def fit_ray(
             if (error := Path(folder, _ERROR)).exists():
                 raise ValueError(error.read_text())
             fitted = load_any_estimator(Path(folder, _MODEL))
-            fitted.n_skipped_rows_ = int(json.loads(Path(folder, _NOTES).read_text())["n_skipped_rows"])
+            notes = json.loads(Path(folder, _NOTES).read_text())
+            fitted.n_skipped_rows_, fitted.skipped_rows_ = int(notes["n_skipped_rows"]), tuple(notes["skipped_rows"])
     kept = estimator.get_params(deep=False)
     estimator.__dict__.update(fitted.__dict__)
     estimator.__dict__.update(kept)  # such as verbose, which a file does not hold
@@ -220,7 +221,8 @@ def _work(config: dict[str, Any]) -> None:
                 (out / _ERROR).write_text(problem)
             else:
                 estimator.save(out / _MODEL)
-                (out / _NOTES).write_text(json.dumps({"n_skipped_rows": estimator.n_skipped_rows_}))
+                notes = {"n_skipped_rows": estimator.n_skipped_rows_, "skipped_rows": estimator.skipped_rows_}
+                (out / _NOTES).write_text(json.dumps(notes))
             checkpoint = ray.train.Checkpoint.from_directory(out)
         ray.train.report({"finished": True}, checkpoint=checkpoint)
 

@@ -11,8 +11,8 @@ import torch
 from torch import distributed
 
 from legendretron._internal.validation import check_device
+from legendretron.datasets.sources import source_of
 from legendretron.distributed.checkpoints import SharedFile
-from legendretron.distributed.files import source_of
 from legendretron.distributed.fitting import agreed, fit_shards
 from legendretron.distributed.layout import Layout, joined, started_by_torchrun
 

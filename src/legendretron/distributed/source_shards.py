@@ -113,6 +113,7 @@ def merged(summaries: list[Summary]) -> Summary:
         variance=moments.variance,
         dtype=np.result_type(*(summary.dtype for summary in summaries)),
         n_skipped=sum(summary.n_skipped for summary in summaries),
+        skipped=tuple(place for summary in summaries for place in summary.skipped),
     )
 
 

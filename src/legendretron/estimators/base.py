@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
-from legendretron._internal.validation import check_device
+from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.choosing import ChoosingClassifier
 from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.estimators.convex import fit_convex, has_convex_solver
@@ -36,7 +36,6 @@ from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
-from legendretron.streaming import as_source
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
@@ -66,6 +65,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     gradient_norm_: float
     converged_: bool
     n_skipped_rows_: int
+    skipped_rows_: tuple[str, ...]
     _standardized: Standardized
     _noise: FittedNoise | None
 
@@ -184,17 +184,18 @@ class LinearLinkClassifier(ChoosingClassifier):
 
         Parameters
         ----------
-        source : tuple of arrays, data set, iterable or Source
-            ``(X, y)`` or ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a list,
-            torch ``DataLoader`` or other iterable of batches, with the same rows in the same order each time; or a
+        source : path, list of paths, tuple of arrays, data set, iterable or Source
+            Files, folders or patterns, such as ``"part-*.parquet"``, of Parquet, CSV, TSV or LIBSVM text, whose columns are
+            numbers; ``(X, y)`` or ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a
+            list, torch ``DataLoader`` or other iterable of batches, with the same rows in the same order each time; or a
             :class:`~legendretron.streaming.Source`. See :func:`~legendretron.streaming.as_source`.
         target, weight : str, optional
-            Columns of the labels and of the weights, for data sets and record batches.
+            Columns of the labels and of the weights, for files, data sets and record batches.
         features, drop : sequence of str, optional
             Columns to take as features, by default all others, and to leave out.
         skip_bad_rows : int, default=0
-            How many rows with missing or infinite values may be left out; one more is an error. ``n_skipped_rows_`` says how
-            many were.
+            How many rows with missing or infinite values, or, in files of text, fields that cannot be read, may be left out;
+            one more is an error. ``n_skipped_rows_`` says how many were, ``skipped_rows_`` where the first of them are.
         buffer_rows : int, default=None
             Rows that are in memory to be shuffled; 64 MiB of them if not given. 0: rows are trained on in the order of the
             table, which is for tables that are shuffled.
@@ -217,8 +218,17 @@ class LinearLinkClassifier(ChoosingClassifier):
         >>> clf.score(X, y) > 0.95
         True
         """
+        from legendretron.datasets.sources import source_of
+
         with restore_on_error(self):
-            rows = as_source(source, target=target, weight=weight, features=features, drop=drop)
+            rows = source_of(
+                source,
+                target=target,
+                weight=weight,
+                features=features,
+                drop=drop,
+                skip_bad_rows=check_integer("skip_bad_rows", skip_bad_rows, 0),
+            )
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
         return self
 
@@ -392,7 +402,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     ) -> None:
         """Keep what has been trained; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
         w, b, trained = model.take(0)
-        for name in ("gradient_norm_", "converged_", "n_skipped_rows_"):
+        for name in ("gradient_norm_", "converged_", "n_skipped_rows_", "skipped_rows_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if fixed is not None:
             assert result.largest_gradient is not None

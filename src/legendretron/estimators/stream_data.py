@@ -89,6 +89,8 @@ class StreamData:
             of_class = np.array([self.factors.get(label, 1.0) for label in summary.classes.tolist()])
         for raw in self.source.batches(epoch, seed=self.seed):
             batch = check(raw)
+            if not len(batch):
+                continue
             if batch.weight is not None:
                 batch = batch.take(batch.weight > 0.0)
             if self.factors is not None and not all(self.factors.values()):

@@ -75,11 +75,11 @@ def fit_source(
             whole, _ = replace(data, held_out=0.0).gather(summary.n_rows)
             assert whole is not None
             estimator._train(whole.X, summary.classes[whole.places], whole.weight, summary.classes, seed, resume=False)
-            estimator.n_skipped_rows_ = summary.n_skipped
+            estimator.n_skipped_rows_, estimator.skipped_rows_ = summary.n_skipped, summary.skipped
             return
     sample, held = data.gather(wanted) if wanted is not None or share else (None, None)
     _train_streamed(estimator, data, seed, sample, held, buffer_rows)
-    estimator.n_skipped_rows_ = summary.n_skipped
+    estimator.n_skipped_rows_, estimator.skipped_rows_ = summary.n_skipped, summary.skipped
 
 
 def check_streamable(estimator: Any) -> None:

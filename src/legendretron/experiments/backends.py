@@ -123,7 +123,7 @@ def _register_ray() -> None:
     import joblib
     from ray.util.joblib.ray_backend import RayBackend
 
-    class StreamingRayBackend(RayBackend):
+    class StreamingRayBackend(RayBackend):  # type: ignore[misc]
         supports_return_generator = True
 
     joblib.register_parallel_backend("ray", StreamingRayBackend)

@@ -109,8 +109,11 @@ class CanonicalLoss(LossOfLink):
                 self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = list(self.canonical_link.buffers())
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
-        self._prepare()
+        # or, as to_empty, takes memory that holds anything: a table of that can take long, and would be wrong
+        if all(_is_kept(a, b) for a, b in zip(before, self.canonical_link.buffers(), strict=True)):
+            self._prepare()
         return self
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -187,6 +190,11 @@ class CanonicalLoss(LossOfLink):
         """Text between the brackets of ``repr``."""
         shown = super().extra_repr()
         return ", ".join([*([shown] if shown else []), "normalized=True"]) if self.normalized else shown
+
+
+def _is_kept(before: Tensor, after: Tensor) -> bool:
+    """Whether a tensor that was moved or cast has its values still."""
+    return has_values(before) and has_values(after) and torch.equal(before.to(after), after)
 
 
 def _prepare_after_loading(loss: CanonicalLoss, _: object) -> None:

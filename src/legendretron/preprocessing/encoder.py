@@ -17,7 +17,7 @@ from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.frames import as_frame, columns_of
 from legendretron.preprocessing.saved_form import checked_columns
 from legendretron.preprocessing.statistics import ColumnStatistics
-from legendretron.preprocessing.values import Values, read_values, texts_of
+from legendretron.preprocessing.values import Values, look_like_dates, read_values, texts_of
 
 __all__ = ["TableEncoder"]
 
@@ -36,6 +36,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     text              a column for each value, the gap being a value of its own; at most ``max_categories`` of them: the most
                       frequent, and one for all others together. Values that the training data did not have belong to the
                       others, or, if there is no such column, are 0 in all
+    codes             as text, if they come as text and are digits with leading zeros, such as 00136
     names and the     nothing: text of which nearly all values are different is left out, unless it is in ``categorical``
     like              (at least 90 % of at least 20)
     ================  ==========================================================================================
@@ -96,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn categories and means from a table.
 
-        Columns that are left out although nobody has asked for it are named in a warning.
+        Columns that are left out, or taken for categories, although nobody has asked for it are named in a warning.
 
         Parameters
         ----------
@@ -174,7 +175,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             columns = tuple(of_column.fitted(self.max_categories) for of_column in self._statistics)
             if all(column.is_left_out for column in columns):
                 reasons = ", ".join(f"{column.name!r} ({_REASONS[column.kind]})" for column in columns[:8])
-                raise ValueError(f"there is no column to learn from: {reasons}; name categories in categorical.")
+                first = columns[0].name
+                raise ValueError(
+                    f"there is no column to learn from: {reasons}; take one as it is by categorical={first!r}."
+                )
             of_numbers = [s for s, column in zip(self._statistics, columns, strict=True) if column.kind == "number"]
             dates = any(column.kind == "date" for column in columns)
             self._single = bool(of_numbers) and not dates and all(statistics.single for statistics in of_numbers)
@@ -183,10 +187,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def notes_(self) -> list[str]:
-        """Remarks on columns that are left out, one line each."""
+        """Remarks on columns that are left out, or taken for categories, although nobody has asked for it, one line each."""
         notes = []
-        spared = "Take it out of the table (fit --drop) to be spared this remark"
         for column in self.columns_:
+            spared = f"drop(columns={column.name!r}) spares you this remark"
             if column.kind == "identifier":
                 notes.append(
                     f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
@@ -194,6 +198,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif column.kind == "empty":
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+        for statistics in getattr(self, "_statistics", ()):
+            name = statistics.name
+            spared = f"categorical={name!r} spares you this remark"
+            if statistics.holds_codes and not statistics.is_identifier:
+                code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
+                notes.append(
+                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
+                    f"{spared}; astype({{{name!r}: float}}) makes them numbers."
+                )
+            elif statistics.holds_other_dates:
+                example = next(text for text in statistics.counts if not look_like_dates([text]))
+                notes.append(
+                    f"column {name!r} seems to hold dates, such as {example!r}, but only dates as 2024-05-31 are taken for "
+                    f"such; write them so. {spared}."
+                )
         return notes
 
     # --- after fitting ---

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.values import Values, dates_of, look_like_dates, numbers_of
+from legendretron.preprocessing.values import Values, dates_of, look_like_dates, look_like_other_dates, numbers_of
 
 __all__ = ["MOST_COUNTED", "ColumnStatistics"]
 
@@ -17,6 +17,9 @@ MOST_COUNTED = 100_000
 _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
 #: A column of text is one of numbers with a few words in it, if it has so many different numbers, and words at most.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+#: Signs before or after a number, such as those of currencies.
+_WITH_SIGN = re.compile(r"[+-]?([$€£¥])? ?[+-]?[0-9][0-9.,' ]*(?(1)| ?(?:[$€£¥%‰]))")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,3}(?:[0-9]*|(?:\.[0-9]{3})*),[0-9]+")
 
 
@@ -96,10 +99,26 @@ class ColumnStatistics:
         if not self.categorical:
             if self.all_dates:
                 return self._of_numbers("date")
-            self._check_words()
+            if not self.holds_codes:
+                self._check_words()
             if self.is_identifier:
                 return FittedColumn(self.name, "identifier", self.gaps)
         return self._of_categories(max_categories)
+
+    @property
+    def holds_codes(self) -> bool:
+        """Whether texts are taken for categories since they are digits, at least one of them with leading zeros."""
+        if self.kind != "text" or self.categorical:
+            return False
+        padded = any(len(text) > 1 and text[0] == "0" for text in self.counts)
+        return padded and all(text.isascii() and text.isdigit() for text in self.counts)
+
+    @property
+    def holds_other_dates(self) -> bool:
+        """Whether texts are not taken for dates only since they are written in another form."""
+        return (
+            self.kind == "text" and not (self.categorical or self.all_dates) and look_like_other_dates([*self.counts])
+        )
 
     @property
     def is_identifier(self) -> bool:
@@ -141,6 +160,18 @@ class ColumnStatistics:
         texts = list(self.counts)
         is_number = np.isfinite(numbers_of(texts))
         words = [text for text, number in zip(texts, is_number, strict=True) if not number]
+        thousands = [text for text in words if _THOUSANDS.fullmatch(text)]
+        if thousands and len(thousands) == len(words):
+            raise ValueError(
+                f"column {self.name!r} holds numbers with commas, such as {thousands[0]!r}; take out those that separate "
+                f"thousands, write decimals with a point, or give categorical={self.name!r} if they are names."
+            )
+        signs = [text for text in words if _WITH_SIGN.fullmatch(text)]
+        if signs and len(signs) + int(is_number.sum()) == len(texts):
+            raise ValueError(
+                f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; take out the sign, or give "
+                f"categorical={self.name!r} if they are names."
+            )
         commas = [text for text in words if _DECIMAL_COMMA.fullmatch(text)]
         if commas and len(commas) + int(is_number.sum()) == len(texts):
             raise ValueError(

@@ -9,10 +9,26 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra
 
-__all__ = ["Texts", "Values", "dates_of", "look_like_dates", "number_text", "numbers_of", "read_values", "texts_of"]
+__all__ = [
+    "Texts",
+    "Values",
+    "dates_of",
+    "look_like_dates",
+    "look_like_other_dates",
+    "number_text",
+    "numbers_of",
+    "read_values",
+    "texts_of",
+]
 
 #: Dates of ISO 8601, with or without a time of day and its offset.
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?")
+#: Dates that may be meant in more than one way, or with the name of a month; perhaps with a time of day.
+_OTHER_DATE = re.compile(
+    r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})|\d{4}([./])\d{1,2}\2\d{1,2}"
+    r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4})(?:[T ]\d{1,2}:\d{2}.*)?"
+)
+_MOST_ARE = 0.9
 _DAY = 86_400e6  #: in microseconds
 
 #: What pandas calls the values of a column of objects, and how they are read.
@@ -138,6 +154,19 @@ def numbers_of(texts: list[str]) -> np.ndarray:
     pandas = import_extra("pandas", "reading tables", "cli")
     numbers: np.ndarray = pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
     return numbers
+
+
+def look_like_other_dates(texts: list[str]) -> bool:
+    """Whether nearly all texts are dates of some form, but not all of them in the form of ISO 8601.
+
+    Examples
+    --------
+    >>> look_like_other_dates(["31.05.2024", "2024-05-31"]), look_like_other_dates(["2024-05-31"])
+    (True, False)
+    """
+    other = sum(_OTHER_DATE.fullmatch(text) is not None for text in texts)
+    iso = sum(_ISO_DATE.fullmatch(text) is not None for text in texts)
+    return other > 0 and other + iso >= _MOST_ARE * len(texts)
 
 
 def look_like_dates(texts: list[str]) -> bool:

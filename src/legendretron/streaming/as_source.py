@@ -58,8 +58,9 @@ def as_source(
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         return IterableSource(data, reader)
     raise ValueError(
-        "source must be arrays (X, y), a pyarrow.dataset.Dataset, an iterable of batches such as a DataLoader, or have a "
-        f"method batches as legendretron.streaming.Source has, got a {type(data).__name__}."
+        "source must be paths of files (for fit_stream), arrays (X, y), a pyarrow.dataset.Dataset, an iterable of batches "
+        "such as a DataLoader, or have a method batches as legendretron.streaming.Source has, got a "
+        f"{type(data).__name__}."
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,9 @@ class Batch:
         file ``f`` has numbers from ``f * 2**40``.
     origin : str
         Where the rows come from, for messages, such as a file and its row group; may be empty.
+    faults : mapping of int to str
+        What is wrong with rows that could not be read, and where they stand, by their number. Their features are NaN. They
+        are an error, or left out and counted, as rows with missing values are.
 
     Examples
     --------
@@ -42,6 +46,7 @@ class Batch:
     weight: np.ndarray | None
     row_numbers: np.ndarray
     origin: str = ""
+    faults: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.row_numbers)

@@ -11,6 +11,9 @@ from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 
 __all__ = ["BadRowError", "RowCheck"]
 
+#: Bad rows of which is told where they are.
+_MOST_TOLD = 3
+
 
 class BadRowError(ValueError):
     """A row of a source cannot be used: a value is missing or not finite.
@@ -37,15 +40,18 @@ class RowCheck:
     ----------
     n_skipped : int
         How many have been.
+    skipped : list of str
+        What was wrong with the first three of them, and where they are.
     """
 
     def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
         self._names, self._most = feature_names, skip_bad_rows
         self._n_features: int | None = None if feature_names is None else len(feature_names)
         self.n_skipped = 0
+        self.skipped: list[str] = []
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return the batch without bad rows, or raise a :class:`BadRowError` that names the place."""
+        """Return the batch without bad rows, perhaps an empty one, or raise a :class:`BadRowError` that names the place."""
         d = int(batch.X.shape[1])
         if self._n_features is None:
             self._n_features = d
@@ -56,15 +62,24 @@ class RowCheck:
             bad |= _missing(batch.y)
         if batch.weight is not None:
             bad |= ~(np.isfinite(batch.weight) & (batch.weight >= 0.0))
+        if batch.faults:
+            bad |= np.isin(batch.row_numbers, list(batch.faults))
         if not bad.any():
             return batch
         places, before = np.flatnonzero(bad), self.n_skipped
         self.n_skipped += len(places)
         if self.n_skipped > self._most:
-            raise BadRowError(self._message(batch, int(places[self._most - before])))
+            raise BadRowError(
+                f"{self._fault(batch, int(places[self._most - before]))}; repair or leave out the row, or allow more rows to "
+                f"be left out by skip_bad_rows, got {self._most}."
+            )
+        self.skipped += [self._fault(batch, int(row)) for row in places[: _MOST_TOLD - len(self.skipped)]]
         return batch.take(~bad)
 
-    def _message(self, batch: Batch, row: int) -> str:
+    def _fault(self, batch: Batch, row: int) -> str:
+        """What is wrong with a row, and where it is."""
+        if (known := batch.faults.get(int(batch.row_numbers[row]))) is not None:
+            return f"{_place(batch)}{known}"
         values = batch.X[[row]].toarray()[0] if scipy.sparse.issparse(batch.X) else batch.X[row]
         wrong = np.flatnonzero(~np.isfinite(values))
         number = int(batch.row_numbers[row]) % ROWS_OF_A_FILE
@@ -76,10 +91,7 @@ class RowCheck:
         else:
             assert batch.weight is not None
             fault = f"the weight is {batch.weight[row]}, which is not a finite number from 0 up"
-        return (
-            f"{_place(batch)}{fault} in row {number} (from 0); repair or leave out the row, or allow more rows to be left "
-            f"out by skip_bad_rows, got {self._most}."
-        )
+        return f"{_place(batch)}{fault} in row {number} (from 0)"
 
 
 def _place(batch: Batch) -> str:

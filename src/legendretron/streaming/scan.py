@@ -44,6 +44,8 @@ class Summary:
         Bad rows that were left out.
     feature_names : tuple of str or None
         Of the source.
+    skipped : tuple of str
+        What was wrong with the first bad rows, and where they are.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Summary:
     sparse: bool
     n_skipped: int
     feature_names: tuple[str, ...] | None
+    skipped: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -140,6 +143,8 @@ def scan(
             )
         if batch.y is None:
             raise ValueError("source has no labels; name the column that is to be predicted by target.")
+        if not len(batch):
+            continue
         single &= batch.X.dtype == np.float32
         weight = np.ones(len(batch)) if batch.weight is None else batch.weight
         labels, inverse = np.unique(_plain_labels(batch), return_inverse=True)
@@ -175,6 +180,7 @@ def scan(
         sparse=sparse,
         n_skipped=check.n_skipped,
         feature_names=source.feature_names,
+        skipped=tuple(check.skipped),
     )
 
 

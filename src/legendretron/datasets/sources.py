@@ -1,4 +1,4 @@
-"""Sources of files that every process can read."""
+"""Sources by the paths of their files, or of anything else that rows can be read from."""
 
 from __future__ import annotations
 

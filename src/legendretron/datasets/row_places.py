@@ -1,0 +1,58 @@
+"""Where in a file a row stands, for messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from legendretron._internal.extras import import_extra
+from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.text_form import TextForm
+
+__all__ = ["place_of_row"]
+
+
+def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
+    r"""Return the line of a row of CSV or TSV, or the row group of one of Parquet; rows are counted from 0.
+
+    The file is read up to there, since fields may hold line breaks.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    row : int
+        Number of the row in it.
+    form : TextForm or None
+        How the file is written, if it is text; None for Parquet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text('name,y\n"two\nlines",1\n\nb,2\n')
+    ...     place_of_row(path, 1, TextForm("utf-8", ",", "."))
+    'line 5'
+    """
+    if form is None:
+        parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
+        with open_compressed(path) as file:
+            metadata = parquet.ParquetFile(file).metadata
+        end = 0
+        for group in range(metadata.num_row_groups):
+            end += metadata.row_group(group).num_rows
+            if row < end:
+                return f"row group {group}, row {row} (from 0)"
+        return f"row {row} (from 0)"
+    with open_compressed(path) as file, io.TextIOWrapper(file, form.encoding, errors="replace", newline="") as lines:
+        reader, number = csv.reader(lines, delimiter=form.sep, skipinitialspace=True), -2
+        try:
+            while number < row:
+                begins = reader.line_num + 1
+                fields = next(reader)
+                number += any(fields) or len(fields) > 1  # blank lines do not count
+        except (csv.Error, StopIteration):  # a field of more than 128 KiB
+            return f"row {row} (from 0)"
+    return f"line {begins}"
