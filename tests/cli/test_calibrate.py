@@ -117,6 +117,7 @@ def test_a_model_of_ours(run, tables, tmp_path):
     assert run(*words, "--quiet") == (0, "", "")
 
 
+@pytest.mark.exhaustive
 def test_libsvm_text_for_a_model_with_names(run, tables, tmp_path):
     frame = make_iris()
     kinds = np.unique(frame["kind"], return_inverse=True)[1]

@@ -19,6 +19,7 @@ def curved(tmp_path_factory):
     return path
 
 
+@pytest.mark.exhaustive
 def test_a_learned_link_is_chosen_where_it_is_better(run, curved, tmp_path):
     words = ["fit", curved, "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--cv", 2, "--tuning", tmp_path / "t.csv"]
     choice = run(*words, "--json").json["choice"]

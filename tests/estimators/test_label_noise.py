@@ -613,7 +613,9 @@ def test_where_no_noise_is_found_the_model_is_that_of_none():
     np.testing.assert_array_equal(auto.predict_proba(X), plain.predict_proba(X))
 
 
-@pytest.mark.parametrize("noise", [0.2, T2, "symmetric"], ids=["rate", "matrix", "symmetric"])
+@pytest.mark.parametrize(
+    "noise", [0.2, T2, pytest.param("symmetric", marks=pytest.mark.exhaustive)], ids=["rate", "matrix", "symmetric"]
+)
 def test_splits_with_noise(noise):
     rows = np.stack([np.arange(150), np.arange(150, 300)])
     clf = MultinomialLogisticClassifier(alpha=1e-2, standardize=False, label_noise=noise)

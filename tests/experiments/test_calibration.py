@@ -35,6 +35,7 @@ def test_scores_of_known_probabilities():
     assert true["classwise_error"] < 0.03 < 0.05 < bold["classwise_error"]
 
 
+@pytest.mark.exhaustive
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(tmp_path):
     assert sizes_of("digits logistic") == (200,)

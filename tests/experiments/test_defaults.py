@@ -71,6 +71,7 @@ def promise_lines(records):
     return [promise.line for promise in found]
 
 
+@pytest.mark.exhaustive
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(tmp_path):
     part = benchmark.EXPERIMENT.narrowed(datasets=["breast cancer"], models=[BASELINE, "MLPClassifier"], seeds=2)

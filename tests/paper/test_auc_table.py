@@ -54,6 +54,7 @@ def test_training_that_was_interrupted_is_no_result(resources, tmp_path):
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_all_methods_and_all_problems(resources, tmp_path):
     for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
         state = sweep(part, tmp_path, resources, command="trial")

@@ -155,6 +155,7 @@ def short(model, problem):
     return settings | {name: 3 for name in ("max_epochs", "max_iter") if name in settings}
 
 
+@pytest.mark.exhaustive
 def test_from_images_to_the_picture(tmp_path):
     write_images(tmp_path / "data" / "mnist")
     asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])

@@ -228,6 +228,7 @@ def corner(n=900, seed=0):
     return x, ((x[:, 0] > 0) ^ (x[:, 1] > 1.2)).astype(int)
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     x, y = corner()
     path = LogisticPath(make_problem(x, y))

@@ -112,6 +112,7 @@ def test_logistic_regression_is_chosen_where_it_is_true(make_problem):
     assert not tuning.interrupted
 
 
+@pytest.mark.exhaustive
 def test_a_learned_link_is_chosen_where_it_helps(make_problem):
     x, y = bent_data()
     problem = make_problem(
