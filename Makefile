@@ -26,7 +26,7 @@ help:
 	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
 	@echo "make gallery     draw the pictures of docs/gallery.md by running its code"
-	@echo "make docs        build the documentation site into docs/_build/html; it runs the examples, in two minutes"
+	@echo "make docs        build the documentation site into docs/_build/html; it runs the examples, in three minutes"
 	@echo "make bench       time everything beside its peers, and compare with the records; half an hour on a quiet machine"
 	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
