@@ -124,6 +124,18 @@ def test_second_derivatives(name):
 
 
 @pytest.mark.parametrize("name", ["ficnn", "cpflow", "canonical"])
+def test_many_gradients_at_once(name):
+    link, z = make(name, 3), rows(4, 3).requires_grad_()
+    log_p, inputs = link(z), [z, *link.parameters()]
+    assert is_one_node(log_p)
+    many = torch.eye(12, dtype=torch.float64).reshape(12, 4, 3)
+    together = torch.autograd.grad(log_p, inputs, many, is_grads_batched=True, retain_graph=True, allow_unused=True)
+    for number in (0, 7):
+        for a, b in zip(together, torch.autograd.grad(log_p, inputs, many[number], retain_graph=True), strict=True):
+            torch.testing.assert_close(torch.zeros_like(b) if a is None else a[number], b)
+
+
+@pytest.mark.parametrize("name", ["ficnn", "cpflow", "canonical"])
 def test_frozen_parameters(name):
     link, z = make(name, 5), rows(6, 5).requires_grad_()
     parameters = list(link.parameters())

@@ -63,6 +63,27 @@ def test_large_predictors(name, dtype):
         assert not rows(z, np.zeros(3, out.dtype), log=True, swap=False, out=out)
 
 
+@pytest.mark.parametrize("size", [1e10, 1e19, 1e25, 1e100])
+def test_very_large_predictors_of_nests(size):
+    """Exponents of that size must not be rounded in two ways."""
+    link, z = made("canonical", 5, torch.float64), size * normal(40, 4, key="z")
+    found, expected = both(link, z, torch.zeros(4, dtype=torch.float64), log=True)
+    assert found.max() <= 0.0
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "below"), [(torch.float32, -95.0), (torch.float64, -800.0)], ids=str)
+def test_nests_that_have_nearly_no_share(dtype, below):
+    """Where a class is improbable in the likely nest, the other one decides."""
+    link = CanonicalLink(3, n_nests=2)
+    with torch.no_grad():
+        link.nests.log_mu.copy_(torch.log(torch.tensor([5.0, 0.5])))
+        link.nests.gate_bias.copy_(torch.tensor([0.0, below]))
+    link = link.to(dtype).requires_grad_(False)
+    found, expected = both(link, torch.tensor([[0.7 * below, 0.0]], dtype=dtype), torch.zeros(2, dtype=dtype), log=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_classes_in_reverse():
     link, z = made("ficnn", 2, torch.float64), normal(20, 1, key="z")
     zero = torch.zeros(1, dtype=torch.float64)

@@ -1,5 +1,7 @@
 """What compiled functions are kept for."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ def kept(tmp_path, monkeypatch):
     """A function in a file of its own, so that its cache is there, too."""
     (tmp_path / "doubling.py").write_text("def doubled(x):\n    return 2.0 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "doubling", raising=False)  # that of another test
     from doubling import doubled
 
     def hits(sources):
@@ -24,3 +27,10 @@ def kept(tmp_path, monkeypatch):
 
 def test_kept_code_is_found_until_a_source_changes(kept):
     assert [kept("one"), kept("one"), kept("two"), kept("one")] == [0, 1, 0, 1]
+
+
+def test_files_that_were_cut_short_are_made_again(kept, tmp_path):
+    assert [kept("one"), kept("one")] == [0, 1]
+    for index in tmp_path.rglob("*.nbi"):
+        index.write_bytes(index.read_bytes()[:20])
+    assert [kept("one"), kept("one")] == [0, 1]

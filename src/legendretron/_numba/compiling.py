@@ -40,4 +40,14 @@ def cached(function):
     except (RuntimeError, AttributeError):  # no place to write to; or a version of Numba that keeps it in another way
         return njit(**_OPTIONS)(function)
     kept._index_key = lambda *given: (*of_function(*given), _sources())
+    load = kept.load_overload
+
+    def load_if_whole(*given):
+        try:
+            return load(*given)
+        except Exception:  # a file that was cut short: begin again, else no call would ever succeed
+            kept.flush()
+            return None
+
+    kept.load_overload = load_if_whole
     return made

@@ -73,21 +73,24 @@ def _log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, o
 
 
 @compiled
-def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, total, best, width):
+def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top, total, best, width):
     """As :func:`_log_loss`, with a transition matrix of noise: ``q = T' p``.
 
-    The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes.
+    The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes. ``e`` is for
+    exponentials.
     """
-    zero = y.dtype.type(0)
+    kind = y.dtype.type
+    zero = kind(0)
     n_classes = n_out + 1
+    least = 1e-20 if y.itemsize == 4 else 1e-150
     fill(y, py + n_out * width, width, zero)
     fill(total, 0, width, zero)
     for j in range(width):
         put(top, j, at(y, py + j))
     for k in range(1, n_classes):
-        highest(y, py + k * width, y.dtype.type(k), top, best, width)
+        highest(y, py + k * width, kind(k), top, best, width)
     for k in range(n_classes):
-        exp_differences(y, py + k * width, top, y, py + k * width, total, width)
+        exp_differences(y, py + k * width, top, e, k * width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
@@ -97,19 +100,34 @@ def _log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, top, 
         for c in range(n_classes):
             share = 0.0
             for k in range(n_classes):
-                share += at(y, py + k * width + j) * at(matrix, k * n_classes + c)
+                share += at(e, k * width + j) * at(matrix, k * n_classes + c)
             if c == label:
                 q = share
             if share > most or (n_classes == 2 and share == most):
                 most, likeliest = share, c
-        q = max(q / at(total, j), 1e-300)
-        loss -= weight * math.log(q)
         if label == likeliest:
             hits += weight
+        q /= at(total, j)
+        if q > least or q != q:
+            loss -= weight * math.log(q)
+            for k in range(n_out):
+                p = at(e, k * width + j) / at(total, j)
+                put(y, py + k * width + j, kind(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+            continue
+        # what has vanished is computed again from logarithms, which take the place of the log-odds
+        most_log = -math.inf
+        for k in range(n_classes):
+            place, chance = py + k * width + j, at(matrix, k * n_classes + label)
+            put(y, place, kind(at(y, place) - at(top, j) + math.log(chance)) if chance > zero else kind(-math.inf))
+            most_log = max(most_log, at(y, place))
+        q = 0.0
+        for k in range(n_classes):
+            q += math.exp(at(y, py + k * width + j) - most_log)
+        loss -= weight * (most_log + math.log(q / at(total, j)))
         for k in range(n_out):
             place = py + k * width + j
-            p = at(y, place) / at(total, j)
-            put(y, place, y.dtype.type(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+            true = math.exp(at(y, place) - most_log) / q
+            put(y, place, kind(weight * (at(e, k * width + j) / at(total, j) - true)))
     for k in range(n_out):
         fill(y, py + k * width + n, width - n, zero)  # what fills up the width does not count
     return loss, hits, 0.0
@@ -222,7 +240,7 @@ def train_steps(
                     )  # fmt: skip
                 elif has_matrix:
                     more = _log_loss_with_matrix(
-                        points, py, n_out, matrix, labels, weights, place, n, top, total, best, width
+                        points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
                     )
                 else:
                     more = _log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)

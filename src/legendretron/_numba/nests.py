@@ -116,7 +116,9 @@ def nested_loss(
                 for m in range(n_nests):
                     place = m * part + j
                     log_s = numbers[m] * under + numbers[p_offset + m * n_classes + label] - at(rows, p_log + place)
-                    log_joint = math.log(at(rows, p_gate + place)) + log_s
+                    # as above, since a gate may have vanished, too
+                    gate = kind(beta / numbers[m]) * at(rows, p_log + place) + theta[p_bias + m]
+                    log_joint = (gate - at(most, j)) - math.log(at(total, j)) + log_s
                     put(slope, place, kind(log_joint))
                     most_log = max(most_log, log_joint)
                 p = 0.0

@@ -145,17 +145,20 @@ def chain_probabilities(
 
 
 @compiled
-def _small_log(below, weights, numbers, n_nests, n_classes, k, j, width):
-    """``log p_k`` of row ``j`` where ``p_k`` underflows, by a sum over nests of which the largest term is 1."""
+def _small_log(below, log_weights, numbers, n_nests, n_classes, k, j, width):
+    """``log p_k`` of row ``j`` where ``p_k`` underflows, by a sum over nests of which the largest term is 1.
+
+    Each term is computed once: a second time it may be rounded otherwise, which matters where it is very large.
+    """
     p_offset = 1 + 2 * n_nests
-    most = -math.inf
+    most, total = -math.inf, 0.0
     for m in range(n_nests):
-        term = math.log(at(weights, m * width + j)) + numbers[1 + m] * below + numbers[p_offset + m * n_classes + k]
-        most = max(most, term)
-    total = 0.0
-    for m in range(n_nests):
-        term = math.log(at(weights, m * width + j)) + numbers[1 + m] * below + numbers[p_offset + m * n_classes + k]
-        total += math.exp(term - most)
+        term = at(log_weights, m * width + j) + numbers[1 + m] * below + numbers[p_offset + m * n_classes + k]
+        if term > most:
+            total = total * math.exp(most - term) + 1.0
+            most = term
+        else:
+            total += math.exp(term - most)
     return most + math.log(total)
 
 
@@ -174,6 +177,7 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
     p_bias, p_offset = 1 + n_nests, 1 + 2 * n_nests
     x, p, e = np.empty(units, z.dtype), np.empty(units, z.dtype), np.empty(n_nests * units, z.dtype)
     weights, gates = np.empty(n_nests * width, z.dtype), np.empty(n_nests * width, z.dtype)
+    log_weights = np.empty(n_nests * width, z.dtype)
     top, least, total = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
     most, best, ones = np.empty(width, z.dtype), np.empty(width, z.dtype), np.empty(width, z.dtype)
     fill(ones, 0, width, one)
@@ -196,7 +200,9 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
             slope, gate_bias = numbers[0] / numbers[1 + m], numbers[p_bias + m]
             for j in range(width):
                 put(weights, m * width + j, at(total, j))
-                put(gates, m * width + j, slope * math.log(at(total, j)) + gate_bias)
+                log_sum = math.log(at(total, j))
+                put(gates, m * width + j, slope * log_sum + gate_bias)
+                put(log_weights, m * width + j, at(gates, m * width + j) - log_sum)
         for j in range(width):
             put(most, j, at(gates, j))
         for m in range(1, n_nests):
@@ -217,14 +223,18 @@ def nested_probabilities(z, bias, first, last, n_out, numbers, n_nests, smallest
             for k in range(n_classes):
                 add_multiple(weights, m * width, e, m * units + k * width, p, k * width, width)
         if log:
+            for m in range(n_nests):
+                for j in range(width):
+                    place = m * width + j
+                    put(log_weights, place, at(log_weights, place) - at(most, j) - math.log(at(total, j)))
             for k in range(n_classes):
                 for j in range(width):
                     value = at(p, k * width + j)
                     if value < smallest:
                         below = at(x, k * width + j) - at(top, j)
-                        value = kind(_small_log(below, weights, numbers, n_nests, n_classes, k, j, width))
+                        value = kind(_small_log(below, log_weights, numbers, n_nests, n_classes, k, j, width))
                     else:
-                        value = math.log(value)
+                        value = min(zero, math.log(value))
                     put(p, k * width + j, value)
         fill(total, 0, width, zero)
         _scatter(p, ones, total, begin, rows, n_classes, swap, out, width)

@@ -141,7 +141,7 @@ class CompiledTraining:
             flat.shape[1],
             3 * n_nests + exponentials,
             (7 * n_nests + 4) * part,
-            exponentials * part,
+            (n_outputs + 1) * width if known_matrix is not None else exponentials * part,
         )
         self._buffers = (np.ones(width, flat.dtype), *(zeros(length) for length in lengths))
 

@@ -30,6 +30,7 @@ _MOST_IN_NESTS_ON_CUDA = 16_384  # that a program can hold
 _HIGHEST_RANK_ON_CUDA = 17  # kernels are unrolled over the units; more of them take long to compile
 _PLAIN_TYPES = (Tensor, nn.Parameter)
 _PRECISIONS = (torch.float32, torch.float64)
+_BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 
 
 class Chain(NamedTuple):
@@ -110,9 +111,12 @@ class _OneNode(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, log_p, kept, *tensors = ctx.saved_tensors
         needed = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():  # for higher derivatives, by operations that have them
+        higher = torch.is_grad_enabled()
+        if higher or _is_batch(g):  # by operations that have derivatives, and take many gradients at once
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
-            found = iter(torch.autograd.grad(ctx.plain(z, tensors), wanted, g, create_graph=True, allow_unused=True))
+            with torch.enable_grad():
+                log_p = ctx.plain(z, tensors)
+            found = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
             return None, None, *(next(found) if need else None for need in needed)
         dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, kept, tensors, (needed[0], any(needed[1:])))
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
@@ -157,6 +161,11 @@ def by_one_node(
         result: Tensor = _OneNode.apply(functions, plain, z, *tensors)  # type: ignore[no-untyped-call]
         return result
     return functions.forward(z, tensors, False)[0]
+
+
+def _is_batch(g: Tensor) -> bool:
+    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`_is_watched`."""
+    return bool(torch._C._dispatch_keys(g).has(_BATCHED))  # private, too
 
 
 def _is_watched() -> bool:
