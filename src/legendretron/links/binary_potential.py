@@ -77,7 +77,8 @@ AnyTable = TypeVar("AnyTable")
 class KeptPotential(Generic[AnyTable]):
     """Cache for the table of a link whose tensors are frozen, valid as long as they do not change.
 
-    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild.
+    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild. Changes are
+    noticed as torch counts them. It does not count those through ``.data``; use ``torch.no_grad()`` instead.
     """
 
     def __init__(self) -> None:
