@@ -197,10 +197,7 @@ def inner_backward(
 
     net.each(n_sums, lambda i: sums.store(code.builder.mul(i, lanes), zero))
     code.pieces(width, code.lanes, rows)
-    name = f"llvm.vector.reduce.fadd.v{code.lanes}f{8 * code.bytes}"
-    reduce = code.library(name, kind.element, [kind.element, kind])
     with cgutils.for_range(code.builder, n_sums) as loop:
         place = code.builder.add(p_bias, loop.index)
         total = sums.load(code.builder.mul(loop.index, lanes), code.lanes).value
-        value = code.builder.call(reduce, [grad.load(place, 1).value, total], fastmath=("reassoc",))
-        grad.store(place, Value(code, value))
+        grad.store(place, code.sum_of(total, grad.load(place, 1)))

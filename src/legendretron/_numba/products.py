@@ -117,8 +117,6 @@ def _outer(code, pairs, n_c, n_x, out, po, stride, width):
     """``out += sum C X^T`` over some pairs of matrices and their places: entry (i, k) is at ``po + i * stride + k``."""
     lanes = code.lanes // _OUTER_PARTS  # for enough registers
     kind = code.kind(lanes)
-    name = f"llvm.vector.reduce.fadd.v{lanes}f{8 * code.bytes}"
-    reduce = code.library(name, kind.element, [kind.element, kind])
 
     def tile(n, i, m, k):
         """Some units of one and some of the other, summed over all rows."""
@@ -143,9 +141,7 @@ def _outer(code, pairs, n_c, n_x, out, po, stride, width):
         for one, row in enumerate(sums):
             for other, total in enumerate(row):
                 place = code.index(code.index(first, one, stride), other)
-                before = out.load(place, 1).value
-                value = code.builder.call(reduce, [before, code.builder.load(total)], fastmath=("reassoc",))
-                out.store(place, Value(code, value))
+                out.store(place, code.sum_of(code.builder.load(total), out.load(place, 1)))
 
     def block(first, size):
         def row(n, i):
@@ -172,8 +168,6 @@ def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_
 def add_dot(code, x, px, y, py, out, po, n):
     """``out += sum x y`` over ``n`` entries, a multiple of 16."""
     kind = code.kind(code.lanes)
-    name = f"llvm.vector.reduce.fadd.v{code.lanes}f{8 * code.bytes}"
-    reduce = code.library(name, kind.element, [kind.element, kind])
     (total,) = code.sums(1, code.lanes)
     code.builder.store(code.number(0.0, kind).value, total)
 
@@ -182,5 +176,4 @@ def add_dot(code, x, px, y, py, out, po, n):
         code.add_to(total, a * b)
 
     code.pieces(n, code.lanes, add)
-    value = code.builder.call(reduce, [out.load(po, 1).value, code.builder.load(total)], fastmath=("reassoc",))
-    out.store(po, Value(code, value))
+    out.store(po, code.sum_of(code.builder.load(total), out.load(po, 1)))

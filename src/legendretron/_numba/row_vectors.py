@@ -23,16 +23,11 @@ __all__ = [
 ]
 
 
-def _reduced(code, name, start, total):
-    """Reduce a vector in a register place to a number, starting from one."""
+def _largest(code, start, total):
+    """The largest entry of a vector in a register place, or a number if that is larger."""
     kind = code.kind(code.lanes)
-    suffix = f"v{code.lanes}f{8 * code.bytes}"
-    vector = code.builder.load(total)
-    if name == "fadd":
-        reduce = code.library(f"llvm.vector.reduce.fadd.{suffix}", kind.element, [kind.element, kind])
-        return Value(code, code.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
-    reduce = code.library(f"llvm.vector.reduce.{name}.{suffix}", kind.element, [kind])
-    found = Value(code, code.builder.call(reduce, [vector]))
+    reduce = code.library(f"llvm.vector.reduce.fmax.v{code.lanes}f{8 * code.bytes}", kind.element, [kind])
+    found = Value(code, code.builder.call(reduce, [code.builder.load(total)]))
     return found.where(">", start, found, start)
 
 
@@ -72,7 +67,7 @@ def top_row(code, x, px, n, out, po):
     start = out.load(po, 1)
     code.builder.store(code.spread(start, code.lanes).value, most)
     code.pieces(n, code.lanes, lambda j: _highest(code, most, x.load(code.builder.add(px, j), code.lanes)))
-    out.store(po, _reduced(code, "fmax", start, most))
+    out.store(po, _largest(code, start, most))
 
 
 @written
@@ -90,7 +85,7 @@ def scale_row(code, x, px, c, pc, scale, out, po, n, most, pm):
         _highest(code, top, value)
 
     code.pieces(n, code.lanes, body)
-    most.store(pm, _reduced(code, "fmax", lowest, top))
+    most.store(pm, _largest(code, lowest, top))
 
 
 @written
@@ -106,7 +101,7 @@ def exp_row(code, x, px, top, e, pe, n, out, po):
         code.add_to(total, value)
 
     code.pieces(n, code.lanes, body)
-    out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
+    out.store(po, code.sum_of(code.builder.load(total), out.load(po, 1)))
 
 
 @written
@@ -123,7 +118,7 @@ def exp_scaled_row(code, x, px, c, pc, scale, top, e, pe, n, out, po):
         code.add_to(total, value)
 
     code.pieces(n, code.lanes, body)
-    out.store(po, _reduced(code, "fadd", code.number(0.0, code.kind(1)), total))
+    out.store(po, code.sum_of(code.builder.load(total), code.number(0.0, code.kind(1))))
 
 
 @written
@@ -163,4 +158,4 @@ def nest_cotangents(code, e, pe, ratio, d, more, slope, mu, dx, of_offsets, pc, 
         code.add_to(total, cot * d.load(j, code.lanes))
 
     code.pieces(n, code.lanes, body)
-    out.store(po, _reduced(code, "fadd", out.load(po, 1), total))
+    out.store(po, code.sum_of(code.builder.load(total), out.load(po, 1)))

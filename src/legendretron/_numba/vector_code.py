@@ -213,6 +213,13 @@ class VectorCode:
         before = Value(self, self.builder.load(total))
         self.builder.store((before + value).value, total)
 
+    def sum_of(self, vector, start):
+        """``start`` plus all entries of a vector, in any order."""
+        kind = vector.type
+        name = f"llvm.vector.reduce.fadd.v{kind.count}f{8 * self.bytes}"
+        reduce = self.library(name, kind.element, [kind.element, kind])
+        return Value(self, self.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
+
     # --- functions ---
 
     def polynomial(self, coefficients, x):
