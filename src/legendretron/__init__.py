@@ -19,12 +19,12 @@ Rooms (subpackages) of the library, each importing only from those before it:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from legendretron._internal.lazy import lazy_names
 from legendretron._internal.version import __version__
 
-if TYPE_CHECKING:  # for type checkers and editors; at run time names are imported on first use
+if TYPE_CHECKING:
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import (
         LegendreCalibrator,
@@ -38,6 +38,33 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time names are import
     from legendretron.preprocessing import TableEncoder
     from legendretron.projected_categorical import ProjectedCategorical
     from legendretron.report import EvaluationReport
+else:
+    # rooms, each with the names that are handed on here
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "simplex": (),
+            "projected_categorical": ("ProjectedCategorical",),
+            "potentials": (),
+            "links": ("CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink", "distill"),
+            "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
+            "diagnostics": ("canonicality", "properness"),
+            "nn": (),
+            "streaming": (),
+            "training": (),
+            "preprocessing": ("TableEncoder",),
+            "estimators": (
+                "LegendreCalibrator",
+                "LegendreTronClassifier",
+                "MultinomialLogisticClassifier",
+                "TableClassifier",
+                "load",
+            ),
+            "trons": (),
+            "distributed": (),
+            "report": ("EvaluationReport",),
+        },
+    )
 
 __all__ = [
     "CanonicalLink",
@@ -61,45 +88,3 @@ __all__ = [
     "load",
     "properness",
 ]
-
-#: Rooms, each with the names that are re-exported here. They are imported on first use: torch and scikit-learn take
-#: seconds, which ``legendretron --help`` should not wait for.
-_ROOMS: dict[str, tuple[str, ...]] = {
-    "simplex": (),
-    "projected_categorical": ("ProjectedCategorical",),
-    "potentials": (),
-    "links": ("CanonicalLink", "CompositeLink", "Link", "NotCanonicalError", "SoftmaxLink", "distill"),
-    "losses": ("CanonicalLoss", "LogLoss", "ProperLoss"),
-    "diagnostics": ("canonicality", "properness"),
-    "nn": (),
-    "streaming": (),
-    "training": (),
-    "preprocessing": ("TableEncoder",),
-    "estimators": (
-        "LegendreCalibrator",
-        "LegendreTronClassifier",
-        "MultinomialLogisticClassifier",
-        "TableClassifier",
-        "load",
-    ),
-    "trons": (),
-    "distributed": (),
-    "report": ("EvaluationReport",),
-}
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
-
-
-if not TYPE_CHECKING:  # otherwise a type checker would assume that every name exists
-
-    def __getattr__(name: str) -> object:
-        if name in _ROOMS:
-            return importlib.import_module(f"legendretron.{name}")
-        if name not in _ROOM_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"legendretron.{_ROOM_OF[name]}"), name)
-        globals()[name] = value  # cached for the next time
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_ROOMS})

@@ -8,19 +8,22 @@ the version that understands it.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.version import __version__
 
-__all__ = ["is_artifact", "read_artifact", "write_artifact"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["is_artifact", "read_arrays", "read_artifact", "write_artifact"]
 
 #: Formats of models, one for each kind of class.
 _MODELS = {"legendretron-estimator", "legendretron-table", "legendretron-calibrator"}
@@ -31,22 +34,32 @@ _DTYPES = {"BOOL", "U8", "I64", "F16", "BF16", "F32", "F64"}
 _LONGEST_HEADER = 100_000_000
 
 
-def _safetensors() -> Any:
+def _safetensors(framework: str = "torch") -> Any:
     try:
-        import safetensors.torch
+        import safetensors
+
+        importlib.import_module(f"safetensors.{framework}")
     except ImportError as error:  # pragma: no cover
         raise ImportError("saving and loading need safetensors: pip install 'legendretron[save]'.") from error
     return safetensors
 
 
-def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+def _checksum(tensors: dict[str, Any], metadata: dict[str, str]) -> str:
     signed = {key: metadata.get(key) for key in sorted(_METADATA - {"sha256"})}
     digest = hashlib.sha256(json.dumps(signed).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        is_array = isinstance(tensor, np.ndarray)
+        dtype = f"torch.{tensor.dtype}" if is_array else str(tensor.dtype)
+        digest.update(json.dumps([name, dtype, list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(np.uint8).data if is_array else _bytes_of(tensor))
     return digest.hexdigest()
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    import torch
+
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -62,12 +75,21 @@ def read_artifact(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Te
 
     Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes.
     """
-    library = _safetensors()
+    return _read(path, kind, "torch")
+
+
+def read_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """As :func:`read_artifact`, but arrays, without importing torch."""
+    return _read(path, kind, "numpy")
+
+
+def _read(path: str | os.PathLike[str], kind: str, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    library = _safetensors(framework)
     name = repr(os.fspath(path))
     if not Path(path).is_file():
         raise ValueError(f"path must lead to a file, but there is none at {name}.")
     try:
-        with library.safe_open(path, framework="pt") as file:
+        with library.safe_open(path, framework=framework) as file:
             metadata = file.metadata() or {}
             _check_kind(name, metadata, kind)
             for key in file.keys():  # noqa: SIM118 - not a dict

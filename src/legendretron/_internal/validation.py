@@ -8,11 +8,14 @@ users: inside modules NaN propagates as it does in torch, and reading the values
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from legendretron._internal.arguments import check_choice as check_choice
+from legendretron._internal.arguments import check_integer as check_integer
+from legendretron._internal.arguments import check_open_unit as check_open_unit
 
 #: How far a probability vector may be from summing to one; single-precision ones may come as doubles.
 _SUM_SLACK = 1e-5
@@ -27,31 +30,10 @@ def has_values(tensor: Tensor) -> bool:
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
-def check_integer(name: str, value: object, minimum: int) -> int:
-    """Return ``value`` as an int, or raise if it is not an integer of at least ``minimum``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
-    return int(value)
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """Return ``value``, or raise if it is not one of ``choices``."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-    return value
-
-
 def check_two_classes(kind: str, n_classes: int) -> None:
     """Raise unless there are two classes, the only number that this kind of link exists for."""
     if n_classes != 2:
         raise ValueError(f"{kind} is for n_classes=2 only, got {n_classes!r}.")
-
-
-def check_open_unit(name: str, value: object) -> float:
-    """Return ``value`` as a float, or raise if it is not strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
-        raise ValueError(f"{name} must be a number strictly between 0 and 1, got {value!r}.")
-    return float(value)
 
 
 def check_device(name: object) -> torch.device:

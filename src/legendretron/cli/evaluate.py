@@ -101,8 +101,7 @@ def evaluate(
         tables_for,
         weights_of,
     )
-    from legendretron.cli.running_scores import RunningScores
-    from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.cli.streams import check_streamable, is_small, streamed_parts
     from legendretron.datasets.table_files import quoted
     from legendretron.datasets.text_form import TextOptions
     from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
@@ -114,8 +113,9 @@ def evaluate(
         check_suffix(html, (".html", ".htm"), "--report")
     inputs = {"MODEL": model, "DATA": data, **({} if against is None else {"--against": against})}
     check_outputs({"--plot": plot, "--report": html}, inputs)
-    estimator = load_model(model)
-    other = None if against is None else load_model(against)
+    only_predict = html is None and is_small(data)
+    estimator = load_model(model, only_predict=only_predict)
+    other = None if against is None else load_model(against, only_predict=only_predict)
     text = TextOptions(sep, decimal, encoding, tuple(na or ()))
     parts = streamed_parts(data, format, stream, {"--plot": plot, "--report": html})
     kind = format_for(data, format) if parts is None else parts.format
@@ -127,6 +127,8 @@ def evaluate(
     predictions: dict[str, np.ndarray] = {}
     weights = table = other_table = None
     if parts is not None:
+        from legendretron.cli.running_scores import RunningScores
+
         check_streamable({"--report": html, "--against": against, "--weight": weight})
         running, left_out = RunningScores(len(estimator.classes_), limited=True), 0
         for table in tables_for(estimator, parts, target, **options):

@@ -10,34 +10,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import typer
 
 from legendretron._internal.artifacts import is_artifact
 from legendretron._internal.extras import import_extra
-from legendretron._internal.sklearn_compat import validate_parameters
-from legendretron._internal.validation import check_device
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
-from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
-from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
-from legendretron.estimators import (
-    LegendreCalibrator,
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-    TableClassifier,
-)
-from legendretron.estimators.any_model import CALIBRATOR_FORMAT
-from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.legendretron import LINK_SETTINGS
-from legendretron.estimators.loading import load_any_estimator
-from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
-from legendretron.links import link_class, link_names
+from legendretron.estimators.formats import CALIBRATOR_FORMAT, ESTIMATOR_FORMAT, TABLE_FORMAT
+
+if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
+    from legendretron.datasets.table_parts import TableParts
+    from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, TableClassifier
+    from legendretron.estimators.base import LinearLinkClassifier
+    from legendretron.estimators.numpy_predictor import NumpyPredictor
 
 __all__ = [
     "Model",
@@ -64,11 +55,7 @@ __all__ = [
 
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
-Model = LinearLinkClassifier | TableClassifier | LegendreCalibrator
-_CLASSES: dict[str, type[LinearLinkClassifier]] = {
-    "legendretron": LegendreTronClassifier,
-    "logistic": MultinomialLogisticClassifier,
-}
+Model: TypeAlias = "LinearLinkClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
 
 
 def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
@@ -81,14 +68,21 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     given : dict
         Parameters of the estimator; one that is out of range or would change nothing is a usage error.
     """
+    from legendretron._internal.validation import check_device
+    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+
+    classes: dict[str, type[LinearLinkClassifier]] = {
+        "legendretron": LegendreTronClassifier,
+        "logistic": MultinomialLogisticClassifier,
+    }
     parameters = {key: value for key, value in given.items() if value is not None}
-    known = _CLASSES[name]._get_param_names()
+    known = classes[name]._get_param_names()
     for key in parameters:
         if key not in known:
             raise typer.BadParameter("it is for --model legendretron; leave it out.", param_hint=f"'{OPTIONS[key]}'")
     # the value of an enum, as messages show it
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
-    estimator = _CLASSES[name](**plain)
+    estimator = classes[name](**plain)
     check_parameters(estimator)
     if isinstance(estimator, LegendreTronClassifier):
         _check_settings_of_link(estimator, set(parameters))
@@ -99,6 +93,8 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
 
 def check_parameters(estimator: Model) -> None:
     """Raise a usage error for a parameter that is out of range."""
+    from legendretron._internal.sklearn_compat import validate_parameters
+
     try:
         validate_parameters(estimator)
     except ValueError as error:
@@ -108,6 +104,9 @@ def check_parameters(estimator: Model) -> None:
 
 def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
     """Raise a usage error for settings that the link does not have, even with their default values."""
+    from legendretron.estimators.legendretron import LINK_SETTINGS
+    from legendretron.links import link_class, link_names
+
     if estimator.link not in link_names():
         reason = f"there is no link {estimator.link!r}; there are {', '.join(link_names())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
@@ -126,19 +125,32 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
 def is_model(path: Path) -> bool:
     """Whether a file, whole or damaged, is a model rather than a table."""
     return path.suffix.lower() == ".safetensors" or any(
-        is_artifact(path, name) for name in ("legendretron-estimator", TABLE_FORMAT, CALIBRATOR_FORMAT)
+        is_artifact(path, name) for name in (ESTIMATOR_FORMAT, TABLE_FORMAT, CALIBRATOR_FORMAT)
     )
 
 
-def load_model(path: Path) -> Model:
-    """Read a model written by ``fit`` or ``calibrate``, or by the ``save`` of an estimator or a calibrator."""
+def load_model(path: Path, *, only_predict: bool = False) -> Model:
+    """Read a model written by ``fit`` or ``calibrate``, or by the ``save`` of an estimator or a calibrator.
+
+    With ``only_predict``, one that need not import torch and scikit-learn, where there is a quick way to its predictions.
+    """
+    if only_predict:
+        from legendretron.estimators.numpy_predictor import load_predictor
+
+        if (predictor := load_predictor(path)) is not None:
+            return predictor
     if is_artifact(path, CALIBRATOR_FORMAT):
+        from legendretron.estimators import LegendreCalibrator
+
         return LegendreCalibrator.load(path)
     return load_estimator(path)
 
 
 def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     """Read a model written by ``fit``, or by the ``save`` of an estimator."""
+    from legendretron.estimators import TableClassifier
+    from legendretron.estimators.loading import load_any_estimator
+
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
@@ -175,16 +187,20 @@ def missing_target(question: str, path: Path, format: str, text: TextOptions | N
     return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
 
 
-def linear_of(model: LinearLinkClassifier | TableClassifier) -> LinearLinkClassifier:
+def linear_of(model: Any) -> Any:
     """Return the estimator with a linear predictor: the model itself, or the one behind an encoder."""
-    return model.estimator_ if isinstance(model, TableClassifier) else model
+    return getattr(model, "estimator_", model)
 
 
-def _encoded_by(model: Model) -> TableClassifier | None:
-    """The classifier of tables that a model is, or calibrates."""
-    if isinstance(model, LegendreCalibrator) and model.estimator is not None:
+def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
+    return hasattr(model, "_scores")  # without an import of its class
+
+
+def _encoded_by(model: Any) -> Any:
+    """The classifier of tables that a model is, or calibrates; None if there is none."""
+    if _is_calibrator(model) and model.estimator is not None:
         model = model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
-    return model if isinstance(model, TableClassifier) else None
+    return model if hasattr(model, "encoder_") else None
 
 
 def table_for(
@@ -232,6 +248,8 @@ def tables_for(
     keep: Sequence[str] = (),
 ) -> Iterator[Table]:
     """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
+    from legendretron.datasets.table_chunks import read_in_chunks
+
     wanted = _columns_for(model, parts.files[0], target, parts.format)
     if keep and parts.format == "libsvm":
         raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
@@ -253,7 +271,7 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
             f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
         )
     if format == "libsvm":
-        if isinstance(model, LegendreCalibrator) and model.estimator is None:
+        if _is_calibrator(model) and model.estimator is None:
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
             )
@@ -308,7 +326,7 @@ def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, n
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table)
     with saying_options():
-        yield from (model if isinstance(model, LegendreCalibrator) else linear_of(model))._log_proba_in_parts(X)
+        yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -318,7 +336,7 @@ def features_for(model: Model, table: Table) -> Any:
 
 def checked_features(model: Model, table: Table) -> Any:
     """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores."""
-    check = model._scores if isinstance(model, LegendreCalibrator) else model._check_features
+    check = model._scores if _is_calibrator(model) else model._check_features
     X = features_for(model, table)
     try:
         with saying_options(), without_names():
@@ -357,7 +375,7 @@ def without_names() -> Iterator[None]:
 
 def log_probabilities(model: Model, table: Table) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    dtype = np.float64 if isinstance(model, LegendreCalibrator) else linear_of(model).coef_.dtype
+    dtype = np.float64 if _is_calibrator(model) else linear_of(model).coef_.dtype
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table):
         log_p[rows] = part
@@ -366,7 +384,7 @@ def log_probabilities(model: Model, table: Table) -> np.ndarray:
 
 def probabilities(model: Model, table: Table) -> np.ndarray:
     """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
-    if isinstance(model, LegendreCalibrator):
+    if _is_calibrator(model):
         return np.exp(log_probabilities(model, table))
     X = checked_features(model, table)
     with saying_options():

@@ -68,14 +68,14 @@ def predict(
     Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
     """
     from legendretron.cli.models import format_for, load_model, table_for, tables_for
-    from legendretron.cli.streams import streamed_parts
+    from legendretron.cli.streams import is_small, streamed_parts
     from legendretron.datasets.text_form import TextOptions
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     import_extra("pandas", "writing predictions", "cli")
-    estimator = load_model(model)
+    estimator = load_model(model, only_predict=is_small(data))
     options: dict[str, Any] = {
         "text": TextOptions(sep, decimal, encoding, tuple(na or ())),
         "missing": str(missing),

@@ -13,10 +13,17 @@ from legendretron.cli.outputs import check_no_input
 if TYPE_CHECKING:
     from legendretron.datasets.table_parts import TableParts
 
-__all__ = ["check_streamable", "streamed_parts"]
+__all__ = ["check_streamable", "is_small", "streamed_parts"]
 
 #: Bytes from which a file is read in batches.
 _LARGE = 2**30
+#: Bytes below which torch and scikit-learn take longer to import than predictions take without them.
+_SMALL = 2**24
+
+
+def is_small(data: Path) -> bool:
+    """Whether a table is one file of little size."""
+    return data.is_file() and data.stat().st_size < _SMALL
 
 
 def streamed_parts(

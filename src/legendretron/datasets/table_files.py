@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from legendretron._internal.arguments import check_choice
 from legendretron._internal.extras import import_extra
-from legendretron._internal.validation import check_choice
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions, text_form
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
-from legendretron._internal.validation import check_choice
+from legendretron._internal.arguments import check_choice
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.row_places import place_of_row
 from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
@@ -330,14 +329,14 @@ def typed_labels(texts: list[str], name: str) -> np.ndarray:
 
 def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
     """Whether all features are numbers, or true and false, without gaps unless these are allowed."""
-    if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
+    if not hasattr(table.X, "columns"):  # LIBSVM text
         return True
     return all(_is_numeric(dtype) for dtype in table.X.dtypes) and (gaps or not table.X.isna().any(axis=None))
 
 
 def as_numbers(table: Table) -> Table:
     """Return a table with features as floats, or raise a ``ValueError`` that names the columns that hold anything else."""
-    if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray):
+    if not hasattr(table.X, "columns"):  # LIBSVM text
         return table
     return replace(table, X=_numbers(table))
 
@@ -499,4 +498,4 @@ def _parsed(texts: list[str]) -> np.ndarray:
 
 def as_matrix(table: Table) -> Any:
     """Return the features without their names, for a model that was fitted without names."""
-    return table.X if scipy.sparse.issparse(table.X) or isinstance(table.X, np.ndarray) else table.X.to_numpy()
+    return table.X.to_numpy() if hasattr(table.X, "columns") else table.X

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from legendretron._internal.validation import check_choice, check_integer
+from legendretron._internal.arguments import check_choice, check_integer
 
 __all__ = ["CalibrationCurve", "calibration_curve", "expected_calibration_error"]
 

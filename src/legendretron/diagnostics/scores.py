@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr
-from sklearn.metrics import precision_recall_fscore_support
 
 from legendretron._internal.chunks import chunks
 from legendretron.diagnostics.calibration import CalibrationCurve, row_weights
@@ -161,12 +159,13 @@ def area_under_curve(
 def baseline_of(counts: np.ndarray) -> Scores:
     """Score the same prediction for every row: the class frequencies, by the numbers or weights of rows of each class."""
     share = counts / counts.sum()
+    present = share[share > 0]
     return Scores(
         accuracy=float(share.max()),
-        log_loss=float(entr(share).sum()),
+        log_loss=float(-(present * np.log(present)).sum()),
         brier=float(1.0 - share @ share),
         calibration_error=0.0,
-        auc=0.5 if (share > 0).sum() > 1 else float("nan"),  # all pairs are ties
+        auc=0.5 if len(present) > 1 else float("nan"),  # all pairs are ties
     )
 
 
@@ -174,9 +173,11 @@ def class_scores(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None
 ) -> list[dict[str, float]]:
     """Return rows, precision and recall of each class; NaN where there is nothing to count."""
-    precision, recall, _, _ = precision_recall_fscore_support(
-        y, predicted, labels=np.arange(n_classes), zero_division=np.nan, sample_weight=sample_weight
-    )
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    named, true = np.bincount(predicted, weight, n_classes), np.bincount(y, weight, n_classes)
+    right = np.bincount(y, weight * (predicted == y), n_classes)
+    with np.errstate(invalid="ignore"):
+        precision, recall = right / named, right / true
     count = np.bincount(y, minlength=n_classes)
     return [
         {"rows": int(n), "precision": float(p), "recall": float(r)}

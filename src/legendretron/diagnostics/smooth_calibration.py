@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import dct, idct
 
-from legendretron._internal.validation import check_integer, check_open_unit
+from legendretron._internal.arguments import check_integer, check_open_unit
 from legendretron.diagnostics.calibration import outcomes, row_weights
 
 __all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"]

@@ -1,11 +1,30 @@
 """Classifiers with scikit-learn's interface."""
 
-from legendretron.estimators.any_model import load
-from legendretron.estimators.calibrator import LegendreCalibrator
-from legendretron.estimators.legendretron import LegendreTronClassifier
-from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.splits import fit_splits
-from legendretron.estimators.table_classifier import TableClassifier
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from legendretron._internal.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from legendretron.estimators.any_model import load
+    from legendretron.estimators.calibrator import LegendreCalibrator
+    from legendretron.estimators.legendretron import LegendreTronClassifier
+    from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+    from legendretron.estimators.splits import fit_splits
+    from legendretron.estimators.table_classifier import TableClassifier
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "any_model": ("load",),
+            "calibrator": ("LegendreCalibrator",),
+            "legendretron": ("LegendreTronClassifier",),
+            "multinomial": ("MultinomialLogisticClassifier",),
+            "splits": ("fit_splits",),
+            "table_classifier": ("TableClassifier",),
+        },
+    )
 
 __all__ = [
     "LegendreCalibrator",

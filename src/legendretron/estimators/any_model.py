@@ -6,15 +6,13 @@ import os
 
 from legendretron._internal.artifacts import is_artifact
 from legendretron.estimators.calibrator import LegendreCalibrator
+from legendretron.estimators.formats import CALIBRATOR_FORMAT, TABLE_FORMAT
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
 from legendretron.estimators.table_classifier import TableClassifier
 
-__all__ = ["CALIBRATOR_FORMAT", "load"]
-
-CALIBRATOR_FORMAT = "legendretron-calibrator"
+__all__ = ["load"]
 
 
 def load(

@@ -14,8 +14,10 @@ from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.fixed_link import frozen_again, is_fixed, own_link
+from legendretron.estimators.formats import ESTIMATOR_KIND as _KIND
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.estimators.saved_form import check_saved_form, decode_class_weight, decode_classes
+from legendretron.estimators.saved_classes import decode_classes
+from legendretron.estimators.saved_form import check_saved_form, decode_class_weight
 from legendretron.estimators.saved_noise import decode_noise, encode_noise
 from legendretron.estimators.saved_tuning import decode_strengths, decode_tuning, encode_strengths, encode_tuning
 from legendretron.estimators.standardization import Standardized
@@ -25,9 +27,6 @@ from legendretron.training import History
 from legendretron.tuning import Tuning
 
 __all__ = ["encode_classes", "load_estimator", "rebuild_estimator", "save_estimator", "saved_estimator"]
-
-#: Name and number of the format: raise the number when the content or its meaning changes. A test checks this.
-_KIND = "legendretron-estimator-5"
 
 
 class _Fitted(Protocol):
@@ -219,7 +218,7 @@ def _label(value: Any) -> Any:
 
 
 def encode_classes(labels: np.ndarray) -> dict[str, Any]:
-    """Class labels in a form for JSON; :func:`~legendretron.estimators.saved_form.decode_classes` is the reverse."""
+    """Class labels in a form for JSON; :func:`~legendretron.estimators.saved_classes.decode_classes` is the reverse."""
     if labels.dtype.kind not in "iufbUO" or any(not isinstance(_label(v), str | int | float | bool) for v in labels):
         raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
     return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": [*map(_label, labels)]}

@@ -19,15 +19,13 @@ from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.fields import Field, check_fields
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.estimators.formats import TABLE_FORMAT
 from legendretron.estimators.label_noise import wrong_share
 from legendretron.estimators.loading import SAVED
 from legendretron.estimators.persistence import encode_classes, rebuild_estimator, saved_estimator
-from legendretron.estimators.saved_form import decode_classes, is_feature_names
-from legendretron.estimators.saved_table_classifier import (
-    TABLE_FORMAT,
-    rebuild_table_classifier,
-    saved_table_classifier,
-)
+from legendretron.estimators.saved_classes import decode_classes
+from legendretron.estimators.saved_form import is_feature_names
+from legendretron.estimators.saved_table_classifier import rebuild_table_classifier, saved_table_classifier
 from legendretron.estimators.scores import ScoreForm
 from legendretron.estimators.table_classifier import TableClassifier
 from legendretron.links.base import TensorSpec

@@ -10,14 +10,13 @@ import math
 import reprlib
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from legendretron._internal.fields import Field, check_fields
+from legendretron.estimators.saved_classes import decode_classes, is_label
 from legendretron.estimators.saved_noise import is_noise
 from legendretron.estimators.saved_tuning import is_strengths, is_tuning
 from legendretron.links import TransitionNoise
@@ -26,30 +25,18 @@ from legendretron.links.persistence import check_tensors, saved_layout
 from legendretron.links.registry import state_layout
 from legendretron.training import History
 
-__all__ = ["check_saved_form", "decode_class_weight", "decode_classes", "is_feature_names"]
+__all__ = ["check_saved_form", "decode_class_weight", "is_feature_names"]
 
 _PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64)}
-
-#: Names of the dtypes that classes can have, and the type of their values in JSON.
-_CLASS_DTYPES: dict[str, type] = {
-    "bool": bool,
-    "str": str,
-    **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{f"float{bits}": float for bits in (16, 32, 64)},
-}
 
 
 def _is_integer(value: Any, least: int) -> bool:
     return type(value) is int and least <= value < 2**63
 
 
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
-
-
 def _is_weight_of_label(value: Any) -> bool:
     pair = isinstance(value, list) and len(value) == 2
-    return pair and _is_label(value[0]) and type(value[1]) in (int, float) and 0.0 <= value[1] <= sys.float_info.max
+    return pair and is_label(value[0]) and type(value[1]) in (int, float) and 0.0 <= value[1] <= sys.float_info.max
 
 
 def is_feature_names(value: Any) -> bool:
@@ -82,15 +69,6 @@ _HEADER = {
     "gradient_norm": Field("a number that is not negative, or null", _is_gradient_norm),
     "converged": Field("true, false or null", lambda value: value is None or isinstance(value, bool)),
     "label_noise": Field("an object of plan, known and has_matrix, or null", is_noise),
-}
-_CLASSES = {
-    "dtype": Field(
-        f"one of {', '.join(_CLASS_DTYPES)}, object", lambda value: value == "object" or value in [*_CLASS_DTYPES]
-    ),
-    "values": Field(
-        "a list of at least two numbers, strings or booleans",
-        lambda value: isinstance(value, list) and len(value) >= 2 and all(map(_is_label, value)),
-    ),
 }
 
 
@@ -129,24 +107,6 @@ def check_saved_form(header: dict[str, Any], tensors: dict[str, Tensor], paramet
         raise ValueError(f"link must be of kind 'softmax' in a {header['estimator']}.")
     check_tensors(tensors, _layout(header, n_classes, tensors))
     _check_values(tensors)
-
-
-def decode_classes(encoded: dict[str, Any]) -> np.ndarray:
-    """Return ``classes_`` from its form in JSON, or raise a ``ValueError`` if it is not that of sorted labels."""
-    check_fields("classes", encoded, _CLASSES)
-    dtype, values = encoded["dtype"], encoded["values"]
-    kinds = {type(value) for value in values}
-    of_dtype = str not in kinds or len(kinds) == 1 if dtype == "object" else kinds == {_CLASS_DTYPES[dtype]}
-    if not of_dtype:
-        raise ValueError(f"values must be labels of dtype {dtype}, got {reprlib.repr(values)}.")
-    if dtype[:3] in ("int", "uin") and not all(np.iinfo(dtype).min <= v <= np.iinfo(dtype).max for v in values):
-        raise ValueError(f"values must be integers that {dtype} can hold, got {reprlib.repr(values)}.")
-    with np.errstate(over="ignore"):
-        classes = np.asarray(values, dtype=dtype)
-    held = classes.tolist()  # as the array holds them: two labels may have become the same, or infinite
-    if held != values or any(not first < second for first, second in pairwise(held)):
-        raise ValueError(f"values must be sorted and different labels of dtype {dtype}, got {reprlib.repr(values)}.")
-    return classes
 
 
 def decode_class_weight(encoded: Any) -> Any:

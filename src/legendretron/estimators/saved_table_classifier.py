@@ -11,21 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.fields import Field, check_fields
+from legendretron.estimators.formats import TABLE_KIND as _KIND
 from legendretron.estimators.loading import SAVED
 from legendretron.estimators.persistence import rebuild_estimator, saved_estimator
 from legendretron.preprocessing import TableEncoder
 
 __all__ = [
-    "TABLE_FORMAT",
     "load_table_classifier",
     "rebuild_table_classifier",
     "save_table_classifier",
     "saved_table_classifier",
 ]
 
-TABLE_FORMAT = "legendretron-table"
-#: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = f"{TABLE_FORMAT}-1"
 _NAME = "TableClassifier"
 #: Before the names of the tensors of the estimator.
 _INNER = "estimator."

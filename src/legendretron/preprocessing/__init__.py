@@ -1,5 +1,19 @@
 """Tables with text, dates and gaps, as arrays of numbers."""
 
-from legendretron.preprocessing.encoder import TableEncoder
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from legendretron._internal.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from legendretron.preprocessing.encoder import TableEncoder
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "encoder": ("TableEncoder",),
+        },
+    )
 
 __all__ = ["TableEncoder"]

@@ -1,0 +1,152 @@
+"""Predictions of saved classifiers in plain numpy: for a few rows, importing torch and scikit-learn takes longest by far."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from legendretron._internal.artifacts import is_artifact, read_arrays
+from legendretron._internal.chunks import chunks
+from legendretron.estimators.formats import ESTIMATOR_KIND, TABLE_FORMAT, TABLE_KIND
+from legendretron.estimators.numpy_links import LINKS, LogProba
+from legendretron.estimators.saved_classes import decode_classes
+from legendretron.preprocessing.saved_form import checked_columns
+
+__all__ = ["NumpyPredictor", "load_predictor"]
+
+
+class NumpyPredictor:
+    """A saved linear classifier, of numbers or of tables, that predicts by numpy alone.
+
+    Whatever it refuses is given to the classifier itself, so that there is one place that says why.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    classes : ndarray of shape (C,)
+        ``classes_``.
+    coef, intercept : ndarray of shape (C - 1, d) and (C - 1,)
+        The linear predictor.
+    log_proba : callable
+        The link.
+    names : list of str, optional
+        Names of the features, if it knows them.
+    encoder : namespace of columns_ and _single, optional
+        Of a classifier of tables, as in :class:`~legendretron.preprocessing.TableEncoder`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        classes: np.ndarray,
+        coef: np.ndarray,
+        intercept: np.ndarray,
+        log_proba: LogProba,
+        names: list[str] | None,
+        encoder: SimpleNamespace | None = None,
+    ) -> None:
+        self._path, self._log_proba = path, log_proba
+        self.classes_, self.coef_, self.intercept_ = classes, coef, intercept
+        self.n_features_in_ = coef.shape[1]
+        if encoder is not None:
+            self.encoder_, self.n_features_in_ = encoder, len(encoder.columns_)
+            names = [column.name for column in encoder.columns_]
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    @cached_property
+    def model(self) -> Any:
+        """The classifier itself."""
+        from legendretron.estimators.any_model import load
+
+        return load(self._path)
+
+    def _check_features(self, X: Any) -> Any:
+        """Features as an array; of a data frame, the columns that are not left out, in their order."""
+        if hasattr(self, "encoder_"):
+            kept = [column for column in self.encoder_.columns_ if not column.is_left_out]
+            array = np.column_stack([column.encode(X[column.name]) for column in kept])
+            array = array.astype(np.float32 if self.encoder_._single else np.float64)
+        else:
+            array = np.asarray(X)
+        if array.dtype != object:
+            with np.errstate(over="ignore"):  # checked below
+                array = array.astype(self.coef_.dtype)
+        if array.shape[1:] != self.coef_.shape[1:] or array.dtype == object or not np.isfinite(array).all():
+            return self.model._check_features(X)
+        return array
+
+    def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Log-probabilities of checked features, in chunks of rows."""
+        if not isinstance(X, np.ndarray):  # a sparse matrix
+            yield from self._linear._log_proba_in_parts(X)
+            return
+        weight, bias = self.coef_.T.astype(np.float64), self.intercept_.astype(np.float64)
+        for rows in chunks(len(X), len(self.classes_)):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # checked below
+                log_p = self._log_proba(X[rows].astype(np.float64) @ weight + bias).astype(self.coef_.dtype)
+            if not np.isfinite(log_p).all():
+                log_p = self._linear._all_parts(X[rows], log=True)  # which raises, unless rounding differs
+            elif len(self.classes_) == 2:  # the link's first class is the second one
+                log_p = log_p[:, ::-1]
+            yield rows, log_p
+
+    def _all_parts(self, X: Any, *, log: bool) -> np.ndarray:
+        parts = [part for _, part in self._log_proba_in_parts(X)]
+        return np.concatenate(parts) if log else np.exp(np.concatenate(parts))
+
+    @property
+    def _linear(self) -> Any:
+        return getattr(self.model, "estimator_", self.model)
+
+
+def load_predictor(path: str | os.PathLike[str]) -> NumpyPredictor | None:
+    """Read a classifier with a softmax, canonical or composite link; None for anything else, damaged files among it."""
+    try:
+        if not is_artifact(path, TABLE_FORMAT):
+            arrays, header = read_arrays(path, ESTIMATOR_KIND)
+            return _predictor(path, arrays, header)
+        arrays, header = read_arrays(path, TABLE_KIND)
+        inner = header["inner"]
+        if inner["format"] != ESTIMATOR_KIND or not header["encoder"]["has_names"]:
+            return None
+        own = {name.removeprefix("estimator."): array for name, array in arrays.items()}
+        encoder = SimpleNamespace(columns_=checked_columns(header["encoder"]), _single=header["encoder"]["single"])
+        return _predictor(path, own, inner["header"], encoder)
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        return None  # what is wrong is said where the classifier itself is loaded
+
+
+def _predictor(
+    path: str | os.PathLike[str],
+    arrays: dict[str, np.ndarray],
+    header: dict[str, Any],
+    encoder: SimpleNamespace | None = None,
+) -> NumpyPredictor:
+    """Raise one of many errors if anything is not as it should be."""
+    classes, names = decode_classes(header["classes"]), header["feature_names_in"]
+    width = header["n_features_in"]
+    if encoder is not None and width != sum(len(column.outputs) for column in encoder.columns_):
+        raise ValueError("the encoder returns another number of features.")
+
+    def take(name: str, *shape: int) -> np.ndarray:
+        array = arrays[name]
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite and of shape {shape}.")
+        return array
+
+    n_out = len(classes) - 1
+    coef, intercept = take("coef", n_out, width), take("intercept", n_out)
+    if coef.dtype != intercept.dtype or coef.dtype.itemsize < 4 or (names is not None and len(names) != width):
+        raise ValueError("coef, intercept and names do not belong together.")
+    settings = dict(header["link"])
+    if settings.pop("n_classes") != len(classes):
+        raise ValueError("the link has other classes.")
+    log_proba = LINKS[settings.pop("kind")](lambda name, *shape: take(f"link.{name}", *shape), n_out, **settings)
+    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, encoder)
