@@ -1,6 +1,7 @@
 """Importing changes nothing and loads only what is used; devices and dtypes follow the input."""
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -45,14 +46,18 @@ def test_public_names_exist():
         _ = legendretron.LegendreTron
 
 
-def test_type_checkers_see_the_names_that_there_are():
+@pytest.mark.parametrize("package", ["", ".datasets", ".diagnostics", ".estimators", ".preprocessing"])
+def test_type_checkers_see_the_names_that_there_are(package):
     """The imports that are for them alone name the same objects, from the same places."""
-    tree = ast.parse(inspect.getsource(legendretron))
+    module = importlib.import_module(f"legendretron{package}")
+    tree = ast.parse(inspect.getsource(module))
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.count(".")]
     imports = [node for node in found if "._" not in node.module]
-    seen = {alias.name: node.module.removeprefix("legendretron.") for node in imports for alias in node.names}
-    assert seen == legendretron._ROOM_OF
-    assert {*seen, "__version__"} == set(legendretron.__all__)
+    seen = {alias.name: node.module.removeprefix(f"{module.__name__}.") for node in imports for alias in node.names}
+    (given,) = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    assert seen == {name: place for place, names in ast.literal_eval(given).items() for name in names}
+    assert {*seen} == {*module.__all__} - {"__version__"}
+    assert all(getattr(module, name) is not None for name in module.__all__)
 
 
 @pytest.mark.parametrize("name", LINKS_OF_MANY)
