@@ -32,6 +32,7 @@ SCRIPTS = {
     "head_speed_cpu": ["head_speed.py"],
     "loss_speed": ["loss_speed.py"],
     "prediction_speed": ["prediction_speed.py"],
+    "start_speed": ["start_speed.py"],
     "inverse_speed": ["inverse_speed.py"],
     "logistic_speed": ["logistic_speed.py"],
     "fit_memory": ["fit_memory.py"],
@@ -109,6 +110,10 @@ def _bars() -> list[Bar]:
             bars.append(Bar(name, "prediction_speed", "ratio", bar, values))
             if case == "10 classes":
                 bars.append(Bar(f"{name}, memory", "prediction_speed", "memory_ratio", bar, values))
+    bars += [
+        Bar(f"{case}: 54 rows / import torch", "start_speed", "ratio", 0.5, {"case": case})
+        for case in ("predict, composite", "predict, canonical", "predict, softmax", "evaluate")
+    ]
     inverse = {"classes": 1000, "hidden": 2, "map": "inverse"}
     bars.append(Bar("link(p) / forward: 1000 classes", "inverse_speed", "ratio", 20, inverse))
     composite = {"link": "composite, ficnn"}

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 
 from legendretron.training.features import Features
@@ -34,6 +33,8 @@ class Forest(NamedTuple):
 
 def grow_forest(features: Features, labels: Tensor, n_classes: int, rows: np.ndarray) -> Forest:
     """Grow trees on some of the given rows, spread evenly; those that all trees have seen are left out."""
+    from sklearn.ensemble import RandomForestClassifier  # takes long to import, and few fits need it
+
     most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
     some = rows[:: -(-len(rows) // most)]
     x, y = features.taken(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
