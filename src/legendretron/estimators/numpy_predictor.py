@@ -77,7 +77,7 @@ class NumpyPredictor:
             array = np.asarray(X)
         if array.dtype != object:
             with np.errstate(over="ignore"):  # checked below
-                array = array.astype(self.coef_.dtype)
+                array = array.astype(self.coef_.dtype, order="C")  # sums in the same order for tables of any kind
         if array.shape[1:] != self.coef_.shape[1:] or array.dtype == object or not np.isfinite(array).all():
             return self.model._check_features(X)
         return array
