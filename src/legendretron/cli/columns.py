@@ -86,7 +86,7 @@ def _becomes(column: FittedColumn) -> str:
         named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts[:_NAMED]]
         shown = ", ".join(named) + (", ..." if len(texts) > _NAMED else "")
         return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {shown}"
-    words = {"number": "itself", "boolean": "1 and 0", "date": "days since 1970-01-01"}[column.kind]
+    words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"
     return f"{words}; the mean, {column.mean:.4g}, where missing, and a mark" if column.gaps else words
