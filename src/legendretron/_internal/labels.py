@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_no_missing", "missing_labels", "similar_texts", "similar_words"]
+__all__ = ["check_no_missing", "label_text", "missing_labels", "similar_texts", "similar_words"]
 
 #: Rows, and groups of texts, that a message names.
 _MOST_NAMED = 3
@@ -71,17 +71,32 @@ def similar_texts(texts: Iterable[Any]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def similar_words(texts: Iterable[Any], what: str) -> str | None:
+def similar_words(texts: Iterable[Any], what: str, of: Collection[Any] | None = None) -> str | None:
     """Return a sentence on texts that differ only by case or white space; None if there are none.
+
+    With ``of``, one of such texts must be among these.
 
     Examples
     --------
     >>> similar_words(["Yes", "yes", "no"], "y has labels")
     "y has labels that differ only by case or white space, and are taken for different ones: 'Yes' and 'yes'."
     """
-    groups = similar_texts(texts)
+    groups = [group for group in similar_texts(texts) if of is None or any(text in of for text in group)]
     if not groups:
         return None
     shown = "; ".join(" and ".join(map(repr, group[:_MOST_NAMED])) for group in groups[:_MOST_NAMED])
     rest = f"; and {len(groups) - _MOST_NAMED} more" if len(groups) > _MOST_NAMED else ""
     return f"{what} that differ only by case or white space, and are taken for different ones: {shown}{rest}."
+
+
+def label_text(label: Any) -> str:
+    """Return a label as text; a whole number without a decimal point.
+
+    Examples
+    --------
+    >>> label_text(1.0), label_text("a")
+    ('1', 'a')
+    """
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)

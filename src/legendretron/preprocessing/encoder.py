@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from legendretron._internal.labels import similar_words
 from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.dates import look_like_dates
@@ -200,6 +201,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif column.kind == "empty":
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+        for column, statistics in zip(self.columns_, getattr(self, "_statistics", ()), strict=False):
+            what = f"column {column.name!r} has categories"
+            if words := similar_words(statistics.counts, what, of=column.categories):
+                notes.append(f"{words} Write them alike if they are the same.")
         for statistics in getattr(self, "_statistics", ()):
             name = statistics.name
             spared = f"categorical={name!r} spares you this remark"
@@ -221,8 +226,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"column {name!r} seems to hold dates, such as {example!r}, but only those written as 2024-05-31, "
                     f"31.05.2024 or 05/31/2024, all in one order, are taken for such; write them so. {spared}."
                 )
-            if words := statistics.similar_categories:
-                notes.append(f"{words} Write them alike if they are the same.")
         return notes
 
     # --- after fitting ---

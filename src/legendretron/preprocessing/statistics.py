@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from legendretron._internal.labels import similar_words
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.dates import (
     DATE_KINDS,
@@ -149,13 +148,6 @@ class ColumnStatistics:
             and self.date_kind is None
             and look_like_other_dates([*self.counts])
         )
-
-    @property
-    def similar_categories(self) -> str | None:
-        """A sentence on categories that differ only by case or white space; None if there are none."""
-        if self.kind != "text" or self.date_kind is not None or (self.is_identifier and not self.categorical):
-            return None
-        return similar_words(self.counts, f"column {self.name!r} has categories")
 
     @property
     def is_identifier(self) -> bool:

@@ -43,6 +43,8 @@ class RowCheck:
         How many have been.
     skipped : list of str
         What was wrong with the first three of them, and where they are.
+    labels : set
+        Their labels.
     """
 
     def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
@@ -50,6 +52,7 @@ class RowCheck:
         self._n_features: int | None = None if feature_names is None else len(feature_names)
         self.n_skipped = 0
         self.skipped: list[str] = []
+        self.labels: set[Any] = set()
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch without bad rows, perhaps an empty one, or raise a :class:`BadRowError` that names the place."""
@@ -75,6 +78,8 @@ class RowCheck:
                 f"be left out by skip_bad_rows, got {self._most}."
             )
         self.skipped += [self._fault(batch, int(row)) for row in places[: _MOST_TOLD - len(self.skipped)]]
+        if batch.y is not None:
+            self.labels |= {*batch.y[bad & ~missing_labels(batch.y)].tolist()}
         return batch.take(~bad)
 
     def _fault(self, batch: Batch, row: int) -> str:
