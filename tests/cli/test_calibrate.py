@@ -222,7 +222,7 @@ BAD = {
     "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; leave .* .--drop"),
     "no value": (lambda frame: frame.assign(bee=np.nan), "missing values in columns of .*: 'bee'"),
     "infinite": (lambda frame: frame.assign(bee=np.inf), "infinite values in columns of .*: 'bee'"),
-    "no label": (lambda frame: frame.assign(label=np.nan), "missing values"),
+    "no label": (lambda frame: frame.assign(label=np.nan), "50 of 50 labels"),
     "one class": (lambda frame: frame[["ant"]].assign(label="ant"), "at least two classes are needed"),
     "one row": (lambda frame: frame[:1].rename(columns=lambda n: n if n == "label" else f"p({n})"), "has one row"),
     "another target": (lambda frame: frame.rename(columns={"label": "lable"}), "did you mean 'lable'"),

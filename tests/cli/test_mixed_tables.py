@@ -15,9 +15,9 @@ import pytest
 import legendretron
 from legendretron import LegendreTronClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
-from legendretron.cli.options import Missing
+from legendretron.cli.options import Missing, MissingLabels
 from legendretron.datasets import padded_codes, table_chunks
-from legendretron.datasets.tables import MISSING
+from legendretron.datasets.tables import MISSING, MISSING_LABELS
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import mixed_tables as benchmark
@@ -44,7 +44,10 @@ def test_fit_is_what_python_does(folder):
     model = legendretron.load(folder / "model")
     assert isinstance(model, TableClassifier)
     frame, y = benchmark.titanic()
-    with pytest.warns(UserWarning, match="column 'name' is left out"):
+    with (
+        pytest.warns(UserWarning, match="column 'name' is left out"),
+        pytest.warns(UserWarning, match=r"'home\.dest' has categories that differ only by case or white space"),
+    ):
         expected = TableClassifier(model.estimator).fit(frame, y)
     np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(frame))
 
@@ -62,7 +65,8 @@ def test_summary_says_what_became_of_each_column(run, folder, tmp_path):
     }.items():
         (line,) = (line for line in ran.out.splitlines() if line.startswith(f"│ {column} "))
         assert becomes in line
-    (warning,) = ran.err.splitlines()
+    warning, similar = ran.err.splitlines()
+    assert "'Sweden  Worcester, MA' and 'Sweden Worcester, MA'" in similar
     assert "column 'name' is left out" in warning
     assert "--categorical name takes its most frequent values" in warning
     columns = {column["name"]: column for column in run(*words, "--json", "--drop", "name").json["columns"]}
@@ -144,26 +148,30 @@ def test_missing_values(run, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK]
     error = run(*words, code=1).error
-    assert "target column 'y' of" in error
-    assert "has 6 missing values" in error
-    assert "--missing drop-rows" in error
+    assert "6 of 24 labels in target column 'y' of" in error
+    assert "are missing (empty, NA, NaN, null and the like count as such), in line 5, line 9, line 13, ...; " in error
+    assert "--missing-labels drop leaves those rows out" in error
+    assert error == run(*words, "--missing", "drop-rows", code=1).error  # that is for features
+    words += ["--missing-labels", "drop"]
     assert "missing values in columns" in run(*words, "--missing", "error", code=1).error
     assert "are all 'u'" in run(*words, "--missing", "drop-rows", "--quiet", code=1).error
     (tmp_path / "t.csv").write_text("a,b,y\n" + "1,2,u\n,3,v\n5,6,v\n7,8,\n" * 6)
     ran = run(*words, "--missing", "drop-rows", "--json")
-    assert ran.err.splitlines()[0] == "12 rows with missing values were left out"
-    assert (ran.json["rows"], ran.json["rows_left_out"], ran.json["columns"]) == (12, 12, None)
+    assert ran.err.splitlines() == ["6 rows without a label were left out", "6 rows with missing values were left out"]
+    assert (ran.json["rows"], ran.json["rows_left_out"], ran.json["rows_without_label"]) == (12, 12, 6)
+    assert ran.json["columns"] is None
     # a model of numbers without gaps takes none
     assert "missing values in columns of" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
     ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
     assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
+    drop = ["--missing", "drop-rows", "--missing-labels", "drop"]
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
-    rows = run(*words, "--missing", "drop-rows", "--json").json["row"]
+    rows = run(*words, *drop, "--json").json["row"]
     assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
-    scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--missing", "drop-rows", "--json").json
-    assert scores["rows"] == 12
-    words = ["calibrate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "c", "--missing", "drop-rows"]
-    assert run(*words).err == "12 rows with missing values were left out\n"
+    scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", *drop, "--json").json
+    assert (scores["rows"], scores["rows_left_out"], scores["rows_without_label"]) == (12, 12, 6)
+    words = ["calibrate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "c", *drop]
+    assert run(*words).err.startswith("6 rows without a label were left out\n6 rows with missing")
 
 
 def test_numbers_that_are_names(run, tmp_path):
@@ -234,6 +242,7 @@ def test_names_that_predictions_have(run, folder, tmp_path):
 
 def test_options_are_those_of_the_library():
     assert tuple(Missing) == MISSING
+    assert tuple(MissingLabels) == MISSING_LABELS
     assert legendretron.TableEncoder().max_categories == fit_module._CATEGORIES
 
 
@@ -341,7 +350,7 @@ def test_several_columns_in_one_word(run, folder):
 
 def test_notes_are_for_python_too(folder):
     with pytest.warns(UserWarning, match="column 'name' is left out") as caught:
-        legendretron.TableEncoder().fit(titanic())
+        legendretron.TableEncoder().fit(titanic().drop(columns="home.dest"))
     assert "drop(columns='name') spares you this remark" in str(caught[0].message)
     assert "--" not in str(caught[0].message)
     frame = pd.DataFrame({"zip": ["00136", "80331"] * 15})
@@ -356,7 +365,9 @@ def test_the_summary_says_how_text_was_read(run, folder, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252")
     words = ["fit", tmp_path / "t.csv", "-t", "survived", "--drop", "name", "-o", tmp_path / "m", *QUICK]
     assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words).out
-    assert run(*words, "--json").json["read_as"] == [{"encoding": "cp1252", "sep": ";", "decimal": ","}]
+    assert run(*words, "--json").json["read_as"] == [
+        {"encoding": "cp1252", "sep": ";", "decimal": ",", "thousands": None}
+    ]
     given = ["--stream", "--encoding", "cp1252", "--epochs", "1"]
     assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words, *given).out
     frame.to_parquet(tmp_path / "t.parquet")

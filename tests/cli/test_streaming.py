@@ -285,8 +285,9 @@ def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
         frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
     write(frame, tmp_path / "t.csv")
     words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
-    assert "missing" in run(*words, code=1).error
-    for more in (["--missing", "drop-rows"], ["--skip-bad-rows", "8"]):
+    for more in ([], ["--missing", "drop-rows"]):
+        assert "--missing-labels drop leaves" in run(*words, *more, code=1).error
+    for more in (["--missing-labels", "drop"], ["--skip-bad-rows", "8"]):
         ran = run(*words, *more, "--json")
         assert (ran.json["rows_left_out"], ran.json["rows"]) == (8, N - 8)
         assert ran.err.startswith("8 ")

@@ -39,7 +39,7 @@ def test_format_overrides_the_name(tmp_path):
     assert read_table(path, "y", format="csv").X.shape == (2, 2)
     with pytest.raises(ValueError, match="does not tell its format"):
         read_table(path, "y")
-    with pytest.raises(ValueError, match="format must be one of 'csv', 'tsv', 'parquet', 'libsvm', got 'xlsx'"):
+    with pytest.raises(ValueError, match=r"format must be one of 'csv', 'tsv', .*'excel', 'libsvm', got 'xlsx'"):
         read_table(path, "y", format="xlsx")
 
 
@@ -81,7 +81,9 @@ def test_labels_with_leading_zeros_stay_as_they_are_written(tmp_path):
     with pytest.raises(ValueError, match=r"holds 2\.5, which is not a whole number"):
         read_table(path, "y")
     path.write_text("x,y\n1,yes\n2,NA\n")
-    with pytest.raises(ValueError, match=r"'y' of .* has 1 missing values \(empty, NA, .*name the class otherwise"):
+    with pytest.raises(
+        ValueError, match=r"1 of 2 labels in target column 'y' of .* are missing \(empty, NA, .*name of a class, give"
+    ):
         read_table(path, "y")
 
 
@@ -117,7 +119,7 @@ BAD = {
     "header only": ("a,b,y\n", "t.csv", "has column names but no rows"),
     "long row": ("a,b,y\n1,2,u\n1,2,3,v\n", "t.csv", "not a regular table: Expected 3 fields in line 3, saw 4"),
     "long rows": ("a,b,y\n1,2,u,9\n1,2,v,9\n", "t.csv", "more fields than the header"),
-    "short row": ("a,b,y\n1,2,u\n1\n", "t.csv", "target column 'y' of .* has 1 missing values"),
+    "short row": ("a,b,y\n1,2,u\n1\n", "t.csv", "1 of 2 labels in target column 'y' of .* are missing"),
     "open quote": ('a,b,y\n1,"2,u\n', "t.csv", "not a regular table: EOF inside string"),
     "garbage": (bytes(range(256)) * 9, "t.csv", "holds binary data"),
     "a pickle": (pickle.dumps({"a": [1]}), "t.csv", "binary data|not UTF-8"),
@@ -133,7 +135,7 @@ BAD = {
     "no target": ("a,b,yy\n1,2,u\n", "t.csv", "no target column 'y'; it has 'a', 'b', 'yy'; did you mean 'yy'?"),
     "no header": ("1,2\n3,4\n", "t.csv", "the first line must hold the names"),
     "colons": ("a:b:y\n1:2:u\n", "t.csv", "no target column 'y'; it has 'a:b:y'"),
-    "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "target column 'y' of .* has 2 missing values"),
+    "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "2 of 3 labels in .* in line 3, line 4; missing_labels="),
     "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2., the first in line 2;"),
     "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'., the first in line 2; leave .* .fit --drop"),
     "one word": ("a,b,y\n1,2,u\n?,4,v\n", "t.csv", "'a' .such as '.'."),

@@ -10,14 +10,14 @@ from legendretron.datasets.tables import has_only_numbers, read_columns, read_ta
 from legendretron.datasets.text_form import TextOptions, text_form
 
 WRITTEN = {
-    "plain": ("a,b,y\n1.5,2,u\n3,4,v\n", ("utf-8", ",", ".")),
-    "semicolons": ("a;b;y\n1.5;2;u\n3;4;v\n", ("utf-8", ";", ".")),
-    "decimal comma": ("a;b;y\n1,5;2;u\n3;4;v\n", ("utf-8", ";", ",")),
-    "tabs": ("a\tb\ty\n1,5\t2\tu\n3\t4\tv\n", ("utf-8", "\t", ",")),
-    "bars": ("a|b|y\n1.5|2|u\n3|4|v\n", ("utf-8", "|", ".")),
-    "other marks in quotes": ('a,b,y\n1.5,2,"u;|"\n3,4,"v;|"\n', ("utf-8", ",", ".")),
-    "a comma in a name": ('a;b;"y, or so"\n1.5;2;u\n3;4;v\n', ("utf-8", ";", ".")),
-    "byte order mark": ("\ufeffa;b;y\n1.5;2;u\n3;4;v\n", ("utf-8", ";", ".")),
+    "plain": ("a,b,y\n1.5,2,u\n3,4,v\n", ("utf-8", ",", ".", None)),
+    "semicolons": ("a;b;y\n1.5;2;u\n3;4;v\n", ("utf-8", ";", ".", None)),
+    "decimal comma": ("a;b;y\n1,5;2;u\n3;4;v\n", ("utf-8", ";", ",", None)),
+    "tabs": ("a\tb\ty\n1,5\t2\tu\n3\t4\tv\n", ("utf-8", "\t", ",", None)),
+    "bars": ("a|b|y\n1.5|2|u\n3|4|v\n", ("utf-8", "|", ".", None)),
+    "other marks in quotes": ('a,b,y\n1.5,2,"u;|"\n3,4,"v;|"\n', ("utf-8", ",", ".", None)),
+    "a comma in a name": ('a;b;"y, or so"\n1.5;2;u\n3;4;v\n', ("utf-8", ";", ".", None)),
+    "byte order mark": ("\ufeffa;b;y\n1.5;2;u\n3;4;v\n", ("utf-8", ";", ".", None)),
 }  # fmt: skip
 
 
@@ -61,6 +61,8 @@ def test_options_override_guesses(tmp_path):
     ({"sep": "::"}, "sep must be one character, such as ';', got '::'"),
     ({"decimal": "·"}, "decimal must be '.' or ','"),
     ({"decimal": ",", "sep": ","}, "decimal and sep must be different"),
+    ({"thousands": "_"}, "thousands must be '.', ',', \"'\" or a space, got '_'"),
+    ({"thousands": ".", "decimal": "."}, "thousands and decimal must be different, got '.' for both"),
     ({"encoding": "utf-99"}, "encoding must be one that Python knows, such as latin1, got 'utf-99'"),
 ])  # fmt: skip
 def test_bad_options(tmp_path, options, message):
@@ -81,24 +83,34 @@ def test_columns_as_they_are(tmp_path):
     assert not has_only_numbers(table)
     assert has_only_numbers(read_columns(path, features=["id"]))
     assert read_columns(path, features=["id"], as_text=["id"]).X["id"][0] == "007"
-    with pytest.raises(ValueError, match=r"'y' of .* has 1 missing values .*leave those rows out .--missing drop-rows"):
+    with pytest.raises(
+        ValueError, match=r"1 of 4 labels in target column 'y' of .* are missing .*, in line 5; missing_labels='drop'"
+    ):
         read_columns(path, "y")
 
 
 def test_rows_with_gaps(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(MIXED)
-    table = read_columns(path, "y", missing="drop-rows", keep=["id"])
-    assert (table.rows.tolist(), table.left_out) == ([0], 3)
+    table = read_columns(path, "y", missing="drop-rows", missing_labels="drop", keep=["id"])
+    assert (table.rows.tolist(), table.left_out, table.unlabelled) == ([0], 2, 1)
+    assert table.labels_left_out == {"u", "v"}
     assert table.y.tolist() == ["u"]
     assert table.kept["id"].tolist() == ["007"]
-    assert read_columns(path, "y", features=["id"], missing="drop-rows").rows.tolist() == [0, 1, 2]
+    table = read_columns(path, "y", missing_labels="drop")  # gaps in features stay
+    assert (table.rows.tolist(), table.left_out, table.unlabelled) == ([0, 1, 2], 0, 1)
+    assert read_columns(path, features=["id"], missing="drop-rows").rows.tolist() == [0, 1, 2, 3]
     with pytest.raises(
         ValueError, match=r"missing values in columns of .*: 'a' .1., 'city' .1., the first in line 3; fill"
     ):
-        read_columns(path, "y", missing="error")
+        read_columns(path, "y", missing="error", missing_labels="drop")
     with pytest.raises(ValueError, match="missing must be one of 'impute', 'drop-rows', 'error', got 'fill'"):
         read_columns(path, "y", missing="fill")
+    with pytest.raises(ValueError, match="missing_labels must be one of 'error', 'drop', got 'fill'"):
+        read_columns(path, "y", missing_labels="fill")
+    path.write_text("a,y\n1,\n2,NA\n")
+    with pytest.raises(ValueError, match=r"no row of .* has a label"):
+        read_columns(path, "y", missing_labels="drop")
     path.write_text("a,y\n,u\n,v\n")
     with pytest.raises(ValueError, match=r"no row of .* is without a missing value"):
         read_columns(path, "y", missing="drop-rows")
@@ -109,3 +121,50 @@ def test_parquet_has_no_separators(tmp_path):
     frame.to_parquet(tmp_path / "t.parquet")
     table = read_columns(tmp_path / "t.parquet", "y", text=TextOptions(sep=";"))
     assert table.X["a"].isna().tolist() == table.X["t"].isna().tolist() == [False, True]
+
+
+WHITE = "a , city,y \n1 , Rome , Yes\nNA ,Rome,Yes \n  , Bern,No\n"
+
+
+def test_white_space_at_the_ends_is_taken_off(tmp_path):
+    """In all formats alike; what is left empty is missing, and numbers beside it stay numbers."""
+    (tmp_path / "t.csv").write_text(WHITE)
+    (tmp_path / "t.tsv").write_text(WHITE.replace(",", "\t"))
+    frame = pd.DataFrame(
+        {"a ": [1, None, None], " city": [" Rome ", "Rome", "Bern "], "y\u00a0": [" Yes", "Yes ", "No"]}
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_feather(tmp_path / "t.feather")
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    frame.astype({" city": "category"}).to_parquet(tmp_path / "categories.parquet")
+    for path in tmp_path.iterdir():
+        table = read_columns(path, "y")
+        assert table.feature_names == ("a", "city")
+        assert table.y.tolist() == ["Yes", "Yes", "No"]
+        assert table.X["city"].tolist() == ["Rome", "Rome", "Bern"]
+        assert table.X["a"].dropna().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_marks_of_missing_values_in_all_formats(tmp_path, end):
+    frame = pd.DataFrame({"a": [1.5, -9.0], "b": ["?", "x"], "y": ["u ", " ? "]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_columns(tmp_path / f"t.{end}", "y", text=TextOptions(na=("?", "-9")), missing_labels="drop")
+    assert (table.y.tolist(), table.unlabelled, table.X["b"].isna().tolist()) == (["u"], 1, [True])
+    assert read_columns(tmp_path / f"t.{end}", text=TextOptions(na=("-9",))).X["a"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("written", "options", "numbers"), [
+    (["1.234,56", "12,5", "7", ""], {"thousands": "."}, [1234.56, 12.5, 7]),
+    (["1.234", "12.500"], {"thousands": ".", "decimal": ","}, [1234, 12500]),
+    (['"1,234.5"', "-7"], {"thousands": ","}, [1234.5, -7]),
+    (["1 234", "1\u202f000 000"], {"thousands": " "}, [1234, 1000000]),
+    (["31.12.2020", "1.1.2021"], {"thousands": "."}, None),
+    (["12.5", "1.234,5"], {"thousands": "."}, None),
+])  # fmt: skip
+def test_thousands_that_are_set_apart(tmp_path, written, options, numbers):
+    """Where all values of a column are written so; dates are none, nor is a number with a group of two digits."""
+    (tmp_path / "t.csv").write_text("a;y\n" + "".join(f"{text};u\n" for text in written))
+    a = read_columns(tmp_path / "t.csv", "y", text=TextOptions(sep=";", **options)).X["a"]
+    assert a.dropna().tolist() == (written if numbers is None else numbers)

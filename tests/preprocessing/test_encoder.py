@@ -231,14 +231,69 @@ def test_forged_encoders(change, message):
 
 
 @pytest.mark.parametrize("days", [
-    ["31.05.2024", "01.06.2024"], ["5/31/24", "2024-06-01"], ["31-May-2024", "2 June 2024"], ["2024/05/31 12:30"],
+    ["5/31/24", "2024-06-01"], ["31-May-2024", "2 June 2024"], ["31.05.2024", "31.06.2024"], ["31.05.2024", "05/31/2024"],
 ])  # fmt: skip
 def test_dates_of_another_form_are_named(days):
     table = pd.DataFrame({"day": days * 3})
-    with pytest.warns(UserWarning, match="column 'day' seems to hold dates, such as .*, but only dates as 2024-05-31"):
+    with pytest.warns(
+        UserWarning, match="column 'day' seems to hold dates, such as .*, but only those written as 2024-05-31"
+    ):
         encoder = TableEncoder().fit(table)
     assert encoder.columns_[0].kind == "categories"
     assert TableEncoder(categorical=["day"]).fit(table).notes_ == []
+
+
+@pytest.mark.parametrize(("days", "kind", "iso"), [
+    (["31.05.2024", "01.06.2024"], "day-first date", ["2024-05-31", "2024-06-01"]),
+    (["1/6/2024", "31/5/2024"], "day-first date", ["2024-06-01", "2024-05-31"]),
+    (["6/1/2024", "5/31/2024"], "month-first date", ["2024-06-01", "2024-05-31"]),
+    (["1.6.2024", "2.6.2024"], "day-first date", ["2024-06-01", "2024-06-02"]),
+    (["2024-05-31", "01.06.2024 12:30"], "day-first date", ["2024-05-31", "2024-06-01 12:30"]),
+    (["2024/05/31 12:30", "2024/6/1"], "date", ["2024-05-31 12:30", "2024-06-01"]),
+])  # fmt: skip
+def test_dates_by_the_order_that_their_column_shows(days, kind, iso):
+    encoder = TableEncoder()
+    for day in days:  # in parts, of which none tells alone
+        encoder.partial_fit(pd.DataFrame({"day": [day, None]}))
+    (column,) = encoder.columns_
+    assert (column.kind, column.gaps, encoder.notes_) == (kind, 2, [])
+    table = pd.DataFrame({"day": [*days, None]})
+    expected = TableEncoder().fit(pd.DataFrame({"day": pd.to_datetime([*iso, None], format="ISO8601")}))
+    other = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    np.testing.assert_allclose(
+        other.transform(table), expected.transform(pd.DataFrame({"day": [*iso, None]})), rtol=1e-14
+    )
+
+
+def test_dates_that_can_be_meant_in_two_ways():
+    with pytest.warns(
+        UserWarning, match="'day' holds dates, such as '03/04/2024', that can be meant in two ways; the day is"
+    ):
+        encoder = TableEncoder().fit(pd.DataFrame({"day": ["03/04/2024", "05/06/2024"]}))
+    assert encoder.transform(pd.DataFrame({"day": ["03/04/2024"]})).tolist() == [[19816.0]]  # 2024-04-03
+    with pytest.raises(
+        ValueError, match=r"held dates in the fit, but now holds the text '05/31/2024'; .* day\.month\.year"
+    ):
+        encoder.transform(pd.DataFrame({"day": ["05/31/2024"]}))
+
+
+def test_categories_that_differ_only_by_case_or_white_space():
+    table = pd.DataFrame({"city": ["Rome", "rome", "Rome ", "Bern"]})
+    with pytest.warns(
+        UserWarning, match="column 'city' has categories that differ only by case .*: 'Rome' and 'rome' and 'Rome '"
+    ):
+        encoder = TableEncoder().fit(table)
+    assert len(encoder.columns_[0].categories) == 4
+
+
+def test_a_row_and_a_column_as_a_series():
+    table = pd.DataFrame({"age": [30.0, None, 50.0], "city": ["Rome", "Bern", None]})
+    encoder = TableEncoder().fit(table)
+    with pytest.raises(
+        ValueError, match=r"give a data frame: series\.to_frame\(\)\.T if it is a row, series\.to_frame\(\) if"
+    ):
+        encoder.transform(table.iloc[0])
+    assert encoder.transform(table.iloc[0].to_frame().T).tolist() == encoder.transform(table[:1]).tolist()
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,18 @@ import typer
 from legendretron._internal.extras import import_extra
 from legendretron.cli.evaluate import draw_reliability, score_view
 from legendretron.cli.label_noise import check_rate, noise_in_words, parse_calibration_noise
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     DecimalOption,
     EncodingOption,
     FormatOption,
     Missing,
+    MissingLabels,
+    MissingLabelsOption,
     MissingOption,
     NaOption,
     SepOption,
+    ThousandsOption,
     number_or_auto,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, naming, write_output
@@ -98,8 +102,10 @@ def calibrate(
         ),
     ] = None,
     missing: MissingOption = Missing.impute,
+    missing_labels: MissingLabelsOption = MissingLabels.error,
     sep: SepOption = None,
     decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
@@ -173,15 +179,15 @@ def calibrate(
     import_extra("safetensors", "writing a model", "cli")
     if data is None and is_model(model):
         raise typer.BadParameter(f"{str(model)!r} is a model; give a table to calibrate it on.", param_hint="'DATA'")
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     if data is None:
         calibrator.set_params(input="auto" if input is None else input.value)
-        X, scores, y, classes = _predictions(model, target, features, drop, format, text)
+        X, scores, y, classes = _predictions(report, model, target, features, drop, format, text, missing_labels)
     else:
         for name, given in (("--features", features), ("--drop", drop), ("--input", input)):
             if given:
                 raise typer.BadParameter("it is for PREDICTIONS, not for MODEL; leave it out.", param_hint=f"'{name}'")
-        X, scores, y, classes, inner = _of_model(report, model, data, target, format, text, missing)
+        X, scores, y, classes, inner = _of_model(report, model, data, target, format, text, missing, missing_labels)
         calibrator.set_params(estimator=inner)
     if isinstance(calibrator.label_noise, float):
         check_rate(calibrator.label_noise, len(classes), "symmetric")
@@ -203,12 +209,14 @@ def calibrate(
 
 
 def _predictions(
+    report: Report,
     path: Path,
     target: str | None,
     features: list[str] | None,
     drop: list[str] | None,
     format: str | None,
     text: TextOptions,
+    missing_labels: str,
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
     from legendretron.cli.models import format_for, missing_target
@@ -225,7 +233,8 @@ def _predictions(
         if target in (columns or ()):
             raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
     with saying_options():
-        table, classes = read_predictions(path, target, features, drop, kind, text)
+        table, classes = read_predictions(path, target, features, drop, kind, text, str(missing_labels))
+    LeftOut(table).tell(report)
     assert table.y is not None
     return table.X, table.X.to_numpy(), table.y, classes
 
@@ -238,6 +247,7 @@ def _of_model(
     format: str | None,
     text: TextOptions,
     missing: str,
+    missing_labels: str,
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     import numpy as np
@@ -257,9 +267,10 @@ def _of_model(
     kind = format_for(data, format)
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the labels?", data, kind, text)
-    table = table_for(estimator, data, target, kind, text=text, missing=str(missing))
-    if table.left_out:
-        report.note(f"{table.left_out:,} rows with missing values were left out")
+    table = table_for(
+        estimator, data, target, kind, text=text, missing=str(missing), missing_labels=str(missing_labels)
+    )
+    LeftOut(table).tell(report)
     y = estimator.classes_[class_numbers(estimator, table)]
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)

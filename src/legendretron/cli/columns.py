@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from legendretron.cli.errors import one_line
-from legendretron.cli.report import grid
+from legendretron.cli.report import Report, grid
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.column import FittedColumn
 
-__all__ = ["check_named", "column_facts", "column_view", "in_words"]
+__all__ = ["check_named", "column_facts", "column_view", "in_words", "warn_of_similar_labels"]
 
 #: Categories that are named, and letters of each.
 _NAMED, _LETTERS = 4, 30
-_MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space"}
+_MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space", "'": "apostrophe"}
 
 
 def check_named(option: str, columns: Sequence[str], table: Table) -> None:
@@ -32,7 +33,16 @@ def check_named(option: str, columns: Sequence[str], table: Table) -> None:
         raise typer.BadParameter(reason, param_hint=f"'{option}'")
 
 
-def in_words(form: Mapping[str, str]) -> str:
+def warn_of_similar_labels(classes: Any, path: Path, target: str | None, report: Report) -> None:
+    """Warn of classes that differ only by case or white space."""
+    from legendretron._internal.labels import similar_words
+
+    place = "the labels" if target is None else f"target column {target!r}"
+    if words := similar_words(classes, f"{place} of {str(path)!r} has labels"):
+        report.warning(f"{words} Write them alike if they are the same.")
+
+
+def in_words(form: Mapping[str, str | None]) -> str:
     """Return how a text file is written.
 
     Examples
@@ -40,8 +50,9 @@ def in_words(form: Mapping[str, str]) -> str:
     >>> in_words({"encoding": "utf-8", "sep": ";", "decimal": ","})
     'separator: semicolon, decimal mark: comma, encoding: utf-8'
     """
-    sep, decimal = (_MARKS.get(form[key], form[key]) for key in ("sep", "decimal"))
-    return f"separator: {sep}, decimal mark: {decimal}, encoding: {form['encoding']}"
+    marks = {"separator": form["sep"], "decimal mark": form["decimal"], "thousands": form.get("thousands")}
+    words = [f"{name}: {_MARKS.get(mark, mark)}" for name, mark in marks.items() if mark is not None]
+    return ", ".join([*words, f"encoding: {form['encoding']}"])
 
 
 def column_facts(columns: Sequence[FittedColumn]) -> list[dict[str, Any]]:
@@ -86,7 +97,7 @@ def _becomes(column: FittedColumn) -> str:
         named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts[:_NAMED]]
         shown = ", ".join(named) + (", ..." if len(texts) > _NAMED else "")
         return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {shown}"
-    words = {"number": "itself", "boolean": "1 and 0", "date": "days since 1970-01-01"}[column.kind]
+    words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"
     return f"{words}; the mean, {column.mean:.4g}, where missing, and a mark" if column.gaps else words

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from legendretron.cli.left_out import LeftOut
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import Table, typed_labels, without_faults
@@ -37,8 +38,8 @@ class EncodedSource(BlockSource):
 
     Attributes
     ----------
-    n_left_out : int
-        Rows with missing values that are left out, if the options say so.
+    left_out : LeftOut
+        Rows that are left out since something is missing in them, if the options say so.
     """
 
     def __init__(
@@ -46,11 +47,11 @@ class EncodedSource(BlockSource):
     ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips = skip_bad_rows > 0
-        self.n_left_out = 0
+        self.left_out = LeftOut()
         texts: dict[str, None] = {}
         for path in parts.files:
             for table in self._tables(path, {}):
-                self.n_left_out += table.left_out
+                self.left_out.add(table)
                 if table.X.shape[0] == 0:
                     continue
                 try:
@@ -84,7 +85,7 @@ class EncodedSource(BlockSource):
         for table in self._tables(path, faults):
             n = table.X.shape[0]
             rows = np.arange(done, done + n) if table.rows is None else table.rows
-            done += n + table.left_out
+            done += n + table.left_out + table.unlabelled
             if n == 0:
                 continue
             y = table.y

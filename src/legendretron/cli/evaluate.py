@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     AnyModelFile,
     DataFile,
@@ -19,10 +20,13 @@ from legendretron.cli.options import (
     EncodingOption,
     FormatOption,
     Missing,
+    MissingLabels,
+    MissingLabelsOption,
     MissingOption,
     NaOption,
     SepOption,
     StreamOption,
+    ThousandsOption,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, write_output
 from legendretron.cli.report import Report, grid
@@ -76,8 +80,10 @@ def evaluate(
         typer.Option(help="Column of the weights of rows.", show_default=False, rich_help_panel="Data"),
     ] = None,
     missing: MissingOption = Missing.impute,
+    missing_labels: MissingLabelsOption = MissingLabels.error,
     sep: SepOption = None,
     decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
@@ -116,23 +122,23 @@ def evaluate(
     only_predict = html is None and is_small(data)
     estimator = load_model(model, only_predict=only_predict)
     other = None if against is None else load_model(against, only_predict=only_predict)
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     parts = streamed_parts(data, format, stream, {"--plot": plot, "--report": html})
     kind = format_for(data, format) if parts is None else parts.format
     if target is None and kind != "libsvm":
         raise missing_target(
             "which column holds the true classes?", data if parts is None else parts.files[0], kind, text
         )
-    options: dict[str, Any] = {"text": text, "missing": str(missing)}
+    options: dict[str, Any] = {"text": text, "missing": str(missing), "missing_labels": str(missing_labels)}
     predictions: dict[str, np.ndarray] = {}
     weights = table = other_table = None
     if parts is not None:
         from legendretron.cli.running_scores import RunningScores
 
         check_streamable({"--report": html, "--against": against, "--weight": weight})
-        running, left_out = RunningScores(len(estimator.classes_), limited=True), 0
+        running, left_out = RunningScores(len(estimator.classes_), limited=True), LeftOut()
         for table in tables_for(estimator, parts, target, **options):
-            left_out += table.left_out
+            left_out.add(table)
             if table.X.shape[0]:
                 running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
         scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
@@ -140,14 +146,13 @@ def evaluate(
     else:
         table = table_for(estimator, data, target, kind, weight=weight, **options)
         y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
-        n_rows, left_out = len(y), table.left_out
+        n_rows, left_out = len(y), LeftOut(table)
         weights = None if weight is None else weights_of(table, weight)
         scores = {"model": scores_of(y, log_p, weights)}
         baseline = baseline_of(np.bincount(y, weights, log_p.shape[1]))
         by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
     predictions[model.stem] = np.exp(log_p)
-    if left_out:
-        report.note(f"{left_out:,} rows with missing values were left out")
+    left_out.tell(report)
     if other is not None and against is not None and table is not None:
         if not np.array_equal(estimator.classes_, other.classes_):
             raise ValueError(
@@ -165,6 +170,8 @@ def evaluate(
     classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
     payload = {
         "rows": n_rows,
+        "rows_left_out": left_out.total,
+        "rows_without_label": left_out.unlabelled,
         **dataclasses.asdict(scores["model"]),
         "baseline": dataclasses.asdict(baseline),
         "against": dataclasses.asdict(scores["against"]) if other is not None else None,

@@ -26,21 +26,25 @@ from legendretron.cli.cluster import (
     cluster_of,
     fit_by_cluster,
 )
-from legendretron.cli.columns import check_named, column_facts, column_view, in_words
+from legendretron.cli.columns import check_named, column_facts, column_view, in_words, warn_of_similar_labels
 from legendretron.cli.defaults import default_of
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     DataFile,
     DecimalOption,
     EncodingOption,
     FormatOption,
     Missing,
+    MissingLabels,
+    MissingLabelsOption,
     MissingOption,
     NaOption,
     SepOption,
     SkipOption,
     StreamOption,
+    ThousandsOption,
     count_or_auto,
     number_or_auto,
     wrong_usage_of,
@@ -133,8 +137,10 @@ def fit(
         ),
     ] = _CATEGORIES,
     missing: MissingOption = Missing.impute,
+    missing_labels: MissingLabelsOption = MissingLabels.error,
     sep: SepOption = None,
     decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
@@ -285,9 +291,9 @@ def fit(
     By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
     clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
 
-    Columns may be numbers, text, dates (as 2024-05-31) or true and false, with missing values; the summary tells what became
-    of each, and the file remembers it. Numbers with leading zeros, such as postal codes, are categories: see --numeric. The
-    file is safe to share: loading it runs no code.
+    Columns may be numbers, text, dates (as 2024-05-31, 31.05.2024 or 05/31/2024) or true and false, with missing values; the
+    summary tells what became of each, and the file remembers it. Numbers with leading zeros, such as postal codes, are
+    categories: see --numeric. The file is safe to share: loading it runs no code.
 
     Tables larger than memory are read in batches, again and again: see --stream. Penalties are chosen on a sample of their
     rows, and missing values are only filled in if some columns are text.
@@ -325,8 +331,9 @@ def fit(
         unsuitable={
             "--suspicious": suspicious, "--label-noise": noise if isinstance(noise, Path) else None,
             "--checkpoint": checkpoint if backend is not None else None, "--format": format, "--sep": sep,
-            "--decimal": decimal, "--encoding": encoding, "--na": na or None, "--categorical": categorical or None,
-            "--numeric": numeric or None,
+            "--decimal": decimal, "--thousands": thousands, "--encoding": encoding, "--na": na or None,
+            "--categorical": categorical or None, "--numeric": numeric or None,
+            "--missing-labels": missing_labels if missing_labels == MissingLabels.drop else None,
         },
     )  # fmt: skip
     matrix_file = noise if isinstance(noise, Path) else None
@@ -364,7 +371,7 @@ def fit(
         roles = {"target": target, "features": features or None, "drop": tuple(drop or ())}
         fit_by_cluster(report, cluster, estimator, data, roles, out, checkpoint, tuning, skip_bad_rows or 0)
         return
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()))
+    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     parts = streamed_parts(data, format, stream, outputs)
     if parts is not None:
         check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
@@ -372,8 +379,8 @@ def fit(
         try:
             scores, encoder = fit_in_batches(
                 estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
-                categorical=categorical or [], numeric=numeric or [], max_categories=max_categories,
-                skip_bad_rows=skip_bad_rows, report=report,
+                missing_labels=str(missing_labels), categorical=categorical or [], numeric=numeric or [],
+                max_categories=max_categories, skip_bad_rows=skip_bad_rows, report=report,
                 set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
             )  # fmt: skip
         except KeyboardInterrupt as stopped:
@@ -385,10 +392,11 @@ def fit(
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
         raise typer.BadParameter(reason, param_hint="'--skip-bad-rows'")
     table = _read(
-        data, target, features, drop, format_for(data, format), text, categorical or [], numeric or [], missing
-    )
-    if table.left_out:
-        report.note(f"{table.left_out:,} rows with missing values were left out")
+        data, target, features, drop, format_for(data, format), text, categorical or [], numeric or [], missing,
+        missing_labels,
+    )  # fmt: skip
+    LeftOut(table).tell(report)
+    warn_of_similar_labels(table.classes, data, table.target, report)
     table, encoder = _encoded(table, categorical or [], max_categories)
     _set_noise(estimator, table.classes, noise)
     folds = None if suspicious is None else _folds(estimator, table)
@@ -426,6 +434,7 @@ def _finish(
         "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
+        "rows_without_label": scores.unlabelled,
         "tuning": None if tuning is None else str(tuning),
         "suspicious": None if write_suspicious is None else write_suspicious(),
     }
@@ -464,6 +473,7 @@ def _read(
     categorical: list[str],
     numeric: list[str],
     missing: str,
+    missing_labels: str,
 ) -> Table:
     from legendretron.cli.models import missing_target
     from legendretron.datasets.tables import read_columns
@@ -473,7 +483,7 @@ def _read(
             raise missing_target("which column is to be predicted?", data, format, text)
         table = read_columns(
             data, target, features=features or None, drop=drop, format=format, text=text, as_text=categorical,
-            missing=str(missing), find_codes=True, numeric=numeric,
+            missing=str(missing), missing_labels=str(missing_labels), find_codes=True, numeric=numeric,
         )  # fmt: skip
     check_named("--numeric", numeric, table)
     if len(table.classes) < 2:
@@ -576,7 +586,9 @@ def _scores(estimator: LinearLinkClassifier, table: Table) -> FitScores:
     for rows, log_p in log_probability_parts(estimator, table):
         losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
         hits[rows] = log_p.argmax(1) == places[rows]
-    return FitScores(len(places), float(losses.mean()), float(hits.mean()), table.left_out)
+    return FitScores(
+        len(places), float(losses.mean()), float(hits.mean()), table.left_out + table.unlabelled, table.unlabelled
+    )
 
 
 def _summary(
@@ -619,7 +631,8 @@ def _view(summary: dict[str, Any]) -> Any:
         table.add_row("text read as", "; ".join(map(in_words, summary["read_as"])))
     table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
     if summary["rows_left_out"]:
-        table.add_row("rows left out", f"{summary['rows_left_out']:,}")
+        of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
+        table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
     labels = [str(label) for label in summary["classes"]]
     some = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
     table.add_row("classes", f"{len(labels)}: {some}")

@@ -8,9 +8,10 @@ __all__ = ["FitScores"]
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table, and how many rows were left out."""
+    """Scores on all rows of the table, and how many rows were left out: all of them, and those without a label."""
 
     rows: int
     log_loss: float
     accuracy: float
     left_out: int
+    unlabelled: int = 0

@@ -17,9 +17,11 @@ import typer
 
 from legendretron._internal.artifacts import is_artifact
 from legendretron._internal.extras import import_extra
+from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.options import wrong_usage_of
 from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
-from legendretron.datasets.table_files import FORMATS, format_of, quoted, read_frame
+from legendretron.datasets.clean_text import numbers_in
+from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, quoted, read_frame
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.estimators.formats import CALIBRATOR_FORMAT, ESTIMATOR_FORMAT, TABLE_FORMAT
@@ -162,7 +164,7 @@ def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     try:
         return load_any_estimator(path)
     except ValueError as error:
-        if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".libsvm"):
+        if any(path.suffix.lower() in ends for ends in FORMATS.values()):
             raise ValueError(f"{str(path)!r} is a table, not a model; give the model first, then the data.") from error
         raise
 
@@ -173,6 +175,8 @@ def format_for(path: Path, given: str | None) -> str:
         raise ValueError(f"{str(path)!r} is a pipe, which can be read only once; write the data to a file first.")
     try:
         return format_of(path, given)
+    except UnreadFormatError:
+        raise
     except ValueError as error:
         raise typer.BadParameter(
             f"the name of {str(path)!r} does not tell its format; give one of {', '.join(FORMATS)}.",
@@ -211,6 +215,7 @@ def table_for(
     *,
     text: TextOptions | None = None,
     missing: str = "impute",
+    missing_labels: str = "error",
     keep: Sequence[str] = (),
     weight: str | None = None,
 ) -> Table:
@@ -220,7 +225,7 @@ def table_for(
     ----------
     model : Model
         The model.
-    path, target, format, text, missing, keep
+    path, target, format, text, missing, missing_labels, keep
         As in :func:`~legendretron.datasets.tables.read_columns`.
     weight : str, optional
         Column of the weights of rows, which is kept and is no feature.
@@ -234,7 +239,16 @@ def table_for(
     with saying_options():
         return _ready(
             model,
-            read_columns(path, target, format=format, text=text, missing=missing, keep=keep, **wanted),
+            read_columns(
+                path,
+                target,
+                format=format,
+                text=text,
+                missing=missing,
+                missing_labels=missing_labels,
+                keep=keep,
+                **wanted,
+            ),
         )
 
 
@@ -245,6 +259,7 @@ def tables_for(
     *,
     text: TextOptions | None = None,
     missing: str = "impute",
+    missing_labels: str = "error",
     keep: Sequence[str] = (),
 ) -> Iterator[Table]:
     """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
@@ -253,7 +268,9 @@ def tables_for(
     wanted = _columns_for(model, parts.files[0], target, parts.format)
     if keep and parts.format == "libsvm":
         raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
-    tables = read_in_chunks(parts, target, text=text, missing=missing, keep=keep, **wanted)
+    tables = read_in_chunks(
+        parts, target, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
+    )
     while True:
         with saying_options():  # not while the caller works on a table
             table = next(tables, None)
@@ -300,9 +317,8 @@ def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
     pandas = import_extra("pandas", "reading tables", "cli")
     kept = table.kept[column]
-    if table.form is not None and table.form.decimal != ".":
-        kept = kept.str.replace(table.form.decimal, ".")
-    weights = pandas.to_numeric(kept, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
+    weights = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad) or not weights.max() > 0:
         which = f"{table.kept[column].iloc[bad[0]]!r} among them" if len(bad) else "all of them zero"
@@ -398,7 +414,11 @@ def class_numbers(model: Model, table: Table) -> np.ndarray:
     in another.
     """
     assert table.y is not None
-    places = {label_text(label): place for place, label in enumerate(model.classes_)}
+    texts = [label_text(label) for label in model.classes_]
+    # labels of a file have no white space at their ends; those of a model fitted in Python may
+    places = {text.strip(): place for place, text in enumerate(texts)} | {
+        text: place for place, text in enumerate(texts)
+    }
     found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
     numbers = next((numbers for numbers, unknown in found if not unknown), None)
     if numbers is None:
@@ -406,9 +426,16 @@ def class_numbers(model: Model, table: Table) -> np.ndarray:
         where = "" if table.feature_names is None else f", the first in {table.place_of(int((numbers < 0).argmax()))}"
         raise ValueError(
             f"{str(table.path)!r} has labels that the model does not know: {quoted(unknown)}{where}; it knows "
-            f"{quoted(places)}."
+            f"{quoted(texts)}{_alike(unknown, texts)}."
         )
     return numbers
+
+
+def _alike(unknown: list[str], known: list[str]) -> str:
+    """The end of a sentence on labels that differ only by case, or white space, from known ones."""
+    groups = [group for group in similar_texts([*known, *unknown]) if not {*group} <= {*known}]
+    pairs = [(group[-1], group[0]) for group in groups if group[0] in known]
+    return f"; {pairs[0][0]!r} differs from {pairs[0][1]!r} only by case or white space" if pairs else ""
 
 
 def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
@@ -416,10 +443,3 @@ def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list
     different, inverse = np.unique(labels, return_inverse=True)
     texts = [label_text(label) for label in different]
     return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
-
-
-def label_text(label: Any) -> str:
-    """Return a label as text; a whole number without a decimal point."""
-    if isinstance(label, float | np.floating) and float(label).is_integer():
-        return str(int(label))
-    return str(label)

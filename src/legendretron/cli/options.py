@@ -18,6 +18,8 @@ __all__ = [
     "Format",
     "FormatOption",
     "Missing",
+    "MissingLabels",
+    "MissingLabelsOption",
     "MissingOption",
     "ModelFile",
     "NaOption",
@@ -25,19 +27,21 @@ __all__ = [
     "SepOption",
     "SkipOption",
     "StreamOption",
+    "ThousandsOption",
     "count_or_auto",
     "number_or_auto",
     "wrong_usage_of",
 ]
 
-Format = StrEnum("Format", ["csv", "tsv", "parquet", "libsvm"])
+Format = StrEnum("Format", ["csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"])
 
 DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="The table: CSV or TSV (first line: column names), Parquet, or LIBSVM text; text also as .gz, .bz2, .xz. - is "
-        "standard input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
+        help="The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or "
+        "LIBSVM text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard "
+        "input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
         "quotes, such as 'part-*.parquet'.",
         show_default=False,
         readable=False,  # not a usage error: opening the file reports it
@@ -75,6 +79,10 @@ DecimalOption = Annotated[
     str | None,
     _about_text("Decimal mark of text, . or ,. (default: as found; a comma not where columns are separated by it)"),
 ]
+ThousandsOption = Annotated[
+    str | None,
+    _about_text("What separates thousands in text, as . in 1.234,56: . , ' or a space. (default: nothing does)"),
+]
 EncodingOption = Annotated[
     str | None, _about_text("Encoding of text. (default: UTF-8, else Windows-1252 with a warning)")
 ]
@@ -89,7 +97,15 @@ MissingOption = Annotated[
     Missing,
     typer.Option(
         help="Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
-        "drop-rows: rows with missing values or labels are left out. error: stop.",
+        "drop-rows: rows with missing values are left out. error: stop.",
+        rich_help_panel="Data",
+    ),
+]
+MissingLabels = StrEnum("MissingLabels", ["error", "drop"])
+MissingLabelsOption = Annotated[
+    MissingLabels,
+    typer.Option(
+        help="Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
         rich_help_panel="Data",
     ),
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legendretron._internal.extras import import_extra
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     AnyModelFile,
     DataFile,
@@ -23,6 +24,7 @@ from legendretron.cli.options import (
     NaOption,
     SepOption,
     StreamOption,
+    ThousandsOption,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, frames_to, text_of, write_output
 from legendretron.cli.report import Report, grid
@@ -55,6 +57,7 @@ def predict(
     missing: MissingOption = Missing.impute,
     sep: SepOption = None,
     decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
@@ -77,7 +80,7 @@ def predict(
     import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(model, only_predict=is_small(data))
     options: dict[str, Any] = {
-        "text": TextOptions(sep, decimal, encoding, tuple(na or ())),
+        "text": TextOptions(sep, decimal, encoding, tuple(na or ()), thousands),
         "missing": str(missing),
         "keep": keep or (),
     }
@@ -92,8 +95,7 @@ def predict(
         return
     table = table_for(estimator, data, None, format_for(data, format), **options)
     frame = _predictions(estimator, table, proba, report)
-    if table.left_out:
-        report.note(f"{table.left_out:,} rows with missing values were left out")
+    LeftOut(table).tell(report)
     if out is None:
         kept = () if table.kept is None else table.kept
         columns = {name: _as_json(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
@@ -138,10 +140,10 @@ def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, ou
         raise typer.BadParameter(reason, param_hint="'--out'")
     counts: Counter[Any] = Counter()
     names: list[str] = []
-    left_out = 0
+    left_out = LeftOut()
     with nullcontext(_print) if out is None else frames_to(out) as write:
         for table in tables:
-            left_out += table.left_out
+            left_out.add(table)
             if table.X.shape[0] == 0:
                 continue
             frame = _predictions(estimator, table, proba, report)
@@ -150,8 +152,7 @@ def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, ou
             counts.update(frame["prediction"])
         if not names:
             raise ValueError("there is no row to predict.")
-    if left_out:
-        report.note(f"{left_out:,} rows with missing values were left out")
+    left_out.tell(report)
     if out is not None:
         _tell(counts, names, out, report)
 

@@ -28,6 +28,7 @@ def read_predictions(
     drop: Sequence[str] | None,
     format: str,
     text: TextOptions | None = None,
+    missing_labels: str = "error",
 ) -> tuple[Table, np.ndarray]:
     """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
 
@@ -36,17 +37,19 @@ def read_predictions(
     Parameters
     ----------
     path : Path
-        CSV, TSV or Parquet.
+        CSV, TSV, Parquet, or another format with names of columns.
     target : str
         Column of the labels.
     features : sequence of str, optional
         Columns of the classes; if not given, all that are named p(class), or else all but the target.
     drop : sequence of str, optional
         Columns to leave out.
-    format : {"csv", "tsv", "parquet"}
+    format : str
         Format of the file.
     text : TextOptions, optional
         How a text file is written.
+    missing_labels : {"error", "drop"}
+        What to do with rows whose label is missing.
     """
     named_as_ours = [
         name
@@ -55,8 +58,9 @@ def read_predictions(
     ]
     try:
         table = read_table(
-            path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text
-        )
+            path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text,
+            missing_labels=missing_labels,
+        )  # fmt: skip
     except ValueError as error:
         raise ValueError(str(error).replace("(fit --drop)", "(--drop)")) from error
     columns = _classes_of_columns(table, meant=bool(features or named_as_ours))

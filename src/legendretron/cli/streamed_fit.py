@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from legendretron.cli.columns import check_named
+from legendretron.cli.columns import check_named, warn_of_similar_labels
 from legendretron.cli.encoded_source import EncodedSource
 from legendretron.cli.fit_scores import FitScores
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.report import Report
 from legendretron.cli.wording import in_options, saying_options
 from legendretron.datasets.padded_codes import padded_columns
@@ -47,6 +48,7 @@ def fit_in_batches(
     drop: list[str] | None,
     text: TextOptions,
     missing: str,
+    missing_labels: str,
     categorical: list[str],
     numeric: list[str],
     max_categories: int,
@@ -62,7 +64,7 @@ def fit_in_batches(
         To be fitted.
     parts, target, features, drop, text
         The table.
-    missing, categorical, numeric, max_categories
+    missing, missing_labels, categorical, numeric, max_categories
         As the options; gaps are only imputed in tables with text.
     skip_bad_rows : int
         How many bad rows may be left out.
@@ -81,6 +83,7 @@ def fit_in_batches(
     with saying_options():
         encoder: TableEncoder | None = None
         source: Source | None = None
+        left_out = LeftOut()
         if target is not None and parts.format != "libsvm":
             of_table: dict[str, Any] = {
                 "features": features,
@@ -101,11 +104,18 @@ def fit_in_batches(
             if of_table["as_text"] or not has_only_numbers(first, gaps=True):
                 encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
                 numbers = numbers_among(first)
+                of_table |= {"missing_labels": missing_labels}
+                allowed = skip_bad_rows  # rows with gaps are left out where they are read
                 source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
+                left_out = source.left_out
                 for note in encoder.notes_:
                     report.warning(in_options(note))
         if source is None:
-            source = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed)
+            # without a label, a row is bad, if some may be
+            unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
+            source = open_source(
+                parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed, missing_labels=unlabelled
+            )
         if set_noise is not None:
             set_noise(scan(source, skip_bad_rows=allowed).classes)
         try:
@@ -117,16 +127,17 @@ def fit_in_batches(
                 param_hint="'--validation'",
             ) from error
         estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-        skipped, left_out = estimator.n_skipped_rows_, getattr(source, "n_left_out", 0)
+        skipped = estimator.n_skipped_rows_
+        left_out.unlabelled += getattr(source, "n_unlabelled", 0)
         if skipped:
             rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
             report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
-        if left_out:
-            report.note(f"{left_out:,} rows with missing values were left out")
+        left_out.tell(report)
+        warn_of_similar_labels(estimator.classes_, parts.files[0], target, report)
         scores = _scored(estimator, source, skipped)
         if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
             report.note(hint)
-        return scores._replace(left_out=skipped + left_out), encoder
+        return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:

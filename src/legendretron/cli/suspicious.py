@@ -11,16 +11,20 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.label_noise import found_noise, noise_in_words
+from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     DataFile,
     DecimalOption,
     EncodingOption,
     FormatOption,
     Missing,
+    MissingLabels,
+    MissingLabelsOption,
     MissingOption,
     ModelFile,
     NaOption,
     SepOption,
+    ThousandsOption,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
 from legendretron.cli.report import Report, grid
@@ -72,8 +76,10 @@ def suspicious(
                      show_default=False),
     ] = None,
     missing: MissingOption = Missing.impute,
+    missing_labels: MissingLabelsOption = MissingLabels.error,
     sep: SepOption = None,
     decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
     format: FormatOption = None,
@@ -96,12 +102,11 @@ def suspicious(
         import_extra("matplotlib", "drawing", "plots")
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
     fitted = load_estimator(model)
-    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()))
+    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the labels?", data, kind, text)
-    table = table_for(fitted, data, target, kind, text=text, missing=str(missing))
-    if table.left_out:
-        report.note(f"{table.left_out:,} rows with missing values were left out")
+    table = table_for(fitted, data, target, kind, text=text, missing=str(missing), missing_labels=str(missing_labels))
+    LeftOut(table).tell(report)
     estimator = linear_of(fitted)
     y = estimator.classes_[class_numbers(estimator, table)]
     if refit:

@@ -52,7 +52,9 @@ DATA_OPTIONS = {
     "sep": "--sep",
     "decimal": "--decimal",
     "encoding": "--encoding",
-    "na": "--na",
+    "thousands": "--thousands",
+    "na_values": "--na",
+    "missing_labels": "--missing-labels",
     "categorical": "--categorical",
     "numeric": "--numeric",
     "max_categories": "--max-categories",
@@ -94,7 +96,7 @@ def in_options(text: str) -> str:
     '--checkpoint needs --solver adam, got --solver lbfgs.'
     >>> in_options("raise max_epochs or alpha, or set early_stopping=False; there is no column 'max_epochs'.")
     "raise --epochs or --alpha, or leave out --validation; there is no column 'max_epochs'."
-    >>> in_options("read the file with decimal=',' or na='?', or give categorical='age'.")
+    >>> in_options("read the file with decimal=',' or na_values='?', or give categorical='age'.")
     "read the file with --decimal ',' or --na '?', or give --categorical age."
     >>> in_options("drop(columns='a name') spares you this remark; astype({'zip': float}) makes them numbers.")
     "--drop 'a name' spares you this remark; --numeric zip makes them numbers."
@@ -106,8 +108,8 @@ def in_options(text: str) -> str:
         rf"\b({_ANY})=(?:'([^']*)'|([-+\w.]*\w))", lambda found: f"{_ALL[found[1]]} {found[2] or found[3]}", text
     )
     text = _outside_quotes(
-        rf"\b({'|'.join(DATA_OPTIONS)})='([^']*)'",
-        lambda found: f"{DATA_OPTIONS[found[1]]} {_typed(found[2])}",
+        rf"\b({'|'.join(DATA_OPTIONS)})=(?:'([^']*)'|\"([^\"]*)\")",
+        lambda found: f"{DATA_OPTIONS[found[1]]} {_typed(found[2] or found[3])}",
         text,
     )
     for pattern, option in _PANDAS.items():
@@ -119,6 +121,8 @@ def in_options(text: str) -> str:
 
 def _typed(value: str) -> str:
     """A value as it is typed in a shell; marks in quotes, so that they are not read as marks of the sentence."""
+    if "'" in value and '"' not in value:
+        return f'"{value}"'
     return f"'{value}'" if value in (",", ".") else shlex.quote(value)
 
 

@@ -12,9 +12,12 @@ from legendretron.datasets.text_form import TextForm
 
 __all__ = ["place_of_row"]
 
+#: First bytes of files of Parquet and Excel.
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
+
 
 def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
-    r"""Return the line of a row of CSV or TSV, or the row group of one of Parquet; rows are counted from 0.
+    r"""Return the line of a row of CSV or TSV, the row group of one of Parquet, or the row of a sheet; rows count from 0.
 
     The file is read up to there, since fields may hold line breaks.
 
@@ -25,7 +28,7 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
     row : int
         Number of the row in it.
     form : TextForm or None
-        How the file is written, if it is text; None for Parquet.
+        How the file is written, if it is text; None for other formats.
 
     Examples
     --------
@@ -37,6 +40,12 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
     'line 5'
     """
     if form is None:
+        with open_compressed(path) as file:
+            begins = file.read(4)
+        if begins == _ZIP:
+            return f"row {row + 2} of the sheet"
+        if begins != _PARQUET:
+            return f"row {row} (from 0)"
         parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
         with open_compressed(path) as file:
             metadata = parquet.ParquetFile(file).metadata
@@ -50,9 +59,9 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
         reader, number = csv.reader(lines, delimiter=form.sep, skipinitialspace=True), -2
         try:
             while number < row:
-                begins = reader.line_num + 1
+                line = reader.line_num + 1
                 fields = next(reader)
                 number += any(fields) or len(fields) > 1  # blank lines do not count
         except (csv.Error, StopIteration):  # a field of more than 128 KiB
             return f"row {row} (from 0)"
-    return f"line {begins}"
+    return f"line {line}"

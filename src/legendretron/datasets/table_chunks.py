@@ -26,6 +26,7 @@ def read_in_chunks(
     as_text: Sequence[str] = (),
     keep: Sequence[str] = (),
     missing: str = "impute",
+    missing_labels: str = "error",
     faults: dict[int, str] | None = None,
     numbers: Sequence[str] = (),
 ) -> Iterator[Table]:
@@ -35,7 +36,7 @@ def read_in_chunks(
     ----------
     parts : TableParts
         The files.
-    target, features, drop, n_features, text, as_text, keep, missing
+    target, features, drop, n_features, text, as_text, keep, missing, missing_labels
         As in :func:`~legendretron.datasets.tables.read_columns`.
     faults : dict, optional
         Of one file: rows without a label, rows with text in a column of ``numbers``, and lines with too many fields are left
@@ -62,9 +63,11 @@ def read_in_chunks(
                 drop=drop,
                 keep=keep,
                 missing=missing,
+                missing_labels=missing_labels,
                 first_row=done,
                 faults=faults,
                 numbers=numbers,
+                in_parts=True,
             )
             done += len(read.frame)
         if faults is not None and bad_lines:

@@ -1,4 +1,4 @@
-"""CSV, TSV and Parquet files as data frames, with a clear error message for every malformed file."""
+"""Files of tables as data frames, with a clear error message for every malformed file."""
 
 from __future__ import annotations
 
@@ -12,21 +12,54 @@ from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.extras import import_extra
+from legendretron.datasets.clean_text import clean_frame, clean_names
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions, text_form
+from legendretron.datasets.typed_files import TYPED, typed_chunks, typed_header
 
-__all__ = ["FORMATS", "ReadRows", "format_of", "frame_chunks", "header_of", "quoted", "read_frame", "text_chunks"]
+__all__ = [
+    "FORMATS",
+    "SUFFIXES",
+    "ReadRows",
+    "UnreadFormatError",
+    "format_of",
+    "frame_chunks",
+    "header_of",
+    "quoted",
+    "read_frame",
+    "text_chunks",
+]
 
 #: Formats by name, each with its file extensions.
 FORMATS: dict[str, tuple[str, ...]] = {
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),
+    "feather": (".feather", ".arrow"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "excel": (".xlsx", ".xlsm"),
     "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
 _SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")  # pandas' words
-_INDEX = "__index_level_"  # how pandas calls row numbers that it writes
+#: File extensions of formats that are not read, and what of pandas reads them.
+_CONVERTED = {
+    **dict.fromkeys((".xls", ".xlsb", ".ods"), "read_excel"),
+    ".json": "read_json",
+    ".dta": "read_stata",
+    ".sav": "read_spss",
+    ".orc": "read_orc",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "read_sas"),
+    **dict.fromkeys((".h5", ".hdf", ".hdf5"), "read_hdf"),
+}
+
+
+#: One file extension of each format, for messages.
+SUFFIXES = ", ".join(ends[0] for ends in [*FORMATS.values()][:-1]) + f" or {[*FORMATS.values()][-1][0]}"
+
+
+class UnreadFormatError(ValueError):
+    """A file of a format that is not read, by its extension; the message says how to convert it."""
 
 
 class ReadRows(NamedTuple):
@@ -39,7 +72,7 @@ class ReadRows(NamedTuple):
     form : TextForm or None
         How the file is written, if it is text.
     kept : data frame or None
-        Columns that were to be kept: of CSV and TSV the text that stands there, of Parquet the values with their types there.
+        Columns that were to be kept: of CSV and TSV the text that stands there, of others the values with their types there.
     """
 
     frame: Any
@@ -76,8 +109,14 @@ def format_of(path: Path, given: str | None = None) -> str:
     for name, ends in FORMATS.items():
         if suffixes and suffixes[-1] in ends:
             return name
+    if suffixes and (reader := _CONVERTED.get(suffixes[-1])) is not None:
+        new = str(path.with_suffix(".parquet"))
+        raise UnreadFormatError(
+            f"{str(path)!r} is of a format that is not read; convert it, in Python: import pandas; "
+            f"pandas.{reader}({str(path)!r}).to_parquet({new!r})."
+        )
     raise ValueError(
-        f"the name of {str(path)!r} does not tell its format; name it .csv, .tsv, .parquet or .libsvm, or give the format: "
+        f"the name of {str(path)!r} does not tell its format; name it {SUFFIXES}, or give the format: "
         f"{', '.join(FORMATS)}."
     )
 
@@ -85,14 +124,17 @@ def format_of(path: Path, given: str | None = None) -> str:
 def read_frame(
     path: Path, kind: str, *, as_text: Sequence[str] = (), text: TextOptions | None = None, keep: Sequence[str] = ()
 ) -> ReadRows:
-    """Read a CSV, TSV or Parquet file into a pandas data frame with distinct, non-empty column names.
+    """Read a file into a pandas data frame with distinct, non-empty column names.
+
+    White space at the ends of text and of names is taken off, in all formats; what then is empty, or a mark of missing
+    values, is a gap.
 
     Parameters
     ----------
     path : Path
         The file; CSV and TSV may be compressed (``.gz``, ``.bz2``, ``.xz``).
-    kind : {"csv", "tsv", "parquet"}
-        Its format.
+    kind : str
+        Its format, one of ``FORMATS`` besides LIBSVM text.
     as_text : sequence of str
         Columns of a CSV or TSV file to keep as text.
     text : TextOptions, optional
@@ -103,27 +145,29 @@ def read_frame(
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    if kind == "parquet":
-        with _parquet(path) as content:
-            read = _split(content.read(), keep)
+    options = TextOptions() if text is None else text
+    if kind in TYPED:
+        _check_names(path, typed_header(path, kind))
+        ((frame, kept),) = typed_chunks(path, kind, None, keep, options.na)
+        read = ReadRows(clean_frame(frame, options.na), kept=kept)
     else:
-        options = TextOptions() if text is None else text
         frame, form = _read_text(path, text_form(path, kind, options), as_text, options)
         kept = None
         if known := [name for name in keep if name in frame.columns]:
             with _reading_text(path, form), open_compressed(path) as file, _long_rows_as_errors():
-                kept = _pandas().read_csv(file, **_unread(form, known))
-        read = ReadRows(frame, form, kept)
+                kept = _pandas().read_csv(file, **_unread(path, form, known))
+        read = ReadRows(clean_frame(frame, options.na, form, as_text), form, kept)
     if len(read.frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return read
 
 
 def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[str]:
-    """Names of the columns of a CSV, TSV or Parquet file."""
-    if kind == "parquet":
-        with _parquet(path) as content:
-            return [str(name) for name in content.schema_arrow.names if not name.startswith(_INDEX)]
+    """Names of the columns of a file."""
+    if kind in TYPED:
+        names = typed_header(path, kind)
+        _check_names(path, names)
+        return names
     options = TextOptions() if text is None else text
     form = text_form(path, kind, options)
     with _reading_text(path, form):
@@ -145,28 +189,30 @@ def frame_chunks(
     Types of the columns of text are those of each frame. Text must be UTF-8, or in the encoding that is given. Lines with too
     many fields are an error, unless there is a dictionary for them; then they are left out, and added there.
     """
-    if kind == "parquet":
-        with _parquet(path) as content:
-            for records in content.iter_batches(batch_size=rows, use_threads=False):
-                yield _split(records, keep)
-        return
     options = TextOptions() if text is None else text
+    if kind in TYPED:
+        _check_names(path, typed_header(path, kind))
+        for frame, kept in typed_chunks(path, kind, rows, keep, options.na):
+            yield ReadRows(clean_frame(frame, options.na), kept=kept)
+        return
     form = text_form(path, kind, options)
     with _reading_text(path, form):
         known = [name for name in _text_header(path, form) if name in keep]
-    frames = _chunks(path, form, rows, _text_options(form, as_text, options), bad_lines)
+        how = _text_options(path, form, as_text, options)
+    frames = (clean_frame(frame, options.na, form, as_text) for frame in _chunks(path, form, rows, how, bad_lines))
     if not known:
         for frame in frames:
             yield ReadRows(frame, form)
         return
     # a column may be needed as numbers and as it is written, so the latter is read apart
-    for frame, kept in zip(frames, _chunks(path, form, rows, _unread(form, known)), strict=True):
+    for frame, kept in zip(frames, _chunks(path, form, rows, _unread(path, form, known)), strict=True):
         yield ReadRows(frame, form, kept)
 
 
 def text_chunks(path: Path, form: TextForm, rows: int, columns: Sequence[str], given: TextOptions) -> Iterator[Any]:
     """Read some columns of a CSV or TSV file as text, with gaps, in data frames of so many rows at most."""
-    return _chunks(path, form, rows, {**_text_options(form, columns, given), "usecols": list(columns)})
+    frames = _chunks(path, form, rows, {**_text_options(path, form, columns, given), "usecols": list(columns)})
+    return (clean_frame(frame, given.na, form, columns) for frame in frames)
 
 
 def _chunks(
@@ -219,14 +265,16 @@ def _text_header(path: Path, form: TextForm) -> list[str]:
     options = {"sep": form.sep, "encoding": form.encoding, "skipinitialspace": True}
     with open_compressed(path) as file:
         header = _pandas().read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False, **options)
-    names = [str(column) for column in header.iloc[0]]
+    names = clean_names(header.iloc[0])
     _check_names(path, names)
     # those without a name are called as pandas calls them
     return [name or f"Unnamed: {place}" for place, name in enumerate(names)]
 
 
-def _text_options(form: TextForm, as_text: Sequence[str], given: TextOptions) -> dict[str, Any]:
+def _text_options(path: Path, form: TextForm, as_text: Sequence[str], given: TextOptions) -> dict[str, Any]:
     return {
+        "names": _text_header(path, form),
+        "header": 0,
         "sep": form.sep,
         "encoding": form.encoding,
         "skipinitialspace": True,
@@ -239,9 +287,9 @@ def _text_options(form: TextForm, as_text: Sequence[str], given: TextOptions) ->
     }
 
 
-def _unread(form: TextForm, columns: Sequence[str]) -> dict[str, Any]:
+def _unread(path: Path, form: TextForm, columns: Sequence[str]) -> dict[str, Any]:
     """Options to read columns as the text that stands there; only an empty field is a gap."""
-    options = {**_text_options(form, columns, TextOptions()), "na_values": [""], "keep_default_na": False}
+    options = {**_text_options(path, form, columns, TextOptions()), "na_values": [""], "keep_default_na": False}
     return {**options, "usecols": list(columns)}
 
 
@@ -285,9 +333,9 @@ def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOp
     """The data frame, and how the file turned out to be written."""
     try:
         with _reading_text(path, form):
-            _text_header(path, form)
+            how = _text_options(path, form, as_text, given)
             with open_compressed(path) as file, _long_rows_as_errors():
-                return _pandas().read_csv(file, **_text_options(form, as_text, given)), form
+                return _pandas().read_csv(file, **how), form
     except _OtherEncodingError as error:
         if given.encoding is not None or form.encoding != "utf-8":
             raise
@@ -311,42 +359,3 @@ def _exactly(version: str) -> dict[str, str]:
     """The option to read numbers exactly, to the last bit; from pandas 3.1 on this is the only behaviour."""
     major, minor = version.split(".")[:2]
     return {} if (int(major), int(minor)) >= (3, 1) else {"float_precision": "round_trip"}
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with distinct names; errors within the block become a ``ValueError`` that names it."""
-    arrow = import_extra("pyarrow", "reading Parquet", "cli")
-    parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
-    try:
-        # opened here: a name with a colon would be taken for a URL
-        with open_compressed(path) as file:
-            content = parquet.ParquetFile(file)
-            _check_names(path, content.schema_arrow.names)
-            yield content
-    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise ValueError(f"{str(path)!r} is damaged or not a Parquet file: {error}") from error
-
-
-def _split(records: Any, keep: Sequence[str]) -> ReadRows:
-    """A data frame of all columns, and one of those to be kept, in which integers with gaps, decimals and days stay such."""
-    arrow = import_extra("pyarrow", "reading Parquet", "cli")
-    table = arrow.Table.from_batches([records]) if isinstance(records, arrow.RecordBatch) else records
-    known = [name for name in table.column_names if name in keep]
-    if not known:
-        return ReadRows(_as_frame(table))
-    kept = table.select(known)
-    for index, field in enumerate(kept.schema):
-        if arrow.types.is_dictionary(field.type):
-            kept = kept.set_column(index, field.name, kept.column(index).cast(field.type.value_type))
-    return ReadRows(_as_frame(table), kept=kept.to_pandas(types_mapper=_pandas().ArrowDtype, ignore_metadata=True))
-
-
-def _as_frame(table: Any) -> Any:
-    arrow = import_extra("pyarrow", "reading Parquet", "cli")
-    for index, field in enumerate(table.schema):
-        if arrow.types.is_decimal(field.type):
-            table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))
-    # row numbers that pandas wrote as a separate column
-    extra = [name for name in table.column_names if name.startswith(_INDEX)]
-    return table.drop_columns(extra).to_pandas(ignore_metadata=True)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from legendretron.datasets.table_files import format_of, quoted
+from legendretron.datasets.table_files import SUFFIXES, format_of, quoted
 
 __all__ = ["TableParts", "find_parts"]
 
@@ -60,9 +60,7 @@ def find_parts(path: str | os.PathLike[str], format: str | None = None) -> Table
         kinds = {file: _format_or_none(file, format) for file in found}
         files = [file for file in found if kinds[file] is not None]
         if not files:
-            raise ValueError(
-                f"folder {str(path)!r} holds no table: no file in it ends in .csv, .tsv, .parquet or .libsvm."
-            )
+            raise ValueError(f"folder {str(path)!r} holds no table: no file in it ends in {SUFFIXES}.")
     elif not path.exists() and glob.has_magic(str(path)):
         files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
         if not files:

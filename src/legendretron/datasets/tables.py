@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.arguments import check_choice
+from legendretron._internal.labels import label_text
+from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.row_places import place_of_row
 from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
@@ -21,6 +23,7 @@ from legendretron.datasets.text_form import TextForm, TextOptions
 
 __all__ = [
     "MISSING",
+    "MISSING_LABELS",
     "Table",
     "as_matrix",
     "as_numbers",
@@ -35,9 +38,14 @@ __all__ = [
     "without_faults",
 ]
 
-#: What to do with rows that have gaps: leave that to others, leave out the rows, or raise an error.
+#: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
+#: What to do with rows whose label is missing.
+MISSING_LABELS = ("error", "drop")
 
+_PLACES = 3  #: of missing labels that a message names
+#: What counts as a missing label, in text files and in others.
+_MARKS_ARE = {True: "empty, NA, NaN, null and the like count as such", False: "null and the empty text count as such"}
 _EXACT = 2.0**53  #: up to here a double holds every integer
 
 
@@ -62,7 +70,11 @@ class Table:
     rows : ndarray of shape (n,) or None
         Numbers of the rows in the file, from 0, if some were left out.
     left_out : int
-        Number of rows that were left out.
+        Number of rows that were left out since features are missing.
+    unlabelled : int
+        Number of rows that were left out since the label is missing.
+    labels_left_out : frozenset of str
+        Labels of rows that were left out, as text.
     kept : data frame or None
         Columns that were to be kept, as they stand in the file.
     form : TextForm or None
@@ -89,6 +101,8 @@ class Table:
     written: np.ndarray | None = None
     rows: np.ndarray | None = None
     left_out: int = 0
+    unlabelled: int = 0
+    labels_left_out: frozenset[str] = frozenset()
     kept: Any = None
     form: TextForm | None = None
     first_row: int = 0
@@ -115,11 +129,13 @@ def read_table(
     format: str | None = None,
     n_features: int | None = None,
     text: TextOptions | None = None,
+    missing_labels: str = "error",
 ) -> Table:
-    r"""Read features and labels from a CSV, TSV, Parquet or LIBSVM file.
+    r"""Read features and labels from a file: CSV, TSV, Parquet, Feather, JSON lines, Excel (its first sheet) or LIBSVM text.
 
     Every feature must be a number, without missing values: otherwise the error names the columns. (Tables with more are for
-    :class:`~legendretron.TableClassifier`.) Nothing is unpickled.
+    :class:`~legendretron.TableClassifier`.) White space at the ends of names, labels and other text is taken off. Nothing is
+    unpickled.
 
     Parameters
     ----------
@@ -132,12 +148,14 @@ def read_table(
         Columns to take, in this order; all but the target if not given.
     drop : sequence of str, optional
         Columns to leave out.
-    format : {"csv", "tsv", "parquet", "libsvm"}, optional
+    format : {"csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"}, optional
         By the file extension if not given.
     n_features : int, optional
         Number of features of a LIBSVM file, whose lines leave out zeros; the largest that occurs if not given.
     text : TextOptions, optional
         Separator, decimal mark, encoding and marks of missing values of CSV and TSV; guessed if not given.
+    missing_labels : {"error", "drop"}, default="error"
+        What to do with rows whose label is missing: raise an error that says where they are, or leave them out.
 
     Examples
     --------
@@ -150,8 +168,11 @@ def read_table(
     (('width', 'length'), ['rose', 'tulip'])
     """
     return as_numbers(
-        read_columns(path, target, features=features, drop=drop, format=format, n_features=n_features, text=text)
-    )
+        read_columns(
+            path, target, features=features, drop=drop, format=format, n_features=n_features, text=text,
+            missing_labels=missing_labels,
+        )
+    )  # fmt: skip
 
 
 def read_columns(
@@ -166,6 +187,7 @@ def read_columns(
     as_text: Sequence[str] = (),
     keep: Sequence[str] = (),
     missing: str = "impute",
+    missing_labels: str = "error",
     find_codes: bool = False,
     numeric: Sequence[str] = (),
 ) -> Table:
@@ -180,8 +202,9 @@ def read_columns(
     keep : sequence of str
         Columns to return as they stand in the file. Only those in ``features`` are features as well.
     missing : {"impute", "drop-rows", "error"}
-        What to do with rows in which a feature or the label is missing. ``"impute"``: features are left as they are, and a
-        missing label is an error.
+        What to do with rows in which a feature is missing. ``"impute"``: they are left as they are.
+    missing_labels : {"error", "drop"}
+        As in :func:`read_table`.
     find_codes : bool
         Whether features of CSV and TSV that are digits with leading zeros, such as 00136, stay text.
     numeric : sequence of str
@@ -189,6 +212,7 @@ def read_columns(
     """
     path = Path(path)
     check_choice("missing", missing, MISSING)
+    check_choice("missing_labels", missing_labels, MISSING_LABELS)
     kind = format_of(path, format)
     if kind == "libsvm":
         if keep:
@@ -196,9 +220,14 @@ def read_columns(
         return _from_libsvm(path, target, features, drop, n_features)
     texts = texts_of(target, as_text, features, keep)
     read = read_frame(path, kind, as_text=texts, text=text, keep=keep)
-    table = columns_of(path, read, target, features=features, drop=drop, keep=keep, missing=missing)
+    table = columns_of(
+        path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels
+    )
     if table.rows is not None and not len(table.rows):
-        raise ValueError(f"no row of {str(path)!r} is without a missing value; leave out the columns that are empty.")
+        what = (
+            "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
+        )
+        raise ValueError(f"no row of {str(path)!r} {what}.")
     return _with_codes(table, text or TextOptions(), numeric) if find_codes else table
 
 
@@ -247,11 +276,13 @@ def columns_of(
     drop: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     missing: str = "impute",
+    missing_labels: str = "error",
     first_row: int = 0,
     faults: dict[int, str] | None = None,
     numbers: Sequence[str] = (),
+    in_parts: bool = False,
 ) -> Table:
-    """Features and labels of what was read from a file, or of a part of it that begins at ``first_row``.
+    """Features and labels of what was read from a file, or, if it is read in parts, of one that begins at ``first_row``.
 
     With a dictionary for ``faults``, rows without a label, or with text in a column of ``numbers``, are left out and added
     there. For the other arguments see :func:`read_columns`.
@@ -260,10 +291,19 @@ def columns_of(
     _check_known(path, list(frame.columns), keep)
     only_kept = _only_kept(features, keep)
     columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
-    rows, left_out = None, 0
+    labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
+    if missing_labels == "error" and faults is None and not labelled.all():
+        raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labelled), in_parts)
+    whole = labelled if missing_labels == "drop" else np.ones(len(frame), dtype=bool)
     if missing == "drop-rows":
-        whole = ~frame[[*columns, *([] if target is None else [target])]].isna().any(axis=1).to_numpy()
-        rows, left_out = first_row + np.flatnonzero(whole), int((~whole).sum())
+        whole = whole & frame[columns].notna().all(axis=1).to_numpy()
+    unlabelled = int((~labelled).sum()) if missing_labels == "drop" else 0
+    left_out = int((~whole).sum()) - unlabelled
+    rows, lost = None, frozenset[str]()
+    if missing == "drop-rows" or missing_labels == "drop":
+        rows = first_row + np.flatnonzero(whole)
+        if target is not None:
+            lost = frozenset(label_text(label) for label in frame[target][labelled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
     if faults is not None:
         frame, found = without_faults(frame, target, [name for name in numbers if name in columns], read.form)
@@ -278,6 +318,8 @@ def columns_of(
         target,
         rows=rows,
         left_out=left_out,
+        unlabelled=unlabelled,
+        labels_left_out=lost,
         kept=None if kept is None else kept[list(dict.fromkeys(keep))],
         form=read.form,
         first_row=first_row,
@@ -286,12 +328,6 @@ def columns_of(
         _check_gaps(table)
     if target is None:
         return table
-    if (gaps := frame[target].isna().to_numpy()).any():
-        raise ValueError(
-            f"target column {target!r} of {str(path)!r} has {int(gaps.sum())} missing values (empty, NA, NaN, null and the "
-            f"like count as such), the first in {table.place_of(int(gaps.argmax()))}; leave those rows out (--missing "
-            "drop-rows), or name the class otherwise."
-        )
     name = f"target column {target!r} of {str(path)!r}"
     if read.form is None:
         return replace(table, y=_labels(frame[target], name))
@@ -299,22 +335,29 @@ def columns_of(
     return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
 
 
+def _missing_labels_error(
+    path: Path, read: ReadRows, target: str | None, rows: np.ndarray, in_parts: bool
+) -> ValueError:
+    places = [place_of_row(path, row, read.form) for row in rows[:_PLACES].tolist()]
+    how_many = f"at least {len(rows)}" if in_parts else f"{len(rows)} of {len(read.frame)}"
+    return ValueError(
+        f"{how_many} labels in target column {target!r} of {str(path)!r} are missing "
+        f"({_MARKS_ARE[read.form is not None]}), in {', '.join(places)}{', ...' if len(rows) > _PLACES else ''}; "
+        "missing_labels='drop' leaves those rows out; if this is the name of a class, give it another."
+    )
+
+
 def without_faults(
     frame: Any, target: str | None, numbers: Sequence[str], form: TextForm | None
 ) -> tuple[Any, dict[int, str]]:
     """The frame without rows that have no label, or text in a column of numbers; and what is wrong with those, by place."""
-    import pandas
-
     faults: dict[int, str] = {}
     if target is not None:
         faults = dict.fromkeys(np.flatnonzero(frame[target].isna()).tolist(), "the label is missing")
     for name in numbers:
         if _is_numeric(frame[name].dtype):
             continue
-        texts = frame[name]
-        if form is not None and form.decimal != ".":
-            texts = texts.astype(str).str.replace(form.decimal, ".").where(texts.notna())
-        found = pandas.to_numeric(texts, errors="coerce")
+        found = numbers_in(frame[name], form)
         for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
             text = frame[name].iloc[row]
             faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from legendretron._internal.numbers import THOUSANDS
 from legendretron.datasets.compressed import open_compressed
 
 __all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "text_form"]
@@ -33,20 +34,24 @@ class TextOptions(NamedTuple):
         Name of the encoding, as Python knows it.
     na : tuple of str
         Texts that stand for a missing value, besides the empty one, NA, NaN, null and the like.
+    thousands : str or None
+        What separates thousands: ``"."``, ``","``, ``"'"`` or a space; None: nothing.
     """
 
     sep: str | None = None
     decimal: str | None = None
     encoding: str | None = None
     na: tuple[str, ...] = ()
+    thousands: str | None = None
 
 
 class TextForm(NamedTuple):
-    """Encoding, separator and decimal mark of a text file."""
+    """Encoding, separator, decimal mark, and what separates thousands, of a text file."""
 
     encoding: str
     sep: str
     decimal: str
+    thousands: str | None = None
 
 
 def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
@@ -63,7 +68,7 @@ def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
     ...     path = Path(folder, "a.csv")
     ...     _ = path.write_text("width;kind\n1,5;rose\n2,5;tulip\n")
     ...     text_form(path, "csv", TextOptions())
-    TextForm(encoding='utf-8', sep=';', decimal=',')
+    TextForm(encoding='utf-8', sep=';', decimal=',', thousands=None)
     """
     _check(given)
     with open_compressed(path) as file:
@@ -79,7 +84,8 @@ def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
     lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines()
     lines = [line for line in (lines[:-1] if len(start) == _SAMPLE else lines) if line.strip()][:_LINES]
     sep = given.sep or ("\t" if kind == "tsv" else _separator(lines))
-    return TextForm(encoding, sep, given.decimal or _decimal(lines, sep))
+    of_thousands = {".": ",", ",": "."}.get(given.thousands or "")  # the other mark is the decimal one
+    return TextForm(encoding, sep, given.decimal or of_thousands or _decimal(lines, sep), given.thousands)
 
 
 def _check(given: TextOptions) -> None:
@@ -87,6 +93,10 @@ def _check(given: TextOptions) -> None:
         raise ValueError(f"sep must be one character, such as ';', got {given.sep!r}.")
     if given.decimal is not None and given.decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}.")
+    if given.thousands is not None and given.thousands not in THOUSANDS:
+        raise ValueError(f"thousands must be '.', ',', \"'\" or a space, got {given.thousands!r}.")
+    if given.thousands is not None and given.thousands == given.decimal:
+        raise ValueError(f"thousands and decimal must be different, got {given.decimal!r} for both.")
     if given.decimal is not None and given.decimal == given.sep:
         raise ValueError(f"decimal and sep must be different, got {given.sep!r} for both.")
     if given.encoding is not None:

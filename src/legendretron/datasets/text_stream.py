@@ -11,34 +11,18 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.extras import import_extra
+from legendretron._internal.numbers import written_numbers
+from legendretron.datasets.clean_text import marks_for
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import choose_columns, typed_labels
-from legendretron.datasets.text_form import TextOptions, text_form
+from legendretron.datasets.text_form import TextForm, TextOptions, text_form
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
 __all__ = ["TextSource"]
 
 _BLOCK = 2**22  # bytes
-#: Fields that count as missing, as pandas has them.
-_MISSING = [
-    "",
-    "#N/A",
-    "#N/A N/A",
-    "#NA",
-    "-NaN",
-    "-nan",
-    "<NA>",
-    "N/A",
-    "NA",
-    "NULL",
-    "NaN",
-    "None",
-    "n/a",
-    "nan",
-    "null",
-]
 _COLUMN = re.compile(r"In CSV column #\d+: ")
 
 
@@ -77,8 +61,9 @@ class TextSource(BlockSource):
         skip_bad_rows: int = 0,
     ) -> None:
         given = TextOptions() if text is None else text
-        self._files, self._target, self._missing = list(files), target, [*_MISSING, *given.na]
+        self._files, self._target = list(files), target
         self._forms = [text_form(path, format, given) for path in files]
+        self._missing = marks_for(self._forms[0], given.na)
         self._most = skip_bad_rows
         self._headers = [header_of(path, format, text) for path in files]
         self._features = tuple(choose_columns(files[0], self._headers[0], target, features, drop))
@@ -123,29 +108,28 @@ class TextSource(BlockSource):
         numbers = block * ROWS_OF_A_FILE + np.arange(first_row, first_row + n)
         faults: dict[int, str] = {}
         for place, name in enumerate(self._features):
-            X[:, place], wrong = self._numbers(records.column(name), self._forms[block].decimal)
+            X[:, place], wrong = self._numbers(records.column(name), self._forms[block])
             for row, text in wrong.items():
                 fault = f"column {name!r} holds {text!r}, which is not a number, in row {first_row + row} (from 0)"
                 faults.setdefault(int(numbers[row]), fault)
         if self._labels is not None:
             texts = records.column(self._target).to_pylist()
-            y = np.array([self._labels[None if text is None else text.lstrip()] for text in texts], dtype=self._kind)
+            y = np.array([self._labels[text] for text in self._clean(texts)], dtype=self._kind)
         return Batch(X, y, None, numbers, repr(str(self._files[block])), faults)
 
-    def _numbers(self, column: Any, decimal: str) -> tuple[np.ndarray, dict[int, str]]:
+    def _clean(self, texts: list[str | None]) -> list[str | None]:
+        """Texts without white space at their ends; None where one stands for a missing value."""
+        stripped = [None if text is None else text.strip() for text in texts]
+        return [None if text in self._missing else text for text in stripped]
+
+    def _numbers(self, column: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers of a column, NaN where there is none; and the texts that are no numbers, by their row."""
         arrow = import_extra("pyarrow", "reading text in batches", "cli")
         if not arrow.types.is_string(column.type):
             return column.to_numpy(zero_copy_only=False), {}
-        numbers, wrong = np.full(len(column), np.nan), {}
-        for row, text in enumerate(column.to_pylist()):
-            if text is None:
-                continue
-            try:
-                numbers[row] = float(text.replace(decimal, ".") if "_" not in text else "no number")
-            except ValueError:
-                wrong[row] = text
-        return numbers, wrong
+        texts = self._clean(column.to_pylist())
+        numbers = written_numbers([text or "" for text in texts], form.decimal, form.thousands)
+        return numbers, {row: text for row, text in enumerate(texts) if text is not None and np.isnan(numbers[row])}
 
     def _all_labels(self) -> dict[str | None, Any]:
         """The label of each text in the target column."""
@@ -154,10 +138,10 @@ class TextSource(BlockSource):
         for block in range(len(self._files)):
             for records in self._records(block, as_text=False, bad_lines={}, columns=[self._target]):
                 values = records.column(self._target).unique().to_pylist()
-                texts |= dict.fromkeys(text.lstrip() for text in values if text is not None)
+                texts |= dict.fromkeys(text for text in self._clean(values) if text is not None)
         labels = typed_labels(list(texts), f"target column {self._target!r} of {str(self._files[0])!r}")
         self._kind = object if labels.dtype.kind == "O" else None  # of missing ones too: they become None, or NaN
-        missing = None if labels.dtype.kind == "O" else np.nan
+        missing = np.nan if labels.dtype.kind == "i" else None
         return {**dict(zip(texts, labels.tolist(), strict=True)), None: missing}
 
     def _records(
@@ -187,7 +171,7 @@ class TextSource(BlockSource):
                 convert_options=csv.ConvertOptions(
                     column_types=kinds,
                     include_columns=wanted,
-                    null_values=self._missing,
+                    null_values=[*self._missing],
                     strings_can_be_null=True,
                     decimal_point=form.decimal,
                 ),

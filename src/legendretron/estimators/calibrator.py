@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 )
 
 from legendretron._internal.chunks import chunks
+from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import (
     HasMethods,
     Interval,
@@ -198,6 +199,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         with restore_on_error(self):
+            check_no_missing(y)
             if self.estimator is None:
                 X, y = validate_data(self, as_columns(X), y, dtype=[np.float64, np.float32])
                 check_classification_targets(y)

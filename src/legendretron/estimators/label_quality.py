@@ -11,6 +11,7 @@ import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from legendretron._internal.labels import check_no_missing
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.prediction import LinkPredictor
@@ -112,6 +113,7 @@ class LabelQuality(LinkPredictor):
 
     def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
+        check_no_missing(y)
         y = column_or_1d(y)
         if y.shape != (checked.shape[0],):
             raise ValueError(f"y must have one label per row of X, {checked.shape[0]}, got shape {y.shape}.")

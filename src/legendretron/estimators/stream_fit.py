@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -58,6 +59,9 @@ def fit_source(
     if buffer_rows is not None:
         buffer_rows = check_integer("buffer_rows", buffer_rows, 0)
     summary, factors = scan_with_class_weight(source, estimator.class_weight, skip_bad_rows)
+    if summary.lost:
+        classes = f"class{'es' if len(summary.lost) > 1 else ''} {', '.join(map(repr, summary.lost))}"
+        warnings.warn(f"all rows of {classes} are bad and were left out.", stacklevel=4)
     if len(summary.classes) < 2:
         raise ValueError(
             f"fit_stream needs rows of at least 2 classes, but the source has only one: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.extras import import_extra
+from legendretron._internal.labels import check_no_missing, similar_words
 from legendretron._internal.sklearn_compat import HasMethods, validates_parameters
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LegendreTronClassifier
@@ -80,7 +82,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : data frame, pyarrow table, or array of shape (n_samples, n_features)
             The table.
         y : array of shape (n_samples,)
-            Class labels.
+            Class labels. Those that differ only by case or white space are different, with a warning.
         sample_weight, groups : arrays of shape (n_samples,), optional
             As in the ``fit`` of the estimator. Means and frequent categories do not depend on weights.
 
@@ -88,10 +90,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        check_no_missing(y)
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
         estimator = LegendreTronClassifier() if self.estimator is None else clone(self.estimator)
         encoder.fit(X)
         estimator.fit(_named(encoder, X), y, sample_weight=sample_weight, groups=groups)
+        if words := similar_words(estimator.classes_, "y has labels"):
+            warnings.warn(words, stacklevel=2)
         self._take(estimator, encoder)
         return self
 

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.preprocessing.values import Values, dates_of, numbers_of, read_values, texts_of
+from legendretron.preprocessing.dates import DATE_KINDS, dates_of
+from legendretron.preprocessing.marks import marks_of
+from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
 
 __all__ = ["KINDS", "FittedColumn"]
 
 #: What a column can be.
-KINDS = ("number", "boolean", "date", "categories", "identifier", "empty")
+KINDS = ("number", "boolean", *DATE_KINDS, "categories", "identifier", "empty")
+_FORMS = {
+    "date": " as year-month-day",
+    "day-first date": " as day.month.year or year-month-day",
+    "month-first date": " as month/day/year or year-month-day",
+}
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 
 
@@ -26,7 +33,8 @@ class FittedColumn:
     name : str
         Its name.
     kind : str
-        One of ``KINDS``. Numbers, truth values and dates become one column of numbers; categories one column each.
+        One of ``KINDS``; of dates it says how text is read.
+        Numbers, truth values and dates become one column of numbers; categories one column each.
         Identifiers, of which nearly all values are different, and columns without a value are left out.
     gaps : int
         Rows without a value. If there are any, numbers have a second column that says where.
@@ -55,6 +63,11 @@ class FittedColumn:
         return self.kind in ("identifier", "empty")
 
     @property
+    def is_date(self) -> bool:
+        """Whether it holds dates, in whichever form they are written."""
+        return self.kind in DATE_KINDS
+
+    @property
     def outputs(self) -> list[str]:
         """Names of the columns that it becomes."""
         missing = f"{self.name} is missing"
@@ -63,7 +76,7 @@ class FittedColumn:
         if self.kind == "categories":
             own = [missing if text is None else f"{self.name}={text}" for text in self.categories]
             return [*own, f"{self.name}=(other)"] if self.pooled else own
-        own = [f"{self.name} (days since 1970-01-01)" if self.kind == "date" else self.name]
+        own = [f"{self.name} (days since 1970-01-01)" if self.is_date else self.name]
         return [*own, missing] if self.gaps else own
 
     def encode(self, column: Any) -> np.ndarray:
@@ -92,18 +105,18 @@ class FittedColumn:
 
     def _numbers(self, values: Values) -> np.ndarray:
         """Numbers of a column that has them, also if they come as text; a ``ValueError`` if not all are of the kind."""
-        if values.kind == self.kind or values.gaps.all():
+        if values.kind == ("date" if self.is_date else self.kind) or values.gaps.all():
             return values.numbers if values.texts is None else np.full(len(values.texts.codes), np.nan)
         if values.texts is None:
-            if "date" in (self.kind, values.kind) or not self._is_truth(values.numbers):
+            if self.is_date or values.kind == "date" or not self._is_truth(values.numbers):
                 numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
                 raise self._refused({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
             return values.numbers
         different = values.texts.different
         if self.kind == "number":
             found = numbers_of(different)
-        elif self.kind == "date":
-            found = dates_of(different)
+        elif self.is_date:
+            found = dates_of(different, self.kind)
         else:
             found = np.array([_TRUTH.get(text.lower(), np.nan) for text in different])
         if not np.isfinite(found).all():
@@ -115,13 +128,12 @@ class FittedColumn:
         return self.kind == "number" or bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
 
     def _refused(self, what: str, is_text: bool = False) -> ValueError:
-        known = {"number": "numbers", "boolean": "true and false", "date": "dates"}[self.kind]
-        form = {"number": "", "boolean": "", "date": " as year-month-day"}[self.kind]
+        known = "dates" if self.is_date else {"number": "numbers", "boolean": "true and false"}[self.kind]
         holds = f"holds the text {what}" if is_text else f"holds {what}"
-        comma = ""
-        if is_text and self.kind == "number" and not np.isnan(numbers_of([what.strip("'").replace(",", ".", 1)])[0]):
-            comma = ", or read the file with decimal=','"
+        marks = ""
+        if is_text and self.kind == "number" and (found := marks_of([what.strip("'")])) is not None:
+            marks = f", or read the file with {found.in_words}"
         return ValueError(
-            f"column {self.name!r} held {known} in the fit, but now {holds}; write {known}{form} there, or nothing where "
-            f"the value is missing{comma}."
+            f"column {self.name!r} held {known} in the fit, but now {holds}; write {known}{_FORMS.get(self.kind, '')} "
+            f"there, or nothing where the value is missing{marks}."
         )

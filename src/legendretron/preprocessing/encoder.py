@@ -12,12 +12,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from legendretron._internal.labels import similar_words
 from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn
+from legendretron.preprocessing.dates import look_like_dates
 from legendretron.preprocessing.frames import as_frame, columns_of
 from legendretron.preprocessing.saved_form import checked_columns
 from legendretron.preprocessing.statistics import ColumnStatistics
-from legendretron.preprocessing.values import Values, look_like_dates, read_values, texts_of
+from legendretron.preprocessing.values import Values, read_values, texts_of
 
 __all__ = ["TableEncoder"]
 
@@ -32,7 +34,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                       any
     true and false    1 and 0, gaps as with numbers
     dates             days since 1970-01-01, gaps as with numbers; also text of the form ``2024-05-31`` or
-                      ``2024-05-31T12:30:00Z``
+                      ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024``: all values of the column tell whether the
+                      day or the month comes first; if they do not, it is the day, with a warning
     text              a column for each value, the gap being a value of its own; at most ``max_categories`` of them: the most
                       frequent, and one for all others together. Values that the training data did not have belong to the
                       others, or, if there is no such column, are 0 in all
@@ -180,7 +183,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"there is no column to learn from: {reasons}; take one as it is by categorical={first!r}."
                 )
             of_numbers = [s for s, column in zip(self._statistics, columns, strict=True) if column.kind == "number"]
-            dates = any(column.kind == "date" for column in columns)
+            dates = any(column.is_date for column in columns)
             self._single = bool(of_numbers) and not dates and all(statistics.single for statistics in of_numbers)
             self._columns = columns
         return self._columns
@@ -198,6 +201,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif column.kind == "empty":
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+        for column, statistics in zip(self.columns_, getattr(self, "_statistics", ()), strict=False):
+            what = f"column {column.name!r} has categories"
+            if words := similar_words(statistics.counts, what, of=column.categories):
+                notes.append(f"{words} Write them alike if they are the same.")
         for statistics in getattr(self, "_statistics", ()):
             name = statistics.name
             spared = f"categorical={name!r} spares you this remark"
@@ -207,11 +214,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
                     f"{spared}; astype({{{name!r}: float}}) makes them numbers."
                 )
-            elif statistics.holds_other_dates:
-                example = next(text for text in statistics.counts if not look_like_dates([text]))
+            elif (date := statistics.ambiguous_date) is not None:
                 notes.append(
-                    f"column {name!r} seems to hold dates, such as {example!r}, but only dates as 2024-05-31 are taken for "
-                    f"such; write them so. {spared}."
+                    f"column {name!r} holds dates, such as {date!r}, that can be meant in two ways; the day is taken to come "
+                    "first. Write them as 2024-05-31 if it is the month."
+                )
+            elif statistics.holds_other_dates:
+                texts = [*statistics.counts]
+                example = next((text for text in texts if not look_like_dates([text])), texts[0])
+                notes.append(
+                    f"column {name!r} seems to hold dates, such as {example!r}, but only those written as 2024-05-31, "
+                    f"31.05.2024 or 05/31/2024, all in one order, are taken for such; write them so. {spared}."
                 )
         return notes
 

@@ -30,7 +30,10 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif hasattr(X, "iloc") and not hasattr(X, "columns"):
-        raise ValueError("Expected a table, got a series instead; give a data frame, for example series.to_frame().")
+        raise ValueError(
+            "Expected a table, got a series instead; give a data frame: series.to_frame().T if it is a row, "
+            "series.to_frame() if it is a column."
+        )
     elif not hasattr(X, "iloc") and hasattr(X, "to_pandas"):  # polars
         X = X.to_pandas()
     if not isinstance(X, pandas.DataFrame):

@@ -7,7 +7,15 @@ import re
 import numpy as np
 
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.values import Values, dates_of, look_like_dates, look_like_other_dates, numbers_of
+from legendretron.preprocessing.dates import (
+    DATE_KINDS,
+    dates_of,
+    look_like_dates,
+    look_like_other_dates,
+    may_be_either,
+)
+from legendretron.preprocessing.marks import Marks, marks_of
+from legendretron.preprocessing.values import Values, numbers_of
 
 __all__ = ["MOST_COUNTED", "ColumnStatistics"]
 
@@ -17,10 +25,8 @@ MOST_COUNTED = 100_000
 _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
 #: A column of text is one of numbers with a few words in it, if it has so many different numbers, and words at most.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
 #: Signs before or after a number, such as those of currencies.
 _WITH_SIGN = re.compile(r"[+-]?([$€£¥])? ?[+-]?[0-9][0-9.,' ]*(?(1)| ?(?:[$€£¥%‰]))")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,3}(?:[0-9]*|(?:\.[0-9]{3})*),[0-9]+")
 
 
 class _Mean:
@@ -56,7 +62,7 @@ class ColumnStatistics:
         self.numbers = _Mean()
         self.counts: dict[str, int] = {}
         self.uncounted = 0  #: rows of values that are not counted
-        self.all_dates = True  #: whether all texts are dates
+        self.dates = {kind: _Mean() for kind in DATE_KINDS}  #: ways in which all texts so far are dates
 
     def check(self, values: Values) -> None:
         """Raise a ``ValueError`` for values of another kind than those before."""
@@ -84,21 +90,29 @@ class ColumnStatistics:
                 self.counts[text] = self.counts.get(text, 0) + amount
             else:
                 self.uncounted += amount
-        if self.all_dates and not self.categorical and values.texts.different:
-            days = dates_of(values.texts.different) if look_like_dates(values.texts.different) else np.array([np.nan])
-            self.all_dates = bool(np.isfinite(days).all())
-            if self.all_dates:
-                self.numbers.add(np.repeat(days, amounts))
+        if self.dates and not self.categorical and values.texts.different:
+            self._add_dates(values.texts.different, amounts)
+
+    def _add_dates(self, texts: list[str], amounts: np.ndarray) -> None:
+        """Take in texts, and how often each occurs, in all ways in which they may be dates."""
+        if not look_like_dates(texts):
+            self.dates = {}
+        for kind in tuple(self.dates):
+            days = dates_of(texts, kind)
+            if np.isfinite(days).all():
+                self.dates[kind].add(np.repeat(days, amounts))
+            else:
+                del self.dates[kind]
 
     def fitted(self, max_categories: int) -> FittedColumn:
         """Return what the column becomes, or raise a ``ValueError`` if that cannot be told."""
         if self.kind is None:
             return FittedColumn(self.name, "empty", self.gaps)
         if self.kind != "text":
-            return self._of_numbers(self.kind)
+            return self._of_numbers(self.kind, self.numbers)
         if not self.categorical:
-            if self.all_dates:
-                return self._of_numbers("date")
+            if self.date_kind is not None:
+                return self._of_numbers(self.date_kind, self.dates[self.date_kind])
             if not self.holds_codes:
                 self._check_words()
             if self.is_identifier:
@@ -114,10 +128,25 @@ class ColumnStatistics:
         return padded and all(text.isascii() and text.isdigit() for text in self.counts)
 
     @property
+    def date_kind(self) -> str | None:
+        """In which way texts are dates; None if they are none."""
+        return None if self.kind != "text" or self.categorical else next(iter(self.dates), None)
+
+    @property
+    def ambiguous_date(self) -> str | None:
+        """A date of which only custom says whether the day or the month comes first, where no other row tells."""
+        if self.date_kind != "day-first date" or "month-first date" not in self.dates:
+            return None
+        return next((text for text in self.counts if may_be_either(text)), None)
+
+    @property
     def holds_other_dates(self) -> bool:
-        """Whether texts are not taken for dates only since they are written in another form."""
+        """Whether texts are dates, but written in forms that are not read."""
         return (
-            self.kind == "text" and not (self.categorical or self.all_dates) and look_like_other_dates([*self.counts])
+            self.kind == "text"
+            and not self.categorical
+            and self.date_kind is None
+            and look_like_other_dates([*self.counts])
         )
 
     @property
@@ -131,9 +160,9 @@ class ColumnStatistics:
         """Number of different texts, at most."""
         return len(self.counts) + self.uncounted
 
-    def _of_numbers(self, kind: str) -> FittedColumn:
-        constant = self.numbers.low == self.numbers.high
-        mean = self.numbers.low if constant else self.numbers.mean  # exact
+    def _of_numbers(self, kind: str, numbers: _Mean) -> FittedColumn:
+        constant = numbers.low == numbers.high
+        mean = numbers.low if constant else numbers.mean  # exact
         return FittedColumn(self.name, kind, self.gaps, mean, constant=constant)
 
     def _of_categories(self, max_categories: int) -> FittedColumn:
@@ -158,34 +187,37 @@ class ColumnStatistics:
     def _check_words(self) -> None:
         """Raise a ``ValueError`` for a column of text that seems to be one of numbers."""
         texts = list(self.counts)
-        is_number = np.isfinite(numbers_of(texts))
+        is_number, marks = np.isfinite(numbers_of(texts)), None
+        if not is_number.all() and (marks := marks_of(texts)) is not None:
+            is_number |= np.isfinite(marks.numbers(texts))
         words = [text for text, number in zip(texts, is_number, strict=True) if not number]
-        thousands = [text for text in words if _THOUSANDS.fullmatch(text)]
-        if thousands and len(thousands) == len(words):
-            raise ValueError(
-                f"column {self.name!r} holds numbers with commas, such as {thousands[0]!r}; take out those that separate "
-                f"thousands, write decimals with a point, or give categorical={self.name!r} if they are names."
-            )
         signs = [text for text in words if _WITH_SIGN.fullmatch(text)]
-        if signs and len(signs) + int(is_number.sum()) == len(texts):
+        names = f"give categorical={self.name!r} if they are names"
+        if signs and len(signs) == len(words):
             raise ValueError(
-                f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; take out the sign, or give "
-                f"categorical={self.name!r} if they are names."
+                f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; take out the sign, or {names}."
             )
-        commas = [text for text in words if _DECIMAL_COMMA.fullmatch(text)]
-        if commas and len(commas) + int(is_number.sum()) == len(texts):
+        if not words and marks is not None:
+            raise ValueError(f"column {self.name!r} holds {self._written(texts, marks)}, or {names}.")
+        if not words:
             raise ValueError(
-                f"column {self.name!r} holds numbers with a decimal comma, such as {commas[0]!r}; read the file with "
-                f"decimal=',', or give categorical={self.name!r} if they are names."
-            )
-        if is_number.all():
-            raise ValueError(
-                f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or give "
-                f"categorical={self.name!r} if they are names."
+                f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or {names}."
             )
         if is_number.sum() >= _LEAST_NUMBERS and len(words) <= _MOST_WORDS:
             shown = ", ".join(f"{word!r} ({self.counts[word]})" for word in words)
+            too = "" if marks is None else f" and {marks.in_words}"
             raise ValueError(
                 f"column {self.name!r} holds numbers, and the text {shown}; if that stands for a missing value, read the "
-                f"file with na={words[0]!r}; if the numbers are names, give categorical={self.name!r}."
+                f"file with na_values={words[0]!r}{too}; if the numbers are names, give categorical={self.name!r}."
             )
+
+    @staticmethod
+    def _written(texts: list[str], marks: Marks) -> str:
+        """How numbers are written, and how to read them."""
+        if marks != Marks(","):
+            return f"numbers written as {max(texts, key=len)!r}; read the file with {marks.in_words}"
+        example = next(text for text in texts if "," in text)
+        either = ""
+        if np.isfinite(Marks(".", ",").numbers(texts)).all():  # 1,234
+            either = ", or with thousands=',' if commas separate thousands"
+        return f"numbers with a decimal comma, such as {example!r}; read the file with decimal=','{either}"

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from legendretron._internal.extras import import_extra
+from legendretron.preprocessing.dates import days_of
 
 __all__ = [
     "Texts",
     "Values",
-    "dates_of",
-    "look_like_dates",
-    "look_like_other_dates",
     "number_text",
     "numbers_of",
     "read_values",
     "texts_of",
 ]
-
-#: Dates of ISO 8601, with or without a time of day and its offset.
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?")
-#: Dates that may be meant in more than one way, or with the name of a month; perhaps with a time of day.
-_OTHER_DATE = re.compile(
-    r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})|\d{4}([./])\d{1,2}\2\d{1,2}"
-    r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4})(?:[T ]\d{1,2}:\d{2}.*)?"
-)
-_MOST_ARE = 0.9
-_DAY = 86_400e6  #: in microseconds
 
 #: What pandas calls the values of a column of objects, and how they are read.
 _OBJECTS: dict[str, str] = {
@@ -114,7 +101,7 @@ def read_values(name: str, column: Any) -> Values:
     if kind == "text":
         return Values("text", np.empty(0), texts_of(name, column))
     if kind == "date":
-        return Values("date", _days(column))
+        return Values("date", days_of(column))
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(numbers).any():
         raise ValueError(f"column {name!r} holds infinity (row {int(np.isinf(numbers).argmax())}); replace it.")
@@ -154,48 +141,3 @@ def numbers_of(texts: list[str]) -> np.ndarray:
     pandas = import_extra("pandas", "reading tables", "cli")
     numbers: np.ndarray = pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
     return numbers
-
-
-def look_like_other_dates(texts: list[str]) -> bool:
-    """Whether nearly all texts are dates of some form, but not all of them in the form of ISO 8601.
-
-    Examples
-    --------
-    >>> look_like_other_dates(["31.05.2024", "2024-05-31"]), look_like_other_dates(["2024-05-31"])
-    (True, False)
-    """
-    other = sum(_OTHER_DATE.fullmatch(text) is not None for text in texts)
-    iso = sum(_ISO_DATE.fullmatch(text) is not None for text in texts)
-    return other > 0 and other + iso >= _MOST_ARE * len(texts)
-
-
-def look_like_dates(texts: list[str]) -> bool:
-    """Whether all texts have the form of a date of ISO 8601; ends at the first that has not."""
-    return all(map(_ISO_DATE.fullmatch, texts))
-
-
-def dates_of(texts: list[str]) -> np.ndarray:
-    """Return days since 1970-01-01 of dates in the form of ISO 8601; NaN where a text is none.
-
-    Examples
-    --------
-    >>> dates_of(["1970-01-03", "1970-01-01T12:00:00Z", "3.1.1970", "1970-13-01"]).tolist()
-    [2.0, 0.5, nan, nan]
-    """
-    pandas = import_extra("pandas", "reading tables", "cli")
-    shaped = [text if _ISO_DATE.fullmatch(text) else None for text in texts]
-    return _days(pandas.to_datetime(pandas.Series(shaped, dtype=object), format="ISO8601", utc=True, errors="coerce"))
-
-
-def _days(column: Any) -> np.ndarray:
-    """Days since 1970-01-01; a date without an offset is taken as it is."""
-    pandas = import_extra("pandas", "reading tables", "cli")
-    stamps = column
-    if not pandas.api.types.is_datetime64_any_dtype(column.dtype):
-        stamps = pandas.to_datetime(column, utc=True)
-    if getattr(stamps.dtype, "tz", None) is not None:
-        stamps = stamps.dt.tz_convert("UTC").dt.tz_localize(None)
-    moments = stamps.to_numpy(dtype="datetime64[us]")
-    days: np.ndarray = moments.astype(np.int64) / _DAY
-    days[np.isnat(moments)] = np.nan
-    return days

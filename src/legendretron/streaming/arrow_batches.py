@@ -134,10 +134,14 @@ def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
 
 
 def _labels(column: Any) -> np.ndarray:
-    """Labels; missing ones are NaN among numbers, and None among others."""
+    """Labels, text without white space at its ends; missing and empty ones are NaN among numbers, and None among others."""
     arrow = import_extra("pyarrow", "reading record batches", "cli")
     if arrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+        compute = import_extra("pyarrow.compute", "reading record batches", "cli")
+        column = compute.utf8_trim_whitespace(column)
+        column = compute.if_else(compute.equal(column, ""), None, column)
     values: np.ndarray = _to_numpy(column)
     if values.dtype.kind in "fu":
         present = values[~np.isnan(values)] if values.dtype.kind == "f" else values

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from legendretron._internal.labels import missing_labels
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 
 __all__ = ["BadRowError", "RowCheck"]
@@ -42,6 +43,8 @@ class RowCheck:
         How many have been.
     skipped : list of str
         What was wrong with the first three of them, and where they are.
+    labels : set
+        Their labels.
     """
 
     def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
@@ -49,6 +52,7 @@ class RowCheck:
         self._n_features: int | None = None if feature_names is None else len(feature_names)
         self.n_skipped = 0
         self.skipped: list[str] = []
+        self.labels: set[Any] = set()
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch without bad rows, perhaps an empty one, or raise a :class:`BadRowError` that names the place."""
@@ -59,7 +63,7 @@ class RowCheck:
             raise ValueError(f"{_place(batch)}has {d} features, but batches before it have {self._n_features}.")
         bad = ~_finite_rows(batch.X)
         if batch.y is not None:
-            bad |= _missing(batch.y)
+            bad |= missing_labels(batch.y)
         if batch.weight is not None:
             bad |= ~(np.isfinite(batch.weight) & (batch.weight >= 0.0))
         if batch.faults:
@@ -74,6 +78,8 @@ class RowCheck:
                 f"be left out by skip_bad_rows, got {self._most}."
             )
         self.skipped += [self._fault(batch, int(row)) for row in places[: _MOST_TOLD - len(self.skipped)]]
+        if batch.y is not None:
+            self.labels |= {*batch.y[bad & ~missing_labels(batch.y)].tolist()}
         return batch.take(~bad)
 
     def _fault(self, batch: Batch, row: int) -> str:
@@ -86,7 +92,7 @@ class RowCheck:
         if len(wrong):
             column = f"column {self._names[wrong[0]]!r}" if self._names is not None else f"feature {wrong[0]}"
             fault = f"{column} holds {'a missing value (NaN)' if np.isnan(values[wrong[0]]) else 'an infinite value'}"
-        elif batch.y is not None and _missing(batch.y[[row]])[0]:
+        elif batch.y is not None and missing_labels(batch.y[[row]])[0]:
             fault = "the label is missing"
         else:
             assert batch.weight is not None
@@ -112,11 +118,3 @@ def _finite_rows(X: Any) -> np.ndarray:
     if not finite.all():
         finite[~finite] = np.isfinite(X[~finite]).all(axis=1)
     return finite
-
-
-def _missing(y: np.ndarray) -> np.ndarray:
-    if y.dtype.kind == "f":
-        return np.isnan(y)
-    if y.dtype.kind == "O":
-        return np.array([value is None or value != value for value in y], dtype=bool)
-    return np.zeros(len(y), dtype=bool)

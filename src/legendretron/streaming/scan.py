@@ -46,6 +46,8 @@ class Summary:
         Of the source.
     skipped : tuple of str
         What was wrong with the first bad rows, and where they are.
+    lost : tuple
+        Labels that only bad rows have.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Summary:
     n_skipped: int
     feature_names: tuple[str, ...] | None
     skipped: tuple[str, ...] = ()
+    lost: tuple[Any, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -181,6 +184,7 @@ def scan(
         n_skipped=check.n_skipped,
         feature_names=source.feature_names,
         skipped=tuple(check.skipped),
+        lost=tuple(sorted(check.labels - {*rows}, key=str)),
     )
 
 

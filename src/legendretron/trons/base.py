@@ -16,6 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.estimators.classes import swap_classes, with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
@@ -100,6 +101,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self
         """
         with restore_on_error(self):
+            check_no_missing(y)
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
             weight = check_sample_weight(sample_weight, X)

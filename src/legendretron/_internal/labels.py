@@ -1,0 +1,102 @@
+"""Labels and categories as they come: which are missing, and which differ only by the way they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_no_missing", "label_text", "missing_labels", "similar_texts", "similar_words"]
+
+#: Rows, and groups of texts, that a message names.
+_MOST_NAMED = 3
+
+
+def missing_labels(y: Any) -> np.ndarray:
+    """Return which labels are None, NaN, or what pandas has for a missing value.
+
+    Examples
+    --------
+    >>> missing_labels(["a", None, float("nan")]).tolist(), missing_labels(np.array([1.0, np.nan])).tolist()
+    ([False, True, True], [False, True])
+    """
+    if hasattr(y, "isna"):  # pandas
+        return np.asarray(y.isna(), dtype=bool)
+    # a list of text and NaN would become an array of text, 'nan' among it
+    values = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, dtype=bool)
+    found = [_is_missing(value) for value in values.ravel()]
+    return np.array(found, dtype=bool).reshape(values.shape)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    different = value != value
+    # comparisons with pandas' NA are NA
+    return (
+        different is True or (isinstance(different, np.bool_) and bool(different)) or type(value).__name__ == "NAType"
+    )
+
+
+def check_no_missing(y: Any) -> None:
+    """Raise a ``ValueError`` for labels of which some are missing; says how many, where, and what to do."""
+    if y is None or np.ndim(y) != 1:
+        return  # who validates the shape says so
+    missing = np.flatnonzero(missing_labels(y))
+    if len(missing):
+        some = ", ".join(map(str, missing[:_MOST_NAMED].tolist())) + (", ..." if len(missing) > _MOST_NAMED else "")
+        raise ValueError(
+            f"Input y contains NaN or None: {len(missing)} of {len(y)} labels are missing, in rows {some} (from 0); leave "
+            "those rows out, for example keep = ~pandas.isna(y), then X[keep] and y[keep]."
+        )
+
+
+def similar_texts(texts: Iterable[Any]) -> list[list[str]]:
+    """Return groups of texts that differ only by case, or by white space at the ends or within; other values are ignored.
+
+    Examples
+    --------
+    >>> similar_texts(["Yes", "no", "yes ", "No", 1, "new  york", "New York"])
+    [['Yes', 'yes '], ['no', 'No'], ['new  york', 'New York']]
+    """
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        if isinstance(text, str):
+            groups.setdefault(" ".join(text.casefold().split()), []).append(text)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def similar_words(texts: Iterable[Any], what: str, of: Collection[Any] | None = None) -> str | None:
+    """Return a sentence on texts that differ only by case or white space; None if there are none.
+
+    With ``of``, one of such texts must be among these.
+
+    Examples
+    --------
+    >>> similar_words(["Yes", "yes", "no"], "y has labels")
+    "y has labels that differ only by case or white space, and are taken for different ones: 'Yes' and 'yes'."
+    """
+    groups = [group for group in similar_texts(texts) if of is None or any(text in of for text in group)]
+    if not groups:
+        return None
+    shown = "; ".join(" and ".join(map(repr, group[:_MOST_NAMED])) for group in groups[:_MOST_NAMED])
+    rest = f"; and {len(groups) - _MOST_NAMED} more" if len(groups) > _MOST_NAMED else ""
+    return f"{what} that differ only by case or white space, and are taken for different ones: {shown}{rest}."
+
+
+def label_text(label: Any) -> str:
+    """Return a label as text; a whole number without a decimal point.
+
+    Examples
+    --------
+    >>> label_text(1.0), label_text("a")
+    ('1', 'a')
+    """
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)

@@ -1,0 +1,60 @@
+"""Rows that were left out since something is missing in them, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from legendretron.cli.report import Report
+
+if TYPE_CHECKING:
+    from legendretron.datasets.tables import Table
+
+__all__ = ["LeftOut"]
+
+
+class LeftOut:
+    """Counts of rows that were left out of a table, or of its parts.
+
+    Attributes
+    ----------
+    incomplete : int
+        Rows in which a feature is missing.
+    unlabelled : int
+        Rows whose label is missing.
+    """
+
+    def __init__(self, *tables: Table) -> None:
+        self.incomplete = self.unlabelled = 0
+        self._lost: set[str] = set()  # labels of these rows
+        self._there: set[str] = set()  # labels of all others
+        for table in tables:
+            self.add(table)
+
+    def add(self, table: Table) -> None:
+        """Take in what was left out of a table."""
+        from legendretron._internal.labels import label_text
+
+        self.incomplete += table.left_out
+        self.unlabelled += table.unlabelled
+        self._lost |= table.labels_left_out
+        if table.y is not None:
+            self._there |= {label_text(label) for label in table.classes}
+        if table.written is not None:
+            self._there |= set(table.written.tolist())
+
+    @property
+    def total(self) -> int:
+        """All rows that were left out."""
+        return self.incomplete + self.unlabelled
+
+    def tell(self, report: Report) -> None:
+        """Say how many there are, and warn of classes that have no other rows."""
+        if self.unlabelled:
+            report.note(f"{self.unlabelled:,} rows without a label were left out")
+        if self.incomplete:
+            report.note(f"{self.incomplete:,} rows with missing values were left out")
+        if vanished := sorted(self._lost - self._there):
+            named = ", ".join(map(repr, vanished[:8])) + (f" and {len(vanished) - 8} more" if len(vanished) > 8 else "")
+            report.warning(
+                f"all rows of {'class' if len(vanished) == 1 else 'classes'} {named} have missing values and were left out."
+            )
