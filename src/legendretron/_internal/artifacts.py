@@ -7,6 +7,7 @@ the version that understands it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -58,14 +59,16 @@ def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, T
 
 
 def read_artifact(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_artifact` wrote, and refuse anything else with a ``ValueError``.
+    """Read what :func:`write_artifact` wrote, and refuse any other file with a ``ValueError``.
 
-    Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes.
+    Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes. They
+    are copies: tensors that are mapped to a file change with it, and reading them kills the process if it is cut short.
     """
     library = _safetensors()
     name = repr(os.fspath(path))
     if not Path(path).is_file():
-        raise ValueError(f"path must lead to a file, but there is none at {name}.")
+        why = errno.EISDIR if Path(path).is_dir() else errno.ENOENT
+        raise OSError(why, os.strerror(why), os.fspath(path))  # a FileNotFoundError, or an IsADirectoryError
     try:
         with library.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -75,7 +78,7 @@ def read_artifact(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Te
                     raise ValueError(
                         f"{name} has a tensor {key!r} of dtype {dtype}, which legendretron does not write."
                     )
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        tensors = library.torch.load(Path(path).read_bytes())
     except (library.SafetensorError, OSError) as error:
         raise ValueError(f"{name} is damaged or not a file of legendretron: {error}.") from error
     if metadata["sha256"] != _checksum(tensors, metadata):
