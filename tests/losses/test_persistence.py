@@ -105,8 +105,6 @@ def test_forged_files_are_refused(name, tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "file"
-    with pytest.raises(ValueError, match="path must lead to a file"):
-        load_loss(path)
     path.write_bytes(b"no safetensors")
     for load in (load_loss, load_link):
         with pytest.raises(ValueError, match="damaged or not a file of legendretron"):

@@ -7,6 +7,7 @@ the version that understands it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
 import json
@@ -71,9 +72,10 @@ def write_artifact(path: str | os.PathLike[str], kind: str, tensors: dict[str, T
 
 
 def read_artifact(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_artifact` wrote, and refuse anything else with a ``ValueError``.
+    """Read what :func:`write_artifact` wrote, and refuse any other file with a ``ValueError``.
 
-    Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes.
+    Tensors are read only if the file says that it is of this kind, and never take more memory than the file has bytes. They
+    are copies: tensors that are mapped to a file change with it, and reading them kills the process if it is cut short.
     """
     return _read(path, kind, "torch")
 
@@ -87,7 +89,8 @@ def _read(path: str | os.PathLike[str], kind: str, framework: str) -> tuple[dict
     library = _safetensors(framework)
     name = repr(os.fspath(path))
     if not Path(path).is_file():
-        raise ValueError(f"path must lead to a file, but there is none at {name}.")
+        why = errno.EISDIR if Path(path).is_dir() else errno.ENOENT
+        raise OSError(why, os.strerror(why), os.fspath(path))  # a FileNotFoundError, or an IsADirectoryError
     try:
         with library.safe_open(path, framework=framework) as file:
             metadata = file.metadata() or {}
@@ -97,7 +100,7 @@ def _read(path: str | os.PathLike[str], kind: str, framework: str) -> tuple[dict
                     raise ValueError(
                         f"{name} has a tensor {key!r} of dtype {dtype}, which legendretron does not write."
                     )
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        tensors = getattr(library, framework).load(Path(path).read_bytes())
     except (library.SafetensorError, OSError) as error:
         raise ValueError(f"{name} is damaged or not a file of legendretron: {error}.") from error
     if metadata["sha256"] != _checksum(tensors, metadata):

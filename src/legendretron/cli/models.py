@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import errno
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -153,10 +151,6 @@ def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.loading import load_any_estimator
 
-    if not path.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_artifact(path, CALIBRATOR_FORMAT):
         raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
     if is_artifact(path, TABLE_FORMAT):

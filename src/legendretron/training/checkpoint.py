@@ -64,7 +64,7 @@ def checkpoint_progress(path: Path) -> tuple[int, int] | None:
     """Epochs done, and steps taken in the one after them, of a checkpoint; None if there is none that can be read."""
     try:
         tensors, notes = read_artifact(path, _KIND)
-    except ValueError:
+    except (ValueError, OSError):
         return None
     taken = tensors.get("batches.taken")
     return int(notes["epoch"]), 0 if taken is None else int(taken.sum())
