@@ -130,7 +130,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, make in _DEFAULTS.items():
             if params.get(name, getattr(self, name)) is None and any(key.startswith(f"{name}__") for key in params):
                 params[name] = make()
-        return super().set_params(**params)  # type: ignore[no-any-return]
+        return super().set_params(**params)
 
     @validates_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
