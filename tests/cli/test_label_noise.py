@@ -231,7 +231,7 @@ def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
     summary = run(*words, "--no-refit", "--threshold", 0.9, "-o", out, "--plot", plot, "--json").json
     frame = pd.read_parquet(out)
     assert frame["row"].tolist() == clf.find_label_issues(X, y, cv=None, threshold=0.9).tolist()
-    assert np.allclose(frame["quality"], clf.label_quality(X, y)[frame["row"]], rtol=1e-9)
+    assert np.allclose(frame["quality"], clf.label_quality(X, y, cv=None)[frame["row"]], rtol=1e-9)
     assert (summary["suspicious"], summary["out"], summary["plot"]) == (len(frame), str(out), str(plot))
     assert b"<svg" in plot.read_bytes()
     printed = run(*words, "--no-refit", "-o", tmp_path / "s.csv")

@@ -17,6 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.label_posterior import calibrated, label_posterior
 from legendretron.estimators.splits import SeparateSplits, fit_splits
 from tests.given import GIVEN
 
@@ -214,7 +215,7 @@ def test_given_strengths_and_auto_say_why_there_is_no_rate():
             getattr(clf, name)
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), plain.predict_proba(X_NOISY))
     np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))
-    quality = clf.label_quality(X_NOISY, Y_NOISY)  # rows are ranked all the same
+    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=None)  # rows are ranked all the same
     assert np.median(quality[Y_NOISY != Y_TRUE]) < np.quantile(quality[Y_NOISY == Y_TRUE], 0.1)
 
 
@@ -226,12 +227,11 @@ def test_the_formulas(matrix):
     X, true = clean_data(300, len(matrix))
     y = observed(true, matrix)
     clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=matrix).fit(X, NAMES[y])
-    p = clf.predict_proba(X)
-    joint = p * matrix[:, y].T
+    joint = calibrated(clf.predict_log_proba(X), y, matrix) * matrix[:, y].T
     posterior = joint / joint.sum(1, keepdims=True)
-    np.testing.assert_allclose(clf.label_posterior(X, NAMES[y]), posterior, atol=1e-12)
-    np.testing.assert_allclose(clf.label_quality(X, NAMES[y]), posterior[np.arange(300), y], atol=1e-12)
-    np.testing.assert_allclose(clf.predict_proba_observed(X), p @ matrix, atol=1e-12)
+    np.testing.assert_allclose(clf.label_posterior(X, NAMES[y], cv=None), posterior, atol=1e-12)
+    np.testing.assert_allclose(clf.label_quality(X, NAMES[y], cv=None), posterior[np.arange(300), y], atol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba_observed(X), clf.predict_proba(X) @ matrix, atol=1e-12)
 
 
 def test_observed_probabilities_of_noise_that_was_found(found):
@@ -289,10 +289,11 @@ def test_quality_of_labels(form, cv):
 def test_rows_are_judged_by_models_that_have_not_seen_them():
     clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
     folds = [(np.arange(0, 300, 2), np.arange(1, 300, 2)), (np.arange(1, 300, 2), np.arange(0, 300, 2))]
-    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=folds)
+    log_p = np.empty((300, 2))
     for train, test in folds:
-        part = clone(clf).fit(X_NOISY[train], Y_NOISY[train])
-        np.testing.assert_allclose(quality[test], part.label_quality(X_NOISY[test], Y_NOISY[test]), atol=1e-6)
+        log_p[test] = clone(clf).fit(X_NOISY[train], Y_NOISY[train]).predict_log_proba(X_NOISY[test])
+    expected = label_posterior(log_p, Y_NOISY, clf.noise_matrix_)
+    np.testing.assert_allclose(clf.label_posterior(X_NOISY, Y_NOISY, cv=folds), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["label_quality", "label_posterior", "find_label_issues"])

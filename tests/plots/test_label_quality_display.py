@@ -62,7 +62,7 @@ def test_from_an_estimator():
     assert display.n_suspicious_ == len(clf.find_label_issues(X, y))
     assert display.precision_ > 0.8
     itself = LabelQualityDisplay.from_estimator(clf, X, y, cv=None, threshold=0.1)
-    assert np.array_equal(itself.quality, clf.label_quality(X, y))
+    assert np.array_equal(itself.quality, clf.label_quality(X, y, cv=None))
     assert itself.threshold == 0.1
 
 

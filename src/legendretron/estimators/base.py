@@ -17,8 +17,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from legendretron._internal.features import check_features
 from legendretron._internal.init_linear import init_linear
 from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
@@ -243,7 +244,7 @@ class LinearLinkClassifier(ChoosingClassifier):
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
         check_no_missing(y)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
+        X, y = check_features(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)
         return X, y, with_class_weight(self.class_weight, y, weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from numbers import Real
 from typing import Any
@@ -12,8 +13,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.labels import check_no_missing
-from legendretron.estimators.classes import swap_classes, swap_labels
-from legendretron.estimators.label_noise import FittedNoise
+from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.label_noise import FittedNoise, clean_link
+from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.prediction import LinkPredictor
 from legendretron.links import SymmetricNoise
 
@@ -64,13 +66,15 @@ class LabelQuality(LinkPredictor):
         ordered = torch.as_tensor(swap_classes(log_p).copy())
         return np.exp(swap_classes(noise.noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
-    def label_quality(self, X: Any, y: Any, cv: Any = None, groups: Any = None) -> np.ndarray:
+    def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
         r"""For each row, the probability that its label is right.
 
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
 
-        with the transition matrix ``noise_matrix_``. If no noise was found, one of these labels is taken to be wrong, so
-        that rows can still be ranked.
+        with the transition matrix ``noise_matrix_``, and with probabilities ``p`` that are calibrated first, on the labels of
+        these rows: see :mod:`legendretron.estimators.label_posterior`. So it depends a little on the rows judged together.
+        If no noise was found, one of these labels is taken to be wrong, so that rows can still be ranked; probabilities of
+        being right are then too high where more of them are wrong.
 
         Parameters
         ----------
@@ -78,10 +82,10 @@ class LabelQuality(LinkPredictor):
             Features.
         y : array of shape (n_samples,)
             Labels as they are, of the classes of the fit.
-        cv : int, splitter, iterable or None, default=None
-            If given, each row is judged by a model that has not seen it: the same model, with the strengths and the noise of
-            this one, fitted again to the other rows of each fold. Use it for the rows of the fit. None: by this model.
-            Every row must be held out once.
+        cv : int, splitter, iterable or None, default=5
+            Each row is judged by a model that has not seen it: the same model, with the strengths and the noise of this one,
+            fitted again to the other rows of each fold. Every row must be held out once. None: by this model itself, for rows
+            that it was not fitted to.
         groups : array of shape (n_samples,), default=None
             For a splitter that keeps rows together, such as ``GroupKFold``.
 
@@ -94,10 +98,12 @@ class LabelQuality(LinkPredictor):
         quality: np.ndarray = posterior[np.arange(len(places)), places]
         return quality
 
-    def label_posterior(self, X: Any, y: Any, cv: Any = None, groups: Any = None) -> np.ndarray:
+    def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
         r"""Probabilities of the true classes of rows whose labels are known too, as far as labels can be trusted.
 
         .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
+
+        with calibrated probabilities ``p``, as in :meth:`label_quality`.
 
         Parameters
         ----------
@@ -120,16 +126,19 @@ class LabelQuality(LinkPredictor):
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
-        log_p = self._log_proba(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
+        labels = np.searchsorted(self.classes_, y)
+        log_p = self._log_proba_to_judge(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
         noise: FittedNoise | None = getattr(self, "_noise", None)
-        model = None if noise is None or noise.plan.rate == 0.0 else noise.noise()
-        n_classes = len(self.classes_)
-        if model is None:
-            model = SymmetricNoise(n_classes, 1.0 / max(len(y), 2), learned=False, dtype=torch.float64)
-        labels = torch.as_tensor(swap_labels(np.searchsorted(self.classes_, y), n_classes))
-        ordered = torch.as_tensor(swap_classes(log_p).astype(np.float64))
-        posterior: np.ndarray = swap_classes(np.exp(model.log_posterior(ordered, labels).numpy()))
-        return posterior
+        if noise is not None and noise.plan.rate > 0.0:
+            return label_posterior(log_p, labels, noise.matrix_by_classes())
+        one = SymmetricNoise(len(self.classes_), 1.0 / max(len(y), 2), learned=False, dtype=torch.float64)
+        return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
+
+    def _log_proba_to_judge(self, X: Any) -> np.ndarray:
+        """Log-probabilities without the floor of doubtful predictions, below which rows could not be told apart."""
+        bare = copy.copy(self)
+        bare.link_ = clean_link(self.link_)
+        return bare._log_proba(X)
 
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first.
@@ -171,7 +180,7 @@ class LabelQuality(LinkPredictor):
             columns = np.searchsorted(self.classes_, model.classes_)
             # a class that none of these rows has may be that of the next one
             log_p[test] = -np.log(len(train) + 1.0)
-            log_p[np.ix_(test, columns)] = model._log_proba(X[test])
+            log_p[np.ix_(test, columns)] = model._log_proba_to_judge(X[test])
         return log_p
 
     @abstractmethod

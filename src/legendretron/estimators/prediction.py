@@ -10,9 +10,10 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
+from legendretron._internal.features import check_features
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
 from legendretron.links.row_probabilities import RowProbabilities, row_probabilities
@@ -40,7 +41,7 @@ class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_features(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
+        return check_features(self, X, accept_sparse="csr", dtype=self.coef_.dtype, order="C", reset=False)
 
     def _predictor(self, X: Any) -> np.ndarray:
         z: np.ndarray = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

@@ -64,7 +64,8 @@ def _encode(classifier: _Fitted, prefix: str) -> tuple[dict[str, Any], dict[str,
     if type(classifier.estimator_) not in SAVED or type(classifier.encoder_) is not TableEncoder:
         raise ValueError(
             f"estimator must be a {' or '.join(cls.__name__ for cls in SAVED)} and encoder a TableEncoder to be saved, got "
-            f"{type(classifier.estimator_).__name__} and {type(classifier.encoder_).__name__}."
+            f"{type(classifier.estimator_).__name__} and {type(classifier.encoder_).__name__}; pickle keeps what is not of "
+            "this library."
         )
     inner, tensors = saved_estimator(classifier.estimator_, f"{prefix}{_INNER}")
     header = {"estimator": _NAME, "encoder": classifier.encoder_.to_dict(), "inner": inner}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import check_no_missing, similar_words
 from legendretron._internal.sklearn_compat import HasMethods, validates_parameters
-from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
 from legendretron.estimators.saved_table_classifier import load_table_classifier, save_table_classifier
@@ -22,28 +23,57 @@ from legendretron.preprocessing.onnx_nodes import prepend_columns
 __all__ = ["TableClassifier"]
 
 
+class _OfEstimator:
+    """An attribute of the fitted estimator, where it has it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, classifier: Any, owner: type | None = None) -> Any:
+        if classifier is None:
+            return self
+        if "estimator_" not in vars(classifier):
+            raise AttributeError(f"this {type(classifier).__name__} has no {self.name}: it is not fitted.")
+        return getattr(classifier.estimator_, self.name)
+
+
+def _if_estimator_has(name: str) -> Any:
+    """Decorate a method that is there only if the estimator has one of this name."""
+
+    def has(classifier: Any) -> bool:
+        getattr(classifier._inner(), name)  # an error names the estimator
+        return True
+
+    return available_if(has)
+
+
 class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of data frames with text, dates and gaps.
 
-    It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and in addition it can be saved to one file and
-    exported to ONNX, both with what the encoder has learned. ``legendretron fit`` writes it for tables that hold more than
-    numbers.
+    It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and it has the attributes and methods of the
+    fitted classifier, and can be saved to one file and exported to ONNX, with what the encoder has learned.
+    ``legendretron fit`` writes it for tables that hold more than numbers.
 
     Parameters
     ----------
-    estimator : LegendreTronClassifier or MultinomialLogisticClassifier, default=None
-        What is fitted to the encoded table; ``LegendreTronClassifier()`` if None.
+    estimator : classifier, default=None
+        What is fitted to the encoded table; ``LegendreTronClassifier()`` if None. Any classifier of scikit-learn's interface
+        will do, but only a ``LegendreTronClassifier`` or ``MultinomialLogisticClassifier`` is saved and exported.
     encoder : TableEncoder, default=None
         What encodes it; ``TableEncoder()`` if None.
 
     Attributes
     ----------
-    estimator_ : LegendreTronClassifier or MultinomialLogisticClassifier
-        The fitted estimator. The names of its coefficients are ``estimator_.feature_names_in_``, such as ``"sex=female"``.
+    estimator_ : classifier
+        The fitted estimator.
     encoder_ : TableEncoder
         The fitted encoder.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    coef_, intercept_, alpha_, link_alpha_, link_, link_classes_, loss_, history_, tuning_, n_iter_
+        Of ``estimator_``, if it has them. The columns of ``coef_`` are ``get_feature_names_out()``.
+    noise_rate_, noise_rate_interval_, noise_matrix_
+        Of ``estimator_``, if it has them.
     n_features_in_, feature_names_in_
         Of the table.
 
@@ -54,24 +84,55 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> clf = TableClassifier(LegendreTronClassifier("softmax", alpha=0.01)).fit(frame, [0, 1, 0, 1] * 10)
     >>> clf.predict(pandas.DataFrame({"age": [None], "city": ["Bern"]})).tolist()
     [1]
-    >>> clf.estimator_.feature_names_in_.tolist()
+    >>> clf.get_feature_names_out().tolist()
     ['age', 'age is missing', 'city=Bern', 'city=Rome', 'city is missing']
+    >>> clf.coef_.shape
+    (1, 5)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [HasMethods(["fit", "predict_proba", "to_onnx"]), None],
-        "encoder": [HasMethods(["fit", "transform", "to_dict"]), None],
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "encoder": [HasMethods(["fit", "transform", "get_feature_names_out"]), None],
     }
 
-    estimator_: LinearLinkClassifier
+    estimator_: Any
     encoder_: TableEncoder
     classes_: np.ndarray
     n_features_in_: int
     feature_names_in_: np.ndarray
 
+    coef_ = _OfEstimator()
+    intercept_ = _OfEstimator()
+    alpha_ = _OfEstimator()
+    link_alpha_ = _OfEstimator()
+    link_ = _OfEstimator()
+    link_classes_ = _OfEstimator()
+    loss_ = _OfEstimator()
+    history_ = _OfEstimator()
+    tuning_ = _OfEstimator()
+    n_iter_ = _OfEstimator()
+    noise_rate_ = _OfEstimator()
+    noise_rate_interval_ = _OfEstimator()
+    noise_matrix_ = _OfEstimator()
+
     def __init__(self, estimator: Any = None, encoder: Any = None) -> None:
         self.estimator = estimator
         self.encoder = encoder
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and if ``deep`` those of estimator and encoder, also where these are None."""
+        params: dict[str, Any] = super().get_params(deep)
+        for name, make in _DEFAULTS.items():
+            if deep and params[name] is None:
+                params |= {f"{name}__{key}": value for key, value in make().get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of estimator and encoder such as ``encoder__max_categories=20``."""
+        for name, make in _DEFAULTS.items():
+            if params.get(name, getattr(self, name)) is None and any(key.startswith(f"{name}__") for key in params):
+                params[name] = make()
+        return super().set_params(**params)
 
     @validates_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
@@ -91,17 +152,23 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         check_no_missing(y)
+        if not is_classifier(self._inner()):
+            raise ValueError(f"estimator must be a classifier, got {self._inner()!r}.")
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
         estimator = LegendreTronClassifier() if self.estimator is None else clone(self.estimator)
+        given = {"sample_weight": sample_weight, "groups": groups}
+        given = {name: value for name, value in given.items() if value is not None}
+        if unknown := [name for name in given if not has_fit_parameter(estimator, name)]:
+            raise ValueError(f"{unknown[0]} is given, but fit of {type(estimator).__name__} takes none; leave it out.")
         encoder.fit(X)
-        estimator.fit(_named(encoder, X), y, sample_weight=sample_weight, groups=groups)
+        estimator.fit(_named(encoder, X), y, **given)
         if words := similar_words(estimator.classes_, "y has labels"):
             warnings.warn(words, stacklevel=2)
         self._take(estimator, encoder)
         return self
 
     @classmethod
-    def from_fitted(cls, estimator: LinearLinkClassifier, encoder: TableEncoder) -> Self:
+    def from_fitted(cls, estimator: Any, encoder: TableEncoder) -> Self:
         """Return a fitted classifier from a fitted encoder and an estimator that was fitted to what it returns."""
         check_is_fitted(estimator)
         if estimator.n_features_in_ != len(names := encoder.get_feature_names_out()):
@@ -113,41 +180,94 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classifier._take(estimator, encoder)
         return classifier
 
-    def _take(self, estimator: LinearLinkClassifier, encoder: TableEncoder) -> None:
+    def _take(self, estimator: Any, encoder: TableEncoder) -> None:
         self.estimator_, self.encoder_ = estimator, encoder
         self.classes_, self.n_features_in_ = estimator.classes_, encoder.n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
 
-    def _check_features(self, X: Any) -> Any:
-        """The encoded table, as the estimator takes it."""
-        check_is_fitted(self)
-        return self.estimator_._check_features(_named(self.encoder_, X))
+    def _inner(self) -> Any:
+        """The fitted estimator, or before that the one to be fitted."""
+        if "estimator_" in vars(self):
+            return self.estimator_
+        return LegendreTronClassifier() if self.estimator is None else self.estimator
 
+    def _check_features(self, X: Any) -> Any:
+        """The encoded table, as an estimator of this library takes it."""
+        return self._ask("_check_features", X)
+
+    def encode(self, X: Any) -> Any:
+        """Return the encoded table as a data frame, whose columns are those of ``coef_``."""
+        check_is_fitted(self)
+        return _named(self.encoder_, X)
+
+    def _ask(self, method: str, X: Any, *more: Any) -> np.ndarray:
+        """What a method of the fitted estimator says of a table."""
+        encoded = self.encode(X)  # which raises if nothing is fitted
+        answer: np.ndarray = getattr(self.estimator_, method)(encoded, *more)
+        return answer
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the encoded columns, in the order of ``coef_``; see the method of :class:`TableEncoder`."""
+        check_is_fitted(self)
+        return self.encoder_.get_feature_names_out(input_features)
+
+    # --- predicting ---
+
+    @_if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        X = self._check_features(X)
-        return self.estimator_._all_parts(X, log=False)
+        return self._ask("predict_proba", X)
 
+    @_if_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        X = self._check_features(X)
-        return self.estimator_._all_parts(X, log=True)
+        return self._ask("predict_log_proba", X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
-        indices = self.predict_log_proba(X).argmax(axis=1)
-        labels: np.ndarray = self.classes_[indices]
-        return labels
+        return self._ask("predict", X)
 
+    @_if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
-        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
-        log_p = self.predict_log_proba(X)
-        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+        """Confidence in each class, as the estimator has it."""
+        return self._ask("decision_function", X)
+
+    @_if_estimator_has("linear_predictor")
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors that the link maps to probabilities, as in the estimator."""
+        return self._ask("linear_predictor", X)
+
+    # --- wrong labels ---
+
+    @_if_estimator_has("predict_proba_observed")
+    def predict_proba_observed(self, X: Any) -> np.ndarray:
+        """Probabilities of the labels as they would be observed, some of them wrong, as in the estimator."""
+        return self._ask("predict_proba_observed", X)
+
+    @_if_estimator_has("label_quality")
+    def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
+        """For each row, the probability that its label is right, as in the estimator; the encoder is not fitted again."""
+        return self._ask("label_quality", X, y, cv, groups)
+
+    @_if_estimator_has("label_posterior")
+    def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
+        """Probabilities of the true classes of rows whose labels are known too, as in the estimator."""
+        return self._ask("label_posterior", X, y, cv, groups)
+
+    @_if_estimator_has("find_label_issues")
+    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
+        """Rows whose label is probably wrong, the most suspicious one first, as in the estimator."""
+        return self._ask("find_label_issues", X, y, cv, threshold, groups)
+
+    # --- saving ---
 
     def save(self, path: Any) -> None:
-        """Write the fitted classifier to one file, safetensors with a JSON header; the write is atomic."""
+        """Write the fitted classifier to one file, safetensors with a JSON header; the write is atomic.
+
+        Estimators that are not of this library raise a ``ValueError``.
+        """
         save_table_classifier(self, path)
 
     @classmethod
@@ -155,6 +275,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``."""
         return load_table_classifier(path, cls)
 
+    @_if_estimator_has("to_onnx")
     def to_onnx(self, path: Any) -> None:
         """Write encoder and estimator as one ONNX file, to be served without torch or pandas; the write is atomic.
 
@@ -178,6 +299,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+#: What stands for a parameter that is None.
+_DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 
 
 def _named(encoder: TableEncoder, X: Any) -> Any:

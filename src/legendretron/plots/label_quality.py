@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
-from legendretron.plots.models import single
+from legendretron.plots.models import core, single
 
 __all__ = ["LabelQualityDisplay"]
 
@@ -81,8 +82,8 @@ class LabelQualityDisplay(Display):
 
         Parameters
         ----------
-        estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-            Fitted.
+        estimator : LegendreTronClassifier, MultinomialLogisticClassifier or TableClassifier
+            Fitted; also inside a pipeline or a search. What transforms its features is not fitted again.
         X, y, cv
             Rows, their labels, and how each is judged by a model that has not seen it, as in ``label_quality``. None: by the
             estimator itself.
@@ -91,7 +92,14 @@ class LabelQualityDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        return cls(single(cls.__name__, estimator).label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
+        model, X = core(single(cls.__name__, estimator), X)
+        check_is_fitted(model)
+        if not hasattr(model, "label_quality"):
+            raise ValueError(
+                f"estimator must judge labels, as LegendreTronClassifier and MultinomialLogisticClassifier do, got "
+                f"{type(model).__name__} without label_quality."
+            )
+        return cls(model.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> LabelQualityDisplay:
         """Draw on the axes given, or on new ones."""

@@ -58,7 +58,7 @@ def single(display: str, given: Any) -> Any:
 
 
 def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the classifier inside pipelines and searches, and the features as it gets them."""
+    """Return the classifier inside pipelines, searches and classifiers of tables, and the features as it gets them."""
     while True:
         if isinstance(estimator, Pipeline):
             if X is not None:
@@ -66,6 +66,9 @@ def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
             estimator = estimator[-1]
         elif hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
+        elif hasattr(estimator, "encoder_"):  # a fitted TableClassifier, whose room is above this one
+            X = None if X is None else estimator.encode(X)
+            estimator = estimator.estimator_
         else:
             return estimator, X
 

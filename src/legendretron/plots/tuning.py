@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
@@ -70,7 +71,14 @@ class TuningDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        return cls(core(single(cls.__name__, estimator))[0].tuning_).plot(ax=ax)
+        model, _ = core(single(cls.__name__, estimator))
+        check_is_fitted(model)
+        if not hasattr(type(model), "tuning_"):
+            raise ValueError(
+                f"estimator must choose strengths, as LegendreTronClassifier and MultinomialLogisticClassifier do, got "
+                f"{type(model).__name__} without tuning_."
+            )
+        return cls(model.tuning_).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> TuningDisplay:
         """Draw on the axes given, or on new ones."""

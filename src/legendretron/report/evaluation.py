@@ -26,7 +26,7 @@ from legendretron.report.cross_fitting import (
 )
 from legendretron.report.markup import escaped, rows_in_words
 from legendretron.report.measured import SCORES, Measured
-from legendretron.report.models import feature_names, inner, outer
+from legendretron.report.models import feature_names, inner
 from legendretron.report.page import page
 from legendretron.report.rows import Contestant, Rows, predicted, rows_of, taken
 from legendretron.report.sections.answer import summary, tiles
@@ -34,7 +34,7 @@ from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
 from legendretron.report.sections.classes import classes, confusions, ranking
 from legendretron.report.sections.coefficients import coefficients
-from legendretron.report.sections.labels import label_posterior, labels
+from legendretron.report.sections.labels import judge_labels, labels
 from legendretron.report.sections.learned import learned
 from legendretron.report.sections.scores import comparison, scores
 from legendretron.report.sections.training import training
@@ -151,8 +151,9 @@ class EvaluationReport:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
         parts["training"] = ("Training", training(classifier))
-        posterior = label_posterior(outer(model), rows, contestants["model"].log_p)
-        parts["labels"] = ("Suspicious labels", labels(outer(model), contestants["model"], rows, posterior))
+        judge, own_features = core(model, X)
+        posterior = judge_labels(judge, own_features, rows, contestants["model"].log_p)
+        parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))
         title = f"Evaluation of {names[0]}" + (f" against {names[1]}" if against is not None else "")

@@ -8,17 +8,10 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from legendretron._internal.extras import import_extra
-from legendretron.estimators import LegendreCalibrator, TableClassifier
+from legendretron.estimators import LegendreCalibrator
 from legendretron.plots.models import core
 
-__all__ = ["feature_names", "inner", "outer"]
-
-
-def outer(model: Any) -> Any:
-    """Return what predicts the probabilities inside pipelines, searches and classifiers of tables."""
-    found = core(model)[0]
-    return found.estimator_ if isinstance(found, TableClassifier) else found
+__all__ = ["feature_names", "inner"]
 
 
 def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
@@ -30,12 +23,6 @@ def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
     while True:
         if isinstance(found, LegendreCalibrator) and found.estimator is not None:
             found, X = core(found.estimator_, X)
-        elif isinstance(found, TableClassifier):
-            if X is not None:
-                pandas = import_extra("pandas", "encoding a table", "cli")
-                names = found.encoder_.get_feature_names_out()
-                X = pandas.DataFrame(np.asarray(found.encoder_.transform(X)), columns=names)
-            found = found.estimator_
         elif isinstance(found, FrozenEstimator):
             found, X = core(found.estimator, X)
         else:

@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron.estimators.classes import swap_classes, with_class_weight
@@ -102,7 +103,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """
         with restore_on_error(self):
             check_no_missing(y)
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+            X, y = check_features(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
             weight = check_sample_weight(sample_weight, X)
             classes = np.unique(y)
@@ -157,7 +158,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def linear_predictor(self, X: Any) -> np.ndarray:
         """Predictors ``z`` of shape (n_samples,), which the inverse link maps to probabilities of the second class."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)
+        X = check_features(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)
         z: np.ndarray = safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
         return z
 

@@ -18,7 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["INTERVAL_ERRORS", "TEMPERATURES", "LabelledRows", "RateEstimate", "estimate_rates"]
+__all__ = [
+    "ENOUGH",
+    "INTERVAL_ERRORS",
+    "TEMPERATURES",
+    "LabelledRows",
+    "RateEstimate",
+    "best_share",
+    "estimate_rates",
+]
 
 #: Powers of the probabilities to choose from.
 TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
@@ -26,7 +34,7 @@ TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
 _HIGHEST = 0.98
 _HALVINGS = 20
 #: Held-out rows that are enough to choose a temperature by.
-_ENOUGH = 20_000
+ENOUGH = 20_000
 #: Standard errors on both sides of an interval. Nine in ten would be 1.6; but errors are of one fit, and the fit is chosen
 #: among several.
 INTERVAL_ERRORS = 2.5
@@ -97,7 +105,7 @@ def estimate_rates(
         Log-probabilities of the observed labels of the held-out rows, with the rate that fits them best.
     """
     n, n_classes = held_out.log_p.shape
-    some = slice(None, None, -(-n // _ENOUGH))
+    some = slice(None, None, -(-n // ENOUGH))
     part = LabelledRows(*(tensor[some] for tensor in held_out))
     best: tuple[float, float] | None = None
     for power in temperatures:
@@ -126,18 +134,30 @@ def _own(rows: LabelledRows, power: float) -> Tensor:
     return torch.exp(log_p.gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1))
 
 
-@np.errstate(over="ignore")  # the derivative without noise, where a probability is next to nothing
 def _best_rate(own: Tensor, weight: Tensor, n_classes: int) -> float:
-    """The rate with the least log-loss, which is convex in it: where its derivative changes sign, by bisection."""
+    """The rate with the least log-loss."""
     # in NumPy, whose operations on few numbers cost less, and on the CPU, as each step waits for the sum
-    p, share = own.cpu().numpy(), 1.0 / n_classes
-    gain = weight.cpu().numpy() * (p - share)
+    return best_share(own.cpu().numpy(), 1.0 / n_classes, weight.cpu().numpy())
 
-    def rising(rate: float) -> bool:
-        return bool((gain / (p + rate * (share - p))).sum() > 0.0)
+
+@np.errstate(over="ignore")  # the derivative without the other, where a probability is next to nothing
+def best_share(own: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
+    r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
+
+    The loss is convex in it: it is least where its derivative changes sign, which is found by bisection.
+
+    Examples
+    --------
+    >>> best_share(np.array([1.0, 1.0, 0.0, 0.0]), 0.5, np.ones(4)) > 0.9
+    True
+    """
+    gain = weight * (own - other)
+
+    def rising(share: float) -> bool:
+        return bool((gain / (own + share * (other - own))).sum() > 0.0)
 
     low, high = 0.0, _HIGHEST
-    if bool((p <= 0.0).any()):  # an infinite loss without noise
+    if bool((own <= 0.0).any()):  # an infinite loss without the other
         low = 1e-6
     if rising(low):
         return 0.0

@@ -8,6 +8,7 @@ import numpy as np
 
 from legendretron.estimators import LegendreCalibrator
 from legendretron.estimators.label_noise import replaced_share
+from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.report.charts import Chart
 from legendretron.report.markup import (
@@ -22,39 +23,37 @@ from legendretron.report.markup import (
 )
 from legendretron.report.rows import Contestant, Rows
 
-__all__ = ["label_posterior", "labels", "noise_in_words"]
+__all__ = ["judge_labels", "labels", "noise_in_words"]
 
 #: Rows that are listed, and the probability below which a label is suspicious.
 _LISTED, _THRESHOLD = 50, 0.5
 _TITLE = "Suspicious labels"
 
 
-def label_posterior(model: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
-    r"""Return probabilities of the true classes given features and labels, ``(n, C)``.
+def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
+    """Return probabilities of the true classes given features and labels, ``(n, C)``.
 
-    With the transition matrix of a model that knows of wrong labels, :math:`p_i T_{iy} / \sum_k p_k T_{ky}`, as its own
-    ``label_posterior``. For any other, one label of these rows is taken to be wrong, or the share that a calibrator has
-    found, replaced by any class alike.
+    Of a model that knows of wrong labels, its own ``label_posterior``. For any other, one label of these rows is taken to be
+    wrong, or the share that a calibrator has found, replaced by any class alike.
 
     Parameters
     ----------
     model : classifier
-        The model.
+        The model, without what is around it.
+    X : array, data frame or sparse matrix of shape (n, n_features)
+        Features as it takes them.
     rows : Rows
         Labels.
     log_p : array of shape (n, C)
         Its predictions.
     """
+    if isinstance(model, LabelQuality):
+        return model.label_posterior(X, rows.classes[rows.y], cv=None)
     n, n_classes = log_p.shape
-    posterior: np.ndarray = np.exp(log_p)
-    if isinstance(model, LabelQuality) and getattr(model, "noise_rate_", 0.0) > 0:
-        posterior *= model.noise_matrix_.T[rows.y]
-    else:
-        found = replaced_share(model.noise_rate_, n_classes) if isinstance(model, LegendreCalibrator) else 0.0
-        replaced = max(found, 1.0 / max(n, 2))
-        posterior[np.arange(n), rows.y] *= 1.0 + (1.0 - replaced) / (replaced / n_classes)
-    posterior /= posterior.sum(1, keepdims=True)
-    return posterior
+    found = replaced_share(model.noise_rate_, n_classes) if isinstance(model, LegendreCalibrator) else 0.0
+    replaced = max(found, 1.0 / max(n, 2))
+    matrix = (1.0 - replaced) * np.eye(n_classes) + replaced / n_classes
+    return label_posterior(log_p, rows.y, matrix, doubts=found > 0.0)
 
 
 def noise_in_words(model: Any) -> str:
@@ -86,7 +85,7 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
     rows : Rows
         Labels and weights.
     posterior : array of shape (n, C)
-        What :func:`label_posterior` returned.
+        What :func:`judge_labels` returned.
     """
     quality = posterior[np.arange(len(rows)), rows.y]
     suggested = posterior.argmax(1)

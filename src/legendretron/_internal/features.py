@@ -1,0 +1,69 @@
+"""Features of an estimator that takes numbers only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+__all__ = ["check_features"]
+
+
+def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""
+    try:
+        return validate_data(estimator, X, *y, **options)
+    except (ValueError, TypeError) as error:
+        reason = next(_no_numbers(X), None)
+        if reason is None:
+            raise
+        kind = type(estimator).__name__
+        raise ValueError(
+            f"{reason}, but {kind} takes numbers only. TableClassifier({kind}()) takes tables with text, dates and gaps; "
+            "legendretron.TableEncoder encodes them."
+        ) from error
+
+
+def _no_numbers(X: Any) -> Iterator[str]:
+    """Yield what holds text, dates or gaps; nothing for what is not in rows and columns."""
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        columns = [(f"column {str(name)!r} of X", X.iloc[:, place].to_numpy()) for place, name in enumerate(X.columns)]
+    elif not hasattr(X, "tocsr"):
+        try:
+            table = np.asarray(X, dtype=None if isinstance(X, np.ndarray) else object)
+        except ValueError:  # rows of different lengths
+            return
+        columns = (
+            [(f"column {place} of X", table[:, place]) for place in range(table.shape[1])] if table.ndim == 2 else []
+        )
+    else:
+        columns = []
+    for where, values in columns:
+        kind = values.dtype.kind
+        if kind in "biuf":
+            if np.isnan(values).any():
+                yield f"{where} contains NaN, a gap"
+            continue
+        present = [value for value in values if not _is_gap(value)]
+        if texts := [value for value in present if isinstance(value, str | bytes) and not _is_number(value)]:
+            yield f"{where} holds text, such as {str(texts[0])!r}"
+        elif kind in "mM" or any(hasattr(value, "isoformat") for value in present):
+            yield f"{where} holds dates"
+        elif len(present) < len(values):
+            yield f"{where} contains NaN, a gap"
+
+
+def _is_gap(value: Any) -> bool:
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas need not be installed
+    return missing or (isinstance(value, float) and math.isnan(value))
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
