@@ -182,7 +182,7 @@ def evaluate(
         payload["summary"] = made.summary
         report.note(f"report: {html}")
     if plot is not None:
-        write_output(plot, draw_reliability(y, predictions, plot.suffix))
+        write_output(plot, draw_reliability(y, predictions, plot.suffix, weights))
         report.note(f"picture: {plot}")
     views = score_view(f"{n_rows:,} rows", **scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
@@ -216,15 +216,18 @@ def _report(
         )
 
 
-def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:
-    """Return a reliability diagram in the format of a file extension."""
+def draw_reliability(
+    y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str, sample_weight: np.ndarray | None = None
+) -> bytes:
+    """Return a reliability diagram in the format of a file extension; errors in its legend are those of the scores."""
     matplotlib = import_extra("matplotlib", "drawing", "plots")
     matplotlib.use("Agg")  # a file, never a window
     from matplotlib import pyplot
 
     from legendretron.plots import ReliabilityDisplay
 
-    figure = ReliabilityDisplay.from_predictions(y, predictions).figure_
+    curves = {"strategy": "smooth", "sample_weight": sample_weight}
+    figure = ReliabilityDisplay.from_predictions(y, predictions, **curves).figure_
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
     pyplot.close(figure)
