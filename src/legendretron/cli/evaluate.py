@@ -106,6 +106,7 @@ def evaluate(
     from legendretron.datasets.table_files import quoted
     from legendretron.datasets.text_form import TextOptions
     from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
+    from legendretron.preprocessing.drift import DriftWatch
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
@@ -125,6 +126,7 @@ def evaluate(
         )
     options: dict[str, Any] = {"text": text, "missing": str(missing)}
     predictions: dict[str, np.ndarray] = {}
+    watch = DriftWatch()
     weights = table = other_table = None
     if parts is not None:
         check_streamable({"--report": html, "--against": against, "--weight": weight})
@@ -132,12 +134,12 @@ def evaluate(
         for table in tables_for(estimator, parts, target, **options):
             left_out += table.left_out
             if table.X.shape[0]:
-                running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+                running.add(class_numbers(estimator, table), log_probabilities(estimator, table, watch))
         scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
         n_rows, (y, log_p) = running.n_rows, running.some_rows()
     else:
         table = table_for(estimator, data, target, kind, weight=weight, **options)
-        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
+        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table, watch)
         n_rows, left_out = len(y), table.left_out
         weights = None if weight is None else weights_of(table, weight)
         scores = {"model": scores_of(y, log_p, weights)}
@@ -157,7 +159,7 @@ def evaluate(
             raise ValueError(
                 f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
             )
-        other_log_p = log_probabilities(other, other_table)
+        other_log_p = log_probabilities(other, other_table, DriftWatch())
         scores["against"] = scores_of(y, other_log_p, weights)
         predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
     classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
@@ -167,6 +169,7 @@ def evaluate(
         "baseline": dataclasses.asdict(baseline),
         "against": dataclasses.asdict(scores["against"]) if other is not None else None,
         "classes": classes,
+        "drift": report.drift(watch.found),
         "plot": None if plot is None else str(plot),
         "report": None if html is None else str(html),
     }
@@ -226,7 +229,7 @@ def draw_reliability(
 
     from legendretron.plots import ReliabilityDisplay
 
-    curves = {"strategy": "smooth", "sample_weight": sample_weight}
+    curves: dict[str, Any] = {"strategy": "smooth", "sample_weight": sample_weight}
     figure = ReliabilityDisplay.from_predictions(y, predictions, **curves).figure_
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())

@@ -7,7 +7,7 @@ import errno
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,12 @@ from legendretron.estimators import (
 )
 from legendretron.estimators.any_model import CALIBRATOR_FORMAT
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
 from legendretron.links import link_class, link_names
+from legendretron.preprocessing.drift import DriftWatch
 
 __all__ = [
     "Model",
@@ -180,11 +182,17 @@ def linear_of(model: LinearLinkClassifier | TableClassifier) -> LinearLinkClassi
     return model.estimator_ if isinstance(model, TableClassifier) else model
 
 
+def _uncalibrated(model: Model) -> Any:
+    """The model that a calibrator calibrates, or the model itself."""
+    if isinstance(model, LegendreCalibrator) and model.estimator is not None:
+        return model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
+    return model
+
+
 def _encoded_by(model: Model) -> TableClassifier | None:
     """The classifier of tables that a model is, or calibrates."""
-    if isinstance(model, LegendreCalibrator) and model.estimator is not None:
-        model = model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
-    return model if isinstance(model, TableClassifier) else None
+    inner = _uncalibrated(model)
+    return inner if isinstance(inner, TableClassifier) else None
 
 
 def table_for(
@@ -304,9 +312,11 @@ def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
         )
 
 
-def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
+def log_probability_parts(
+    model: Model, table: Table, watch: DriftWatch | None = None
+) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
-    X = checked_features(model, table)
+    X = checked_features(model, table, watch)
     with saying_options():
         yield from (model if isinstance(model, LegendreCalibrator) else linear_of(model))._log_proba_in_parts(X)
 
@@ -316,19 +326,25 @@ def features_for(model: Model, table: Table) -> Any:
     return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
 
 
-def checked_features(model: Model, table: Table) -> Any:
-    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores."""
+def checked_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
+    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores.
+
+    Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
+    """
     check = model._scores if isinstance(model, LegendreCalibrator) else model._check_features
     X = features_for(model, table)
     try:
-        with saying_options(), without_names():
-            return check(X)
+        with saying_options(), without_names(), watch or nullcontext():
+            checked = check(X)
     except ValueError as error:
-        with without_names():
+        with without_names(), DriftWatch():
             row = _first_refused(check, X)
         if row is None:
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
+    if watch is not None and isinstance(inner := _uncalibrated(model), LinearLinkClassifier):
+        watch.add(feature_tallies(inner, X))
+    return checked
 
 
 def _first_refused(check: Callable[[Any], Any], X: Any) -> int | None:
@@ -355,11 +371,11 @@ def without_names() -> Iterator[None]:
         yield
 
 
-def log_probabilities(model: Model, table: Table) -> np.ndarray:
+def log_probabilities(model: Model, table: Table, watch: DriftWatch | None = None) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
     dtype = np.float64 if isinstance(model, LegendreCalibrator) else linear_of(model).coef_.dtype
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
-    for rows, part in log_probability_parts(model, table):
+    for rows, part in log_probability_parts(model, table, watch):
         log_p[rows] = part
     return log_p
 
@@ -367,8 +383,8 @@ def log_probabilities(model: Model, table: Table) -> np.ndarray:
 def probabilities(model: Model, table: Table) -> np.ndarray:
     """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
     if isinstance(model, LegendreCalibrator):
-        return np.exp(log_probabilities(model, table))
-    X = checked_features(model, table)
+        return np.exp(log_probabilities(model, table, DriftWatch()))
+    X = checked_features(model, table, DriftWatch())
     with saying_options():
         return linear_of(model)._all_parts(X, log=False)
 

@@ -25,7 +25,7 @@ __all__ = [
 
 TABLE_FORMAT = "legendretron-table"
 #: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = f"{TABLE_FORMAT}-1"
+_KIND = f"{TABLE_FORMAT}-2"
 _NAME = "TableClassifier"
 #: Before the names of the tensors of the estimator.
 _INNER = "estimator."
