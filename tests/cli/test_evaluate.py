@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score, roc_auc_score
 
 from legendretron import LegendreTronClassifier
-from legendretron.diagnostics import expected_calibration_error
+from legendretron.diagnostics import smooth_calibration_error
+from legendretron.report.markup import percent
 from tests.cli.conftest import make_cancer, make_iris
 
 
@@ -21,7 +22,7 @@ def test_two_classes(run, tables):
     assert scores["accuracy"] == clf.score(frame, y)
     assert scores["log_loss"] == pytest.approx(log_loss(y, p))
     assert scores["brier"] == pytest.approx(2 * brier_score_loss(y, p[:, 1]))
-    assert scores["calibration_error"] == pytest.approx(expected_calibration_error(y, p))
+    assert scores["calibration_error"] == pytest.approx(smooth_calibration_error(y, p), abs=1e-5)
     assert scores["auc"] == pytest.approx(roc_auc_score(y, p[:, 1]))
     share = y.mean()
     assert scores["baseline"] == pytest.approx({
@@ -93,6 +94,45 @@ def test_plot(run, tables, tmp_path, end, start):
     assert ran.json["plot"] == str(picture)
     assert ran.err == f"picture: {picture}\n"
     assert picture.read_bytes().startswith(start)
+
+
+@pytest.fixture
+def legends(monkeypatch):
+    """Labels of the curves of all diagrams that are drawn."""
+    from legendretron.plots import ReliabilityDisplay
+
+    drawn, plot = [], ReliabilityDisplay.plot
+
+    def remember(display, *args, **options):
+        plot(display, *args, **options)
+        drawn.append([line.get_label() for line in display.lines_.values()])
+        return display
+
+    monkeypatch.setattr(ReliabilityDisplay, "plot", remember)
+    return drawn
+
+
+@pytest.mark.parametrize("weight", [[], ["--weight", "w"]])
+def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends, weight):
+    make_cancer().assign(w=np.arange(569) % 3).to_csv(tmp_path / "a.csv", index=False)
+    words = ["evaluate", tables / "cancer.safetensors", tmp_path / "a.csv", "-t", "malignant", *weight]
+    page = tmp_path / "page.html"
+    error = run(*words, "--json", "--report", page, "--plot", tmp_path / "a.png").json["calibration_error"]
+    assert f"calibration error</span><b>{percent(error)}<" in page.read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert legends == [[f"cancer (calibration error {error:.3f})"]]
+    (line,) = [line for line in run(*words).out.splitlines() if "calibration error" in line]
+    assert f"{error:.4f}" in line
+
+
+def test_calibration_error_of_calibrate_is_that_of_its_picture(run, tables, tmp_path, legends):
+    words = ["calibrate", tables / "cancer.safetensors", tables / "cancer.csv", "-t", "malignant"]
+    words += ["--out", tmp_path / "c.safetensors", "--plot", tmp_path / "a.png"]
+    found = run(*words, "--json").json
+    before, after = (found[when]["calibration_error"] for when in ("before", "after"))
+    assert legends == [[f"before (calibration error {before:.3f})", f"after (calibration error {after:.3f})"]]
+    (line,) = [line for line in run(*words).out.splitlines() if "calibration error" in line]
+    assert f"{before:.4f}" in line
+    assert f"{after:.4f}" in line
 
 
 def test_plot_without_matplotlib(run, tables, monkeypatch):

@@ -164,6 +164,7 @@ def test_predictions_in_a_file(run, tables, tmp_path, end):
     summary = run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out, "--proba", "--json").json
     assert summary == {
         "rows": 150,
+        "drift": [],
         "out": str(out),
         "columns": ["prediction", "p(setosa)", "p(versicolor)", "p(virginica)"],
     }

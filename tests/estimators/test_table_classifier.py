@@ -162,7 +162,7 @@ def test_what_cannot_be():
 def test_the_class_of_the_file_is_told(fitted, tmp_path):
     _, _, model = fitted
     model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match=r"holds 'legendretron-table-1', but .* is needed; legendretron\.load reads"):
+    with pytest.raises(ValueError, match=r"holds 'legendretron-table-2', but .* is needed; legendretron\.load reads"):
         LegendreTronClassifier.load(tmp_path / "m")
 
 
@@ -176,21 +176,32 @@ def small():
 
 def test_what_is_written_is_what_the_number_says(tmp_path):
     small().save(tmp_path / "m")
-    assert _KIND == "legendretron-table-1"
-    tensors, header = read_artifact(tmp_path / "m", "legendretron-table-1")
+    assert _KIND == "legendretron-table-2"
+    tensors, header = read_artifact(tmp_path / "m", "legendretron-table-2")
     assert [*header] == ["estimator", "encoder", "inner"]
     assert header["inner"]["header"]["feature_names_in"][1] == "age is missing"
     assert all(name.startswith("estimator.") for name in tensors)
-    number = {"categories": [], "pooled": 0, "constant": False}
+    number = {"categories": [], "pooled": 0, "constant": False, "rows": 4, "rare_rows": 0}
+    no_range, of_age = {"low": 0.0, "high": 0.0}, {"low": 30.0, "high": 50.0}
     assert header["encoder"] == {
         "parameters": {"categorical": [], "max_categories": 32},
         "columns": [
-            {"name": "age", "kind": "number", "gaps": 1, "mean": 40.0, **number},
-            {"name": "city", "kind": "categories", "gaps": 1, "mean": 0.0, **number, "categories": ["Bern", "Rome", None]},
+            {"name": "age", "kind": "number", "gaps": 1, "mean": 40.0, **number, **of_age},
+            {
+                "name": "city", "kind": "categories", "gaps": 1, "mean": 0.0, **number, **no_range,
+                "categories": ["Bern", "Rome", None], "rare_rows": 1,
+            },
         ],
         "has_names": True,
         "single": False,
     }  # fmt: skip
+
+
+def test_a_file_of_the_format_before_is_refused_in_a_sentence(tmp_path):
+    small().save(tmp_path / "m")
+    write_artifact(tmp_path / "m", "legendretron-table-1", *read_artifact(tmp_path / "m", _KIND))
+    with pytest.raises(ValueError, match=r"in format 1 of legendretron-table, but this version, .*, reads format 2\."):
+        legendretron.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -22,7 +22,7 @@ def test_reliability_diagram(fitted):
     _, p, y = fitted
     display = ReliabilityDisplay.from_predictions(y, {"a": p, "b": np.full_like(p, 1 / 3)})
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert any(label.startswith("a (error ") for label in labels)
+    assert any(label.startswith("a (error of 10 bins ") for label in labels)
     assert len(display.figure_.axes) == 2
     _, ax = plt.subplots()
     assert ReliabilityDisplay.from_predictions(y, {"a": p}, kind="all", ax=ax).ax_ is ax

@@ -44,7 +44,7 @@ def test_smooth_curves_have_bands():
         assert np.isclose(band[:, 1].min(), curve.low[shown].min())
         assert np.isclose(band[:, 1].max(), curve.high[shown].max())
         assert below.patches[number].get_data().values.sum() == 2000
-        assert f"{name} (smooth error {curve.error:.3f})" == line.get_label()
+        assert f"{name} (calibration error {curve.error:.3f})" == line.get_label()
     without = ReliabilityDisplay.from_predictions(Y, P, strategy="smooth", n_bootstrap=0, name="honest")
     assert len(without.ax_.collections) == 0
     assert list(without.lines_) == ["honest"]

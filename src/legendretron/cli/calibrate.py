@@ -284,8 +284,9 @@ def _fit(
     from sklearn.base import clone
 
     from legendretron.cli.models import without_names
+    from legendretron.preprocessing.drift import DriftWatch
 
-    with saying_options(), without_names():
+    with saying_options(), without_names(), DriftWatch():  # what there is to say was said when scores were computed
         if calibrator.estimator is None:
             calibrator.set_params(classes=classes)
         calibrator.fit(X, y)

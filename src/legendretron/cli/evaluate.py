@@ -111,6 +111,7 @@ def evaluate(
     from legendretron.datasets.table_files import quoted
     from legendretron.datasets.text_form import TextOptions
     from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
+    from legendretron.preprocessing.drift import DriftWatch
 
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
@@ -131,6 +132,7 @@ def evaluate(
         )
     options: dict[str, Any] = {"text": text, "missing": str(missing), "missing_labels": str(missing_labels)}
     predictions: dict[str, np.ndarray] = {}
+    watch = DriftWatch()
     weights = table = other_table = None
     if parts is not None:
         from legendretron.cli.running_scores import RunningScores
@@ -140,12 +142,12 @@ def evaluate(
         for table in tables_for(estimator, parts, target, **options):
             left_out.add(table)
             if table.X.shape[0]:
-                running.add(class_numbers(estimator, table), log_probabilities(estimator, table))
+                running.add(class_numbers(estimator, table), log_probabilities(estimator, table, watch))
         scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
         n_rows, (y, log_p) = running.n_rows, running.some_rows()
     else:
         table = table_for(estimator, data, target, kind, weight=weight, **options)
-        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table)
+        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table, watch)
         n_rows, left_out = len(y), LeftOut(table)
         weights = None if weight is None else weights_of(table, weight)
         scores = {"model": scores_of(y, log_p, weights)}
@@ -164,7 +166,7 @@ def evaluate(
             raise ValueError(
                 f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
             )
-        other_log_p = log_probabilities(other, other_table)
+        other_log_p = log_probabilities(other, other_table, DriftWatch())
         scores["against"] = scores_of(y, other_log_p, weights)
         predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
     classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
@@ -176,6 +178,7 @@ def evaluate(
         "baseline": dataclasses.asdict(baseline),
         "against": dataclasses.asdict(scores["against"]) if other is not None else None,
         "classes": classes,
+        "drift": report.drift(watch.found),
         "plot": None if plot is None else str(plot),
         "report": None if html is None else str(html),
     }
@@ -191,7 +194,7 @@ def evaluate(
         payload["summary"] = made.summary
         report.note(f"report: {html}")
     if plot is not None:
-        write_output(plot, draw_reliability(y, predictions, plot.suffix))
+        write_output(plot, draw_reliability(y, predictions, plot.suffix, weights))
         report.note(f"picture: {plot}")
     views = score_view(f"{n_rows:,} rows", **scores, baseline=baseline), _class_view(classes)
     report.result(payload, *views)
@@ -225,15 +228,18 @@ def _report(
         )
 
 
-def draw_reliability(y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str) -> bytes:
-    """Return a reliability diagram in the format of a file extension."""
+def draw_reliability(
+    y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str, sample_weight: np.ndarray | None = None
+) -> bytes:
+    """Return a reliability diagram in the format of a file extension; errors in its legend are those of the scores."""
     matplotlib = import_extra("matplotlib", "drawing", "plots")
     matplotlib.use("Agg")  # a file, never a window
     from matplotlib import pyplot
 
     from legendretron.plots import ReliabilityDisplay
 
-    figure = ReliabilityDisplay.from_predictions(y, predictions).figure_
+    curves: dict[str, Any] = {"strategy": "smooth", "sample_weight": sample_weight}
+    figure = ReliabilityDisplay.from_predictions(y, predictions, **curves).figure_
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
     pyplot.close(figure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -23,6 +23,7 @@ from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.estimators.formats import CALIBRATOR_FORMAT, ESTIMATOR_FORMAT, TABLE_FORMAT
+from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
     from legendretron.datasets.table_parts import TableParts
@@ -194,11 +195,17 @@ def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
     return hasattr(model, "_scores")  # without an import of its class
 
 
-def _encoded_by(model: Any) -> Any:
-    """The classifier of tables that a model is, or calibrates; None if there is none."""
+def _uncalibrated(model: Model) -> Any:
+    """The model that a calibrator calibrates, or the model itself."""
     if _is_calibrator(model) and model.estimator is not None:
-        model = model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
-    return model if hasattr(model, "encoder_") else None
+        return model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
+    return model
+
+
+def _encoded_by(model: Model) -> Any:
+    """The classifier of tables that a model is, or calibrates; None if there is none."""
+    inner = _uncalibrated(model)
+    return inner if hasattr(inner, "encoder_") else None
 
 
 def table_for(
@@ -332,9 +339,11 @@ def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
         )
 
 
-def log_probability_parts(model: Model, table: Table) -> Iterator[tuple[slice, np.ndarray]]:
+def log_probability_parts(
+    model: Model, table: Table, watch: DriftWatch | None = None
+) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
-    X = checked_features(model, table)
+    X = checked_features(model, table, watch)
     with saying_options():
         yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
 
@@ -344,19 +353,27 @@ def features_for(model: Model, table: Table) -> Any:
     return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
 
 
-def checked_features(model: Model, table: Table) -> Any:
-    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores."""
+def checked_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
+    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores.
+
+    Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
+    """
     check = model._scores if _is_calibrator(model) else model._check_features
     X = features_for(model, table)
     try:
-        with saying_options(), without_names():
-            return check(X)
+        with saying_options(), without_names(), watch or nullcontext():
+            checked = check(X)
     except ValueError as error:
-        with without_names():
+        with without_names(), DriftWatch():
             row = _first_refused(check, X)
         if row is None:
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
+    if watch is not None and hasattr(inner := _uncalibrated(model), "_standardized"):
+        from legendretron.estimators.feature_drift import feature_tallies
+
+        watch.add(feature_tallies(inner, X))
+    return checked
 
 
 def _first_refused(check: Callable[[Any], Any], X: Any) -> int | None:
@@ -383,11 +400,11 @@ def without_names() -> Iterator[None]:
         yield
 
 
-def log_probabilities(model: Model, table: Table) -> np.ndarray:
+def log_probabilities(model: Model, table: Table, watch: DriftWatch | None = None) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
     dtype = np.float64 if _is_calibrator(model) else linear_of(model).coef_.dtype
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
-    for rows, part in log_probability_parts(model, table):
+    for rows, part in log_probability_parts(model, table, watch):
         log_p[rows] = part
     return log_p
 
@@ -395,8 +412,8 @@ def log_probabilities(model: Model, table: Table) -> np.ndarray:
 def probabilities(model: Model, table: Table) -> np.ndarray:
     """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
     if _is_calibrator(model):
-        return np.exp(log_probabilities(model, table))
-    X = checked_features(model, table)
+        return np.exp(log_probabilities(model, table, DriftWatch()))
+    X = checked_features(model, table, DriftWatch())
     with saying_options():
         return linear_of(model)._all_parts(X, log=False)
 

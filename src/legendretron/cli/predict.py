@@ -32,6 +32,7 @@ from legendretron.cli.report import Report, grid
 if TYPE_CHECKING:
     from legendretron.cli.models import Model
     from legendretron.datasets.tables import Table
+    from legendretron.preprocessing.drift import DriftWatch
 
 __all__ = ["predict"]
 
@@ -73,6 +74,7 @@ def predict(
     from legendretron.cli.models import format_for, load_model, table_for, tables_for
     from legendretron.cli.streams import is_small, streamed_parts
     from legendretron.datasets.text_form import TextOptions
+    from legendretron.preprocessing.drift import DriftWatch
 
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
@@ -84,28 +86,30 @@ def predict(
         "missing": str(missing),
         "keep": keep or (),
     }
+    watch = DriftWatch()
     parts = streamed_parts(data, format, stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **options)
         try:
-            _predict_in_parts(estimator, tables, proba, out, report)
+            _predict_in_parts(estimator, tables, proba, out, report, watch)
         except KeyboardInterrupt as stopped:
             what = "predictions are not complete" if out is None else "no predictions were written"
             raise KeyboardInterrupt(f"interrupted, {what}") from stopped
         return
     table = table_for(estimator, data, None, format_for(data, format), **options)
-    frame = _predictions(estimator, table, proba, report)
+    frame = _predictions(estimator, table, proba, report, watch)
     LeftOut(table).tell(report)
+    drift = report.drift(watch.found)
     if out is None:
         kept = () if table.kept is None else table.kept
         columns = {name: _as_json(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
-        report.result({"rows": len(frame), **columns}, frame_bytes(frame, ".csv").decode())
+        report.result({"rows": len(frame), "drift": drift, **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
-    _tell(Counter(frame["prediction"]), list(frame), out, report)
+    _tell(Counter(frame["prediction"]), list(frame), drift, out, report)
 
 
-def _predictions(estimator: Model, table: Table, proba: bool, report: Report) -> Any:
+def _predictions(estimator: Model, table: Table, proba: bool, report: Report, watch: DriftWatch) -> Any:
     """Predictions for the rows of a table, after the columns to keep."""
     import numpy as np
     import pandas
@@ -113,14 +117,14 @@ def _predictions(estimator: Model, table: Table, proba: bool, report: Report) ->
     from legendretron.cli.models import log_probability_parts, probabilities
 
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
-    for rows, log_p in log_probability_parts(estimator, table):
+    for rows, log_p in log_probability_parts(estimator, table, watch):
         numbers[rows] = log_p.argmax(1)
     columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].array for name in table.kept}
     predicted: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
     if proba:
         by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
         predicted |= {f"p({label})": own for label, own in by_class}
-    if twice := [name for name in columns if name in predicted or (name == "rows" and report.json)]:
+    if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and report.json)]:
         raise typer.BadParameter(f"{twice[0]!r} is the name of a column of predictions.", param_hint="'--keep'")
     return pandas.DataFrame(columns | predicted)
 
@@ -133,7 +137,9 @@ def _as_json(column: Any) -> list[Any]:
     ]
 
 
-def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, report: Report) -> None:
+def _predict_in_parts(
+    estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, report: Report, watch: DriftWatch
+) -> None:
     """Predict some rows after the other, and write as it goes; the file is there when all of them are in it."""
     if out is None and report.json:
         reason = "with --json, predictions for a table that is read in batches go to a file; give it."
@@ -146,15 +152,16 @@ def _predict_in_parts(estimator: Model, tables: Iterator[Table], proba: bool, ou
             left_out.add(table)
             if table.X.shape[0] == 0:
                 continue
-            frame = _predictions(estimator, table, proba, report)
+            frame = _predictions(estimator, table, proba, report, watch)
             write(frame if out is not None else (frame, not names))
             names = list(frame)
             counts.update(frame["prediction"])
         if not names:
             raise ValueError("there is no row to predict.")
     left_out.tell(report)
+    drift = report.drift(watch.found)
     if out is not None:
-        _tell(counts, names, out, report)
+        _tell(counts, names, drift, out, report)
 
 
 def _print(part: tuple[Any, bool]) -> None:
@@ -162,10 +169,10 @@ def _print(part: tuple[Any, bool]) -> None:
     sys.stdout.write(text_of(frame, ".csv", header=first))
 
 
-def _tell(counts: Counter[Any], names: list[str], out: Path, report: Report) -> None:
+def _tell(counts: Counter[Any], names: list[str], drift: list[dict[str, Any]], out: Path, report: Report) -> None:
     view = grid("prediction", "rows")
     for label in sorted(counts):
         view.add_row(str(label), f"{counts[label]:,}")
     view.caption = f"written to {out}"
     rows = sum(counts.values())
-    report.result({"rows": rows, "out": str(out), "columns": names}, view, even_if_quiet=False)
+    report.result({"rows": rows, "drift": drift, "out": str(out), "columns": names}, view, even_if_quiet=False)

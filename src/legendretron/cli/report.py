@@ -7,19 +7,24 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 
 from legendretron.cli.errors import one_line
 
+if TYPE_CHECKING:
+    from legendretron.preprocessing.drift import Tally
+
 __all__ = ["Report", "grid"]
 
 #: Without a terminal nothing is wrapped or cut to a width.
 _UNBOUNDED = 10_000
+#: Columns that warnings name, one line each.
+_MOST_COLUMNS = 10
 
 
 def grid(*columns: str, title: str | None = None) -> Grid:
@@ -52,6 +57,16 @@ class Report:
     def warning(self, text: str) -> None:
         """Print a warning."""
         self.note(f"warning: {text}")
+
+    def drift(self, found: Sequence[Tally]) -> list[dict[str, Any]]:
+        """Print a warning for each column that is not like that of the fit, and return what ``--json`` says."""
+        for tally in found[:_MOST_COLUMNS]:
+            self.warning(str(tally))
+        if len(found) > _MOST_COLUMNS:
+            self.warning(
+                f"{len(found) - _MOST_COLUMNS:,} more columns are not like those of the fit; --json names them"
+            )
+        return [tally.to_dict() for tally in found]
 
     def result(self, payload: Mapping[str, Any], *views: RenderableType, even_if_quiet: bool = True) -> None:
         """Print the result; once per command, at its end.

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from legendretron._internal.chunks import chunks
-from legendretron.diagnostics.calibration import CalibrationCurve, row_weights
+from legendretron.diagnostics.calibration import row_weights
+from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 
 __all__ = ["RowScores", "Scores", "area_under_curve", "baseline_of", "class_scores", "row_scores", "scores_of"]
 
@@ -27,7 +28,8 @@ class Scores:
     brier : float
         Mean squared distance between the probabilities and the label, from 0 to 2.
     calibration_error : float
-        Mean gap between the probability of the predicted class and how often it was right.
+        Mean gap between the probability of the predicted class and how often it was right: its
+        :func:`~legendretron.diagnostics.smooth_calibration_error`.
     auc : float
         Area under the ROC curve; for more than two classes the mean over the classes, each against the rest. NaN if the
         labels are all the same.
@@ -48,6 +50,10 @@ class RowScores(NamedTuple):
     right: np.ndarray  #: whether the most probable class is the true one
     confidence: np.ndarray  #: probability of the most probable class
     predicted: np.ndarray  #: the most probable class
+
+    def calibration_error(self, sample_weight: np.ndarray | None = None) -> float:
+        """Return the smooth calibration error of the predicted class, rows with weights (n,)."""
+        return smooth_error_of_outcomes(self.confidence[:, None], self.right[:, None], sample_weight)
 
 
 def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
@@ -86,11 +92,7 @@ def scores_of(
         accuracy=mean(rows.right),
         log_loss=mean(rows.log_loss),
         brier=mean(rows.brier),
-        calibration_error=CalibrationCurve.of_outcomes(
-            rows.confidence, rows.right, weight=weight
-        ).expected_calibration_error
-        if ordered
-        else math.nan,
+        calibration_error=rows.calibration_error(weight) if ordered else math.nan,
         auc=_auc(y, log_p, weight) if ordered else math.nan,
     )
 

@@ -240,15 +240,15 @@ def _left_out_error(
 
 
 def _fixed_point(residuals: np.ndarray) -> float:
-    """Bandwidth that is its own error, by bisection; not narrower than a cell."""
+    """Bandwidth that is its own error, by bisection; if it is narrower than a cell, the error at the width of a cell."""
     modes = dct(residuals, norm="ortho")
 
     def error(sigma: float) -> float:
         return float(np.abs(_diffused(modes, sigma)).sum())
 
     low, high = 1.0 / _CELLS, 1.0
-    if error(low) <= low:
-        return low
+    if (finest := error(low)) <= low:
+        return finest
     while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (middle, high) if error(middle) > middle else (low, middle)

@@ -9,4 +9,4 @@ TABLE_FORMAT = "legendretron-table"
 CALIBRATOR_FORMAT = "legendretron-calibrator"
 #: A test checks that the number is raised.
 ESTIMATOR_KIND = f"{ESTIMATOR_FORMAT}-5"
-TABLE_KIND = f"{TABLE_FORMAT}-1"
+TABLE_KIND = f"{TABLE_FORMAT}-2"

@@ -15,6 +15,7 @@ from legendretron._internal.chunks import chunks
 from legendretron.estimators.formats import ESTIMATOR_KIND, TABLE_FORMAT, TABLE_KIND
 from legendretron.estimators.numpy_links import LINKS, LogProba
 from legendretron.estimators.saved_classes import decode_classes
+from legendretron.preprocessing.drift import tell_drift
 from legendretron.preprocessing.saved_form import checked_columns
 
 __all__ = ["NumpyPredictor", "load_predictor"]
@@ -37,6 +38,8 @@ class NumpyPredictor:
         The link.
     names : list of str, optional
         Names of the features, if it knows them.
+    standardized : namespace of mean and scale
+        Of the features in the fit.
     encoder : namespace of columns_ and _single, optional
         Of a classifier of tables, as in :class:`~legendretron.preprocessing.TableEncoder`.
     """
@@ -49,12 +52,15 @@ class NumpyPredictor:
         intercept: np.ndarray,
         log_proba: LogProba,
         names: list[str] | None,
+        standardized: SimpleNamespace,
         encoder: SimpleNamespace | None = None,
     ) -> None:
         self._path, self._log_proba = path, log_proba
         self.classes_, self.coef_, self.intercept_ = classes, coef, intercept
         self.n_features_in_ = coef.shape[1]
-        if encoder is not None:
+        if encoder is None:
+            self._standardized = standardized
+        else:
             self.encoder_, self.n_features_in_ = encoder, len(encoder.columns_)
             names = [column.name for column in encoder.columns_]
         if names is not None:
@@ -71,8 +77,10 @@ class NumpyPredictor:
         """Features as an array; of a data frame, the columns that are not left out, in their order."""
         if hasattr(self, "encoder_"):
             kept = [column for column in self.encoder_.columns_ if not column.is_left_out]
-            array = np.column_stack([column.encode(X[column.name]) for column in kept])
+            encoded = [column.encode(X[column.name]) for column in kept]
+            array = np.column_stack([part for part, _ in encoded])
             array = array.astype(np.float32 if self.encoder_._single else np.float64)
+            tell_drift([tally for _, tallies in encoded for tally in tallies])
         else:
             array = np.asarray(X)
         if array.dtype != object:
@@ -149,4 +157,5 @@ def _predictor(
     if settings.pop("n_classes") != len(classes):
         raise ValueError("the link has other classes.")
     log_proba = LINKS[settings.pop("kind")](lambda name, *shape: take(f"link.{name}", *shape), n_out, **settings)
-    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, encoder)
+    of_fit = SimpleNamespace(mean=take("standardized.mean", width), scale=take("standardized.scale", width))
+    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, of_fit, encoder)

@@ -27,8 +27,8 @@ class ReliabilityDisplay(Display):
 
     Binned curves have bars of two standard errors; smooth ones, by kernel regression, have a bootstrap band. The band is
     that of the smoothed curve: it holds what rows drawn anew would change, and not the bias of smoothing. On a figure of its
-    own, the predictions are counted below. The number in the legend is the calibration error of the curve, of bins or
-    smooth. :class:`ClasswiseReliabilityDisplay` has a panel for each class.
+    own, the predictions are counted below. The number in the legend is the calibration error, or the
+    gap in the bins that are drawn. :class:`ClasswiseReliabilityDisplay` has a panel for each class.
 
     Parameters
     ----------
@@ -99,6 +99,7 @@ class ReliabilityDisplay(Display):
             ``strategy``: ``"binned"`` (default) or ``"smooth"``. ``n_bins`` of binned curves, 10 by default; ``bandwidth``,
             ``n_bootstrap``, ``level`` and ``seed`` of smooth ones, see
             :func:`~legendretron.diagnostics.smooth_calibration_curve`. Those of the other strategy raise a ``ValueError``.
+            ``sample_weight`` of both.
         """
         return cls._of(Predictions(y, predictions, classes, name), kind, label, curve).plot(ax=ax)
 
@@ -189,7 +190,7 @@ def _binned(ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str
         markersize=4,
         linewidth=1.4,
         elinewidth=0.8,
-        label=f"{name} (error {curve.expected_calibration_error:.3f})",
+        label=f"{name} (error of {len(curve.count)} bins {curve.expected_calibration_error:.3f})",
     )
     if below is not None:
         below.stairs(curve.count, curve.edges, color=colour, linewidth=1.4)
@@ -199,7 +200,7 @@ def _binned(ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str
 def _smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colour: str, dashes: str) -> Any:
     look = {"color": colour, "linestyle": dashes, "linewidth": 1.5}
     (line,) = ax.plot(
-        curve.confidence, curve.frequency, label=f"{name} (smooth error {curve.error:.3f})", zorder=3, **look
+        curve.confidence, curve.frequency, label=f"{name} (calibration error {curve.error:.3f})", zorder=3, **look
     )
     if np.isfinite(curve.low).any():
         ax.fill_between(curve.confidence, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)

@@ -26,7 +26,10 @@ Curve = CalibrationCurve | SmoothCalibrationCurve
 #: Fewer than for a calibration error: each has a bar.
 _BINS = 10
 #: Settings of each strategy.
-_SETTINGS = {"binned": ("n_bins",), "smooth": ("bandwidth", "n_bootstrap", "level", "seed")}
+_SETTINGS = {
+    "binned": ("n_bins", "sample_weight"),
+    "smooth": ("bandwidth", "n_bootstrap", "level", "seed", "sample_weight"),
+}
 
 
 class Predictions:
@@ -100,7 +103,7 @@ def reliability_curve(
     for name in rest:
         of = [other for other, names in _SETTINGS.items() if name in names]
         if not of:
-            known = ", ".join(["strategy", *(own for names in _SETTINGS.values() for own in names)])
+            known = ", ".join(dict.fromkeys(["strategy", *(own for names in _SETTINGS.values() for own in names)]))
             raise TypeError(
                 f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves are "
                 f"{known}."
@@ -108,7 +111,7 @@ def reliability_curve(
         if strategy not in of:
             raise ValueError(f"{name} is for strategy={of[0]!r}, got {name}={rest[name]!r} with strategy={strategy!r}.")
     if strategy == "binned":
-        return calibration_curve(y, p, kind=kind, column=column, n_bins=rest.get("n_bins", _BINS))
+        return calibration_curve(y, p, kind=kind, column=column, **{"n_bins": _BINS, **rest})
     return smooth_calibration_curve(y, p, kind=kind, column=column, **rest)
 
 

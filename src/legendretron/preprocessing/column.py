@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.preprocessing.dates import DATE_KINDS, dates_of
+from legendretron.preprocessing.drift import Tally, usual_share
 from legendretron.preprocessing.marks import marks_of
 from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
 
@@ -47,6 +48,12 @@ class FittedColumn:
         unknown value is 0 in all.
     constant : bool
         Whether the values, gaps left aside, are all the same.
+    rows : int
+        Rows of the fit.
+    rare_rows : int
+        Those of them with a category so rare that with one row less it would be pooled, or unknown.
+    low, high : float
+        The smallest and the largest number; 0 for the other kinds.
     """
 
     name: str
@@ -56,6 +63,10 @@ class FittedColumn:
     categories: tuple[str | None, ...] = ()
     pooled: int = 0
     constant: bool = False
+    rows: int = 0
+    rare_rows: int = 0
+    low: float = 0.0
+    high: float = 0.0
 
     @property
     def is_left_out(self) -> bool:
@@ -79,19 +90,54 @@ class FittedColumn:
         own = [f"{self.name} (days since 1970-01-01)" if self.is_date else self.name]
         return [*own, missing] if self.gaps else own
 
-    def encode(self, column: Any) -> np.ndarray:
-        """Return the columns that a column of a data frame becomes, of shape (n, number of outputs)."""
+    def encode(self, column: Any) -> tuple[np.ndarray, list[Tally]]:
+        """Return the columns that a column of a data frame becomes, of shape (n, number of outputs).
+
+        And how many of its values are missing, and how many are unknown or far outside the range of the fit.
+        """
         if self.kind == "categories":
             texts = texts_of(self.name, column)
             places = [self.places.get(text, self.elsewhere) for text in texts.different]
             of_gap = self.places.get(None, self.elsewhere)
             own = np.append(places, of_gap).astype(np.intp)[texts.codes]
             encoded: np.ndarray = own[:, None] == np.arange(len(self.outputs))
-            return encoded
+            gaps = texts.codes < 0
+            return encoded, self._tallies(gaps, (own == self.elsewhere) & ~gaps)
         numbers = self._numbers(read_values(self.name, column))
         gaps = np.isnan(numbers)
         values = np.where(gaps, self.mean, numbers)
-        return np.column_stack([values, gaps]) if self.gaps else values[:, None]
+        width = self.high - self.low
+        # the range of a constant says nothing about how far is far
+        outside = (numbers < self.low - width) | (numbers > self.high + width) if width > 0.0 else np.zeros_like(gaps)
+        encoded = np.column_stack([values, gaps]) if self.gaps else values[:, None]
+        return encoded, self._tallies(gaps, outside)
+
+    def _tallies(self, gaps: np.ndarray, odd: np.ndarray) -> list[Tally]:
+        """Counts of gaps, and of values that are odd: unknown, or far outside the range."""
+        n, n_gaps = len(gaps), int(gaps.sum())
+        usual = f" ({self.gaps:,} of {self.rows:,} in the fit)" if self.gaps else ""
+        if self.kind == "categories":
+            problem, words = "unknown", "unknown, or rare in the fit" if self.pooled else "unknown"
+        else:
+            problem, words = (
+                "outside",
+                f"far outside the range of the fit, {self._shown(self.low)} to {self._shown(self.high)}",
+            )
+        return [
+            Tally(self.name, "missing", f"missing{usual}", usual_share(self.gaps, self.rows), self.rows, n_gaps, n),
+            Tally(
+                self.name,
+                problem,
+                words,
+                usual_share(self.rare_rows, self.rows - self.gaps),
+                self.rows - self.gaps,
+                int(odd.sum()),
+                n - n_gaps,
+            ),
+        ]
+
+    def _shown(self, number: float) -> str:
+        return str(np.datetime64(int(number // 1), "D")) if self.is_date else f"{number:.4g}"
 
     @functools.cached_property
     def places(self) -> dict[str | None, int]:

@@ -16,6 +16,7 @@ from legendretron._internal.labels import similar_words
 from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.dates import look_like_dates
+from legendretron.preprocessing.drift import Tally, tell_drift
 from legendretron.preprocessing.frames import as_frame, columns_of
 from legendretron.preprocessing.saved_form import checked_columns
 from legendretron.preprocessing.statistics import ColumnStatistics
@@ -233,6 +234,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> np.ndarray:
         """Return the numbers of a table.
 
+        If most values of a column are unknown, missing although few were in the fit, or farther outside the range of the fit
+        than it is wide, a :class:`DriftWarning` says so.
+
         Parameters
         ----------
         X : data frame, pyarrow table or record batch, or array of shape (n_samples, n_features)
@@ -250,9 +254,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for column in columns:
             places[column.name] = slice(width, width := width + len(column.outputs))
         encoded = np.empty((len(frame), width), dtype=np.float32 if self._single else np.float64)
+        tallies: list[Tally] = []
         for column, (_, values) in zip(columns, columns_of(frame), strict=True):
             if not column.is_left_out:
-                encoded[:, places[column.name]] = column.encode(values)
+                encoded[:, places[column.name]], counted = column.encode(values)
+                tallies += counted
+        tell_drift(tallies)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

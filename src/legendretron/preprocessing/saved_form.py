@@ -16,6 +16,10 @@ def _is_count(value: Any, least: int = 0) -> bool:
     return type(value) is int and least <= value < 2**63
 
 
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
@@ -34,13 +38,17 @@ _COLUMN = {
     "name": Field("text", lambda value: isinstance(value, str)),
     "kind": Field(f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
     "gaps": Field("an integer that is not negative", _is_count),
-    "mean": Field("a finite number", lambda value: type(value) in (int, float) and math.isfinite(value)),
+    "mean": Field("a finite number", _is_finite),
     "categories": Field(
         "a list of texts, and null for the gap",
         lambda value: isinstance(value, list) and all(text is None or isinstance(text, str) for text in value),
     ),
     "pooled": Field("an integer that is not negative", _is_count),
     "constant": Field("true or false", lambda value: isinstance(value, bool)),
+    "rows": Field("an integer that is not negative", _is_count),
+    "rare_rows": Field("an integer that is not negative", _is_count),
+    "low": Field("a finite number", _is_finite),
+    "high": Field("a finite number", _is_finite),
 }
 
 
@@ -64,7 +72,15 @@ def checked_columns(saved: Any) -> tuple[FittedColumn, ...]:
                 )
         elif kept or fields["pooled"]:
             raise ValueError(f"column {name!r} of kind {fields['kind']!r} must have no categories.")
-        columns.append(FittedColumn(**{**fields, "categories": tuple(kept), "mean": float(fields["mean"])}))
+        if fields["low"] > fields["high"]:
+            raise ValueError(f"low of {name!r} must not be above high, got {fields['low']} and {fields['high']}.")
+        if fields["gaps"] + fields["rare_rows"] > fields["rows"]:
+            raise ValueError(
+                f"gaps and rare_rows of {name!r} must be some of its rows, {fields['rows']}, got {fields['gaps']} and "
+                f"{fields['rare_rows']}."
+            )
+        numbers = {key: float(fields[key]) for key in ("mean", "low", "high")}
+        columns.append(FittedColumn(**{**fields, **numbers, "categories": tuple(kept)}))
     names = [column.name for column in columns]
     if len(set(names)) != len(names):
         raise ValueError(f"columns of encoder must have different names, got {reprlib.repr(names)}.")

@@ -107,7 +107,7 @@ class ColumnStatistics:
     def fitted(self, max_categories: int) -> FittedColumn:
         """Return what the column becomes, or raise a ``ValueError`` if that cannot be told."""
         if self.kind is None:
-            return FittedColumn(self.name, "empty", self.gaps)
+            return FittedColumn(self.name, "empty", self.gaps, rows=self.rows)
         if self.kind != "text":
             return self._of_numbers(self.kind, self.numbers)
         if not self.categorical:
@@ -116,7 +116,7 @@ class ColumnStatistics:
             if not self.holds_codes:
                 self._check_words()
             if self.is_identifier:
-                return FittedColumn(self.name, "identifier", self.gaps)
+                return FittedColumn(self.name, "identifier", self.gaps, rows=self.rows)
         return self._of_categories(max_categories)
 
     @property
@@ -163,7 +163,9 @@ class ColumnStatistics:
     def _of_numbers(self, kind: str, numbers: _Mean) -> FittedColumn:
         constant = numbers.low == numbers.high
         mean = numbers.low if constant else numbers.mean  # exact
-        return FittedColumn(self.name, kind, self.gaps, mean, constant=constant)
+        return FittedColumn(
+            self.name, kind, self.gaps, mean, constant=constant, rows=self.rows, low=numbers.low, high=numbers.high
+        )
 
     def _of_categories(self, max_categories: int) -> FittedColumn:
         """The most frequent categories; of equally frequent ones the last in sorted order, as in OneHotEncoder."""
@@ -182,7 +184,15 @@ class ColumnStatistics:
             categories=tuple(texts[place] for place in kept),
             pooled=len(texts) - len(kept) + unseen,
             constant=self.different == 1,
+            rows=self.rows,
+            rare_rows=self._rare_rows([texts[place] for place in kept]),
         )
+
+    def _rare_rows(self, kept: list[str | None]) -> int:
+        """Rows with a value that would not be kept if it had one row less, as it has for a row that is held out."""
+        rare = max([1, *(self.counts[text] for text in self.counts.keys() - set(kept))])
+        frequent = sum(self.counts[text] for text in kept if text is not None and self.counts[text] > rare)
+        return self.rows - self.gaps - frequent
 
     def _check_words(self) -> None:
         """Raise a ``ValueError`` for a column of text that seems to be one of numbers."""

@@ -14,7 +14,10 @@ import numpy as np
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.plots.models import core
+from legendretron.preprocessing.drift import DriftWatch
 from legendretron.report.bootstrap import Estimate
 from legendretron.report.cross_fitting import (
     LEAST_ROWS,
@@ -120,21 +123,26 @@ class EvaluationReport:
         rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
         X = taken(X, rows, n_given)
         names = _names(model, against, name, against_name)
-        contestants = {"model": Contestant.of(names[0], rows.y, predicted(model, X, rows, "model"))}
+        with DriftWatch() as watch:
+            contestants = {"model": Contestant.of(names[0], rows.y, predicted(model, X, rows, "model"))}
         models = {names[0]: model}
         if against is not None:
             other, other_X = against if isinstance(against, tuple) else (against, X)
             if isinstance(against, tuple):
                 other_X = taken(other_X, rows, n_given, "X of against")
             models[names[1]] = other
-            contestants["against"] = Contestant.of(names[1], rows.y, predicted(other, other_X, rows, "against"))
-        classifier, features = inner(model, X)
+            with DriftWatch():  # the first model's columns are named, once
+                contestants["against"] = Contestant.of(names[1], rows.y, predicted(other, other_X, rows, "against"))
+        with DriftWatch():
+            classifier, features = inner(model, X)
+        if not watch.tallies and isinstance(classifier, LinearLinkClassifier):
+            watch.add(feature_tallies(classifier, features))
         matrix, reason = features_for_logistic(features)
         notes, maps = _add_comparisons(contestants, rows, matrix, reason, seed)
         measured = Measured(rows, contestants, {key: found.calibrated for key, found in maps.items()}, seed)
         error = measured.calibration_error("model")
         errors = class_errors(measured, "model", seed)
-        answer = summary(measured, error)
+        answer = summary(measured, error, watch.found)
         self.summary = " ".join(sentence for sentence, _ in answer)
         self.scores: dict[str, dict[str, Estimate]] = {
             one.name: {score: measured.score(key, score) for score in SCORES} for key, one in contestants.items()

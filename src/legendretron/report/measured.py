@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from legendretron.diagnostics.scores import area_under_curve
-from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.report.rows import Contestant, Rows
 
@@ -137,14 +136,10 @@ class Measured:
     def calibration_error(self, key: str) -> CalibrationError:
         """Return the smooth calibration error of a contestant, and how large it is by chance."""
         scores, weight = self.contestants[key].rows, self.rows.weight
-        confidence = scores.confidence[:, None]
-        error = smooth_error_of_outcomes(confidence, scores.right[:, None], weight)
         rng = np.random.default_rng(self._seed)
-        chance = [
-            smooth_error_of_outcomes(confidence, rng.random(confidence.shape) < confidence, weight)
-            for _ in range(_CHANCES)
-        ]
-        return CalibrationError(error, float(np.quantile(chance, LEVEL)))
+        drawn = (scores._replace(right=rng.random(len(weight)) < scores.confidence) for _ in range(_CHANCES))
+        chance = [one.calibration_error(weight) for one in drawn]
+        return CalibrationError(scores.calibration_error(weight), float(np.quantile(chance, LEVEL)))
 
 
 def _drawn(

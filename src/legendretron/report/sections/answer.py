@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from legendretron.preprocessing.drift import Tally
 from legendretron.report.cross_fitting import LEAST_ROWS
 from legendretron.report.markup import escaped, number, percent
 from legendretron.report.measured import CalibrationError, Measured
@@ -10,6 +13,8 @@ __all__ = ["calibration_in_words", "summary", "tiles"]
 
 #: A calibration error below this is small, even where so many rows show that it is there; and so is a share of the log-loss.
 _SMALL = 0.01
+#: Columns that are named.
+_NAMED = 8
 _BETTER = {1: "better than", 0: "not clearly different from", -1: "worse than"}
 
 
@@ -53,8 +58,18 @@ def _saved_by_recalibration(measured: Measured) -> float:
     return saved.value / measured.score("model", "log_loss").value if saved.sign > 0 else 0.0
 
 
-def summary(measured: Measured, error: CalibrationError) -> list[tuple[str, int]]:
-    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise."""
+def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] = ()) -> list[tuple[str, int]]:
+    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise.
+
+    Parameters
+    ----------
+    measured : Measured
+        All scores.
+    error : CalibrationError
+        Of the predicted class.
+    drift : sequence of Tally
+        Columns that are not like those of the fit.
+    """
     model = measured.contestants["model"].name
     accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
@@ -64,6 +79,9 @@ def summary(measured: Measured, error: CalibrationError) -> list[tuple[str, int]
             0,
         )
     ]
+    if drift:
+        rest = f"; and {len(drift) - _NAMED} more columns" if len(drift) > _NAMED else ""
+        said.append((f"These rows are not like those of the fit. {'; '.join(map(str, drift[:_NAMED]))}{rest}.", -1))
     if (better := measured.better("model", "dummy")) < 1:
         how = "worse" if better < 0 else "not clearly better"
         said.append((f"By log-loss it is {how} than predicting the class frequencies for every row.", -1))

@@ -1,0 +1,55 @@
+"""Features that are far from those of the fit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from legendretron._internal.chunks import chunks
+from legendretron.preprocessing.drift import Tally
+
+if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
+    from legendretron.estimators.base import LinearLinkClassifier
+    from legendretron.estimators.numpy_predictor import NumpyPredictor
+
+__all__ = ["feature_tallies"]
+
+#: Standard deviations from the mean beyond which a number is far. At most a 25th of the numbers of any distribution are.
+_FAR = 5.0
+
+
+def feature_tallies(estimator: LinearLinkClassifier | NumpyPredictor, X: Any) -> list[Tally]:
+    """Count the numbers of each feature that are far from those of the fit.
+
+    An estimator knows means and deviations of its features, and not their ranges; neither if it did not standardise them,
+    nor of sparse ones. Then nothing is counted.
+
+    Parameters
+    ----------
+    estimator : LinearLinkClassifier or NumpyPredictor
+        Fitted.
+    X : data frame, array or sparse matrix of shape (n, d)
+        Its features.
+    """
+    mean, scale = estimator._standardized.mean, estimator._standardized.scale
+    if hasattr(X, "tocsr") or not mean.any():
+        return []
+    numbers = np.asarray(X)
+    far = np.zeros(len(mean), dtype=np.int64)
+    for rows in chunks(*numbers.shape):
+        far += (np.abs(numbers[rows] - mean) > _FAR * scale).sum(0)
+    names = getattr(estimator, "feature_names_in_", [f"column {place}" for place in range(len(mean))])
+    return [
+        Tally(
+            str(name),
+            "outside",
+            f"more than {_FAR:g} standard deviations from the mean of the fit, {middle:.4g}",
+            1.0 / _FAR**2,
+            math.inf,
+            int(count),
+            len(numbers),
+        )
+        for name, middle, count in zip(names, mean.tolist(), far.tolist(), strict=True)
+    ]
