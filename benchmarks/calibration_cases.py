@@ -1,4 +1,4 @@
-"""Classifiers whose probabilities are to be calibrated: predictions of public networks, and of models trained here."""
+"""Probabilities to be calibrated: of public networks, of models trained here, and some that are right but for a temperature."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -29,7 +30,13 @@ TRAINING_ROWS = {"letter": 4000, "mnist": 4000, "fashion-mnist": 4000, "usps": 2
 IMAGES = ("mnist", "fashion-mnist")
 #: Of the images, the last so many.
 IMAGE_ROWS = 14_000
+#: Numbers of classes of made-up predictions: logits are normal, and labels drawn from them.
+MADE_UP = (3, 10, 30, 100, 200)
+#: Standard deviation of the logits, the factor by which predictions are then too certain, and rows.
+SPREAD, TOO_CERTAIN, MADE_UP_ROWS = 2.0, 2.0, 6000
+DRAWN = ", labels drawn"
 SIZES = (200, 1000, 5000)
+RIGHT_SIZES = (300, 1000)
 TEST_ROWS = 5000
 #: Of each data set, sizes of calibration sets that leave enough rows to test on.
 SIZES_OF = {"digits": (200,), "vehicle": (200,), "usps": (200, 1000)}
@@ -50,15 +57,27 @@ class Case(NamedTuple):
     y: np.ndarray  #: from 0
 
 
+REAL = (*NETWORKS, *(f"{data} {kind}" for data in TRAINING_ROWS for kind in CLASSIFIERS))
+#: Cases in which temperature scaling is exactly right.
+RIGHT = (*(f"made up, {c} classes" for c in MADE_UP), *(f"{name}{DRAWN}" for name in NETWORKS))
+#: Half of the classifiers, drawn by seed, on which the constants of ``LegendreCalibrator`` were chosen, with other splits.
+CHOSEN_ON = frozenset(np.random.default_rng(0).permutation(REAL)[: len(REAL) // 2].tolist())
+
+
 def names() -> tuple[str, ...]:
-    return (*NETWORKS, *(f"{data} {kind}" for data in TRAINING_ROWS for kind in CLASSIFIERS))
+    return (*REAL, *RIGHT)
 
 
 def sizes_of(name: str) -> tuple[int, ...]:
+    if name in RIGHT:
+        return RIGHT_SIZES
     return (5000,) if name in NETWORKS else SIZES_OF.get(name.split()[0], SIZES)
 
 
 def find(name: str, resources: Resources, on_download: OnDownload) -> str:
+    name = name.removesuffix(DRAWN)
+    if name in RIGHT:
+        return "complete"
     if name in NETWORKS:
         if _network_file(name, resources.data) is None:
             raise MissingDataError(
@@ -89,12 +108,15 @@ def _table(data: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=1)  # the next run is of the same case
 def load(name: str, folder: Path | None) -> Case:
+    if name.endswith(DRAWN):
+        p = _load_network(name.removesuffix(DRAWN), folder).proba
+        return Case(p, _draw_labels(np.log(np.maximum(p, 1e-300)), np.random.default_rng(0)))
+    if name in RIGHT:
+        rng, n_classes = np.random.default_rng(0), int(name.split()[2])
+        logits = SPREAD * rng.normal(size=(MADE_UP_ROWS, n_classes))
+        return Case(softmax(TOO_CERTAIN * logits, axis=1), _draw_labels(logits, rng))
     if name in NETWORKS:
-        path = _network_file(name, folder)
-        assert path is not None
-        with np.load(path) as file:
-            p, y = file["predictions"].astype(np.float64), file["ground_truth"].ravel().astype(int)
-        return Case(p / p.sum(axis=1, keepdims=True), y)
+        return _load_network(name, folder)
     data, kind = name.split()
     X, y = _table(data, folder)
     train, rest = train_test_split(np.arange(len(y)), train_size=TRAINING_ROWS[data], random_state=0, stratify=y)
@@ -102,6 +124,19 @@ def load(name: str, folder: Path | None) -> Case:
         warnings.simplefilter("ignore", ConvergenceWarning)  # good enough to be calibrated
         model = CLASSIFIERS[kind]().fit(X[train], y[train])
     return Case(model.predict_proba(X[rest]), y[rest])
+
+
+def _draw_labels(logits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    labels: np.ndarray = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    return labels
+
+
+def _load_network(name: str, folder: Path | None) -> Case:
+    path = _network_file(name, folder)
+    assert path is not None
+    with np.load(path) as file:
+        p, y = file["predictions"].astype(np.float64), file["ground_truth"].ravel().astype(int)
+    return Case(p / p.sum(axis=1, keepdims=True), y)
 
 
 def split(case: Case, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

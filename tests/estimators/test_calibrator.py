@@ -99,7 +99,7 @@ def test_order_is_preserved(rows):
 @given(st.floats(0.01, 3.0), st.floats(0.01, 3.0), st.floats(1e-3, 1e3), st.lists(ROWS, min_size=1, max_size=5))
 def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
     """Also where the shape bends down, so that rounding alone could turn two classes around."""
-    of_logits = CalibrationMap(4, pairs=False, ordered=True)
+    of_logits = CalibrationMap(4, ordered=True)
     of_logits.inverse_temperature.fill_(tau)
     of_logits.slope.fill_(low)
     of_logits.rise.fill_(high - low)
@@ -170,10 +170,10 @@ def test_extreme_scores():
     assert np.allclose(nothing, np.bincount(y) / len(y), atol=0.1)
 
 
-def test_more_classes_than_pairs_are_made_for():
+def test_more_classes_than_directions():
     logits, y = made(400, c=160)
     calibrator = LegendreCalibrator(classes=range(160)).fit(logits, y)
-    assert calibrator.map_.slope.shape == (160,)
+    assert calibrator.map_.rank < 160
     assert log_loss(y, calibrator.predict_proba(logits), labels=range(160)) < 4.7
 
 
@@ -188,7 +188,7 @@ def test_classes_without_rows(classes):
     with nullcontext() if classes is not None else expected:
         calibrator = LegendreCalibrator(classes=classes).fit(LOGITS[CAL][kept], Y[CAL][kept])
     assert np.array_equal(calibrator.classes_, np.arange(4))
-    assert calibrator.map_.slope[[0, 1, 3], 2].abs().max() == 0.0
+    assert calibrator.map_.mixing[:, :, 2].abs().max() == 0.0
     ordered = LegendreCalibrator(order="preserved", classes=range(4)).fit(LOGITS[CAL][kept], Y[CAL][kept])
     after, by_temperature = (log_loss(Y[TEST], c.predict_proba(LOGITS[TEST])) for c in (calibrator, ordered))
     assert after < by_temperature + 0.05
@@ -391,6 +391,11 @@ FORGED = {
     "unknown parameter": (lambda header, tensors: header["parameters"].update(evil=1), "unknown are evil"),
     "estimator": (lambda header, tensors: header["parameters"].update(estimator="os"), "estimator must be null"),
     "candidates": (lambda header, tensors: header.update(candidates=[[1, 2]]), "candidates must be a list"),
+    "classes": (
+        lambda header, tensors: header["parameters"].update(classes=1),
+        "classes must be an object or null in parameters, got 1",
+    ),
+    "rank": (lambda header, tensors: header.update(rank=5), "rank must be at most the number of classes"),
     "shape": (lambda header, tensors: tensors.update(slope=tensors["slope"][:2].clone()), "slope"),
     "infinite": (lambda header, tensors: tensors["bias"].fill_(torch.inf), "bias holds values that are not finite"),
     "temperature": (lambda header, tensors: tensors["inverse_temperature"].fill_(-1.0), "inverse_temperature positive"),
@@ -401,7 +406,7 @@ FORGED = {
 def test_forged_files_are_refused(name, tmp_path):
     change, message = FORGED[name]
     FITTED["any"].save(tmp_path / "map")
-    kind = "legendretron-calibrator-2"
+    kind = "legendretron-calibrator-3"
     tensors, header = read_artifact(tmp_path / "map", kind)
     change(header, tensors)
     write_artifact(tmp_path / "map", kind, tensors, header)
@@ -438,7 +443,7 @@ def test_files_hold_an_estimator_of_ours(kind, frozen, tmp_path):
     assert str(again.estimator) == str(calibrator.estimator)
     again.save(tmp_path / "again")
     (one, header), (two, same) = (
-        read_artifact(tmp_path / name, "legendretron-calibrator-2") for name in ("both", "again")
+        read_artifact(tmp_path / name, "legendretron-calibrator-3") for name in ("both", "again")
     )
     assert header == same
     assert one.keys() == two.keys()
@@ -455,6 +460,11 @@ FORGED_AROUND = {
     "logits": (lambda header, tensors: header.update(is_proba=False), "those of the probabilities of inner"),
     "classes": (lambda header, tensors: header["classes"]["values"].reverse(), "values must be sorted"),
     "other classes": (lambda header, tensors: header["classes"]["values"].__setitem__(3, "e"), "those of inner"),
+    "classes": (
+        lambda header, tensors: header["parameters"].update(classes=1),
+        "classes must be an object or null in parameters, got 1",
+    ),
+    "rank": (lambda header, tensors: header.update(rank=5), "rank must be at most the number of classes"),
     "shape": (lambda header, tensors: tensors.update({"inner.coef": torch.zeros(1, 1)}), "coef must"),
     "infinite": (
         lambda header, tensors: tensors["inner.coef"].fill_(torch.inf),
@@ -468,7 +478,7 @@ FORGED_AROUND = {
 def test_forged_files_with_an_estimator_are_refused(name, tmp_path):
     change, message = FORGED_AROUND[name]
     around("logistic", frozen=True)[0].save(tmp_path / "both")
-    kind = "legendretron-calibrator-2"
+    kind = "legendretron-calibrator-3"
     tensors, header = read_artifact(tmp_path / "both", kind)
     change(header, tensors)
     write_artifact(tmp_path / "both", kind, tensors, header)

@@ -225,7 +225,7 @@ def test_forged_files(tmp_path, change, message):
 def test_a_calibrator_refuses_a_forged_classifier(tmp_path):
     frame = pd.DataFrame({"age": [30.0, None, 50.0, 40.0], "city": ["Rome", "Bern", None, "Rome"]})
     LegendreCalibrator(FrozenEstimator(small())).fit(frame, [0, 1, 1, 0]).save(tmp_path / "c")
-    kind = "legendretron-calibrator-2"
+    kind = "legendretron-calibrator-3"
     tensors, header = read_artifact(tmp_path / "c", kind)
     assert header["inner"]["format"] == saved_table_classifier._KIND
     header["inner"]["format"] = "legendretron-table-9"

@@ -9,24 +9,24 @@ from legendretron.nn.calibration import with_floor
 from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
 
 
-def problem(pairs=True, strengths=(0.3, 5.0, float("inf")), shaped=(1.0, 1.0, 0.0), replaced=0.0, n=80, c=4):
+def problem(rank=4, strengths=(0.3, 5.0, float("inf")), shaped=(1.0, 1.0, 0.0), replaced=0.0, n=80, c=4):
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(c, (n,), generator=generator)
     scores = torch.randn(n, c, generator=generator, dtype=torch.float64) + 2 * torch.eye(c)[labels].double()
     s = with_floor(scores, 1.3, 0.01)
     share = torch.full((n,), 1 / n, dtype=torch.float64)
-    metric = CalibrationMetric(s, share, n, pairs=pairs)
+    metric = CalibrationMetric(s, share, n, rank)
     weights = share.unsqueeze(1).repeat(1, len(strengths))
     weights[::5, 1] = 0.0
     g = torch.tensor(strengths, dtype=torch.float64)
-    runs = CalibrationRuns(s, labels, weights, g, torch.tensor(shaped).double(), metric, pairs=pairs, replaced=replaced)
+    runs = CalibrationRuns(s, labels, weights, g, torch.tensor(shaped).double(), metric, replaced=replaced)
     return runs, s, labels, weights
 
 
-@pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("rank", [4, 2, 0])
 @pytest.mark.parametrize("replaced", [0.0, 0.3])
-def test_gradient_against_differences(pairs, replaced):
-    runs, *_ = problem(pairs, replaced=replaced)
+def test_gradient_against_differences(rank, replaced):
+    runs, *_ = problem(rank, replaced=replaced)
     x = 0.3 * torch.randn(3, 2 + runs.lengths[0].numel(), generator=torch.Generator().manual_seed(1)).double()
     direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(2)).double()
     _, gradient = runs(x)
@@ -35,37 +35,55 @@ def test_gradient_against_differences(pairs, replaced):
     torch.testing.assert_close((gradient * direction).sum(1), difference, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("pairs", [True, False])
-def test_minimum_is_that_of_the_formula(pairs):
+@pytest.mark.parametrize("rank", [3, 1, 0])
+def test_minimum_is_that_of_the_formula(rank):
     """Against an optimiser that knows only the formula in the docstring of the module."""
     g, n, c = 0.7, 60, 3
-    runs, s, labels, _ = problem(pairs, (g, g), (1.0, 1.0), n=n, c=c)
+    runs, s, labels, _ = problem(rank, (g, g), (1.0, 1.0), n=n, c=c)
     found = runs.parameters(runs.fit(tol=1e-8, max_iter=500))
-    s, y = s.numpy(), labels.numpy()
-    p, off = np.exp(s), 1 - np.eye(c)
-    mask = np.ones((c, c)) if pairs else np.eye(c)
+    (v, w), s, y = runs.directions.numpy(), s.numpy(), labels.numpy()
+    p = np.exp(s)
 
     def formula(x):
-        a, beta, b = x[0], x[1], x[2 : 2 + c]
-        m, r = (part.reshape(c, c) * mask for part in np.split(x[2 + c :], 2))
-        z = (1 + a) * s + beta * p + b + s @ m + p @ r
+        a, beta = x[:2]
+        b, d, e = x[2 : 2 + 3 * c].reshape(3, c)
+        m, r = x[2 + 3 * c :].reshape(2, rank, c)
+        z = (1 + a) * s + beta * p + b + d * s + e * p + s @ v @ m + p @ w @ r
         nll = np.log(np.exp(z).sum(1)) - z[np.arange(n), y]
-        ridge = (b**2).sum() + (np.diag(m) ** 2).sum() + (c - 1) * ((m * off) ** 2).sum() + 0.2 * (r**2).sum()
+        ridge = (b**2).sum() + (d**2).sum() + (c - 1) * (m**2).sum() + 0.05 * (e**2).sum() + 0.05 * (r**2).sum()
         return nll.mean() + (a**2 / 100 + beta**2) / n + g * c / n * ridge
 
-    best = minimize(formula, np.zeros(2 + c + 2 * c * c), method="BFGS", options={"gtol": 1e-7}).x
-    slope, rise = ((part[0] if pairs else torch.diag(part[0])).numpy() for part in (found.slope, found.rise))
-    ours = np.concatenate([found.shared[0], found.bias[0], slope.ravel(), rise.ravel()])
+    best = minimize(formula, np.zeros(2 + 3 * c + 2 * rank * c), method="BFGS", options={"gtol": 1e-7}).x
+    ours = np.concatenate([part[0].numpy().ravel() for part in found])
     assert formula(ours) <= formula(best) + 1e-9
     assert np.allclose(found.bias[0], best[2 : 2 + c], atol=1e-3)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_directions_are_the_main_ones(rank):
+    """Against a singular value decomposition; rows that count twice are as two."""
+    scores = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)).double() * 2.0 ** -torch.arange(8)
+    s = torch.log_softmax(4.0 * scores, dim=1)
+    weight = torch.full((300,), 1 / 400, dtype=torch.float64)
+    weight[:100] *= 2.0
+    twice = torch.cat([s, s[:100]])
+    found = CalibrationMetric(s, weight, 400, rank).directions
+    for basis, values in zip(found, (twice, twice.exp()), strict=True):
+        main = torch.linalg.svd(values - values.mean(0)).Vh[:rank]
+        kept = (values - values.mean(0)) @ basis
+        most = (values - values.mean(0)) @ main.mT
+        assert float(kept.square().sum()) > 0.98 * float(most.square().sum())
+        torch.testing.assert_close(basis.mT @ basis, torch.eye(rank, dtype=torch.float64))
 
 
 def test_infinite_strength_leaves_the_scores_alone():
     runs, *_ = problem()
     found = runs.parameters(runs.fit(tol=1e-6))
+    assert bool(found.slope[0].any())
+    assert bool(found.shared[2, 0])  # the scale is that of a temperature
+    found.shared[2, 0] = 0.0
     for part in found:
         assert not bool(part[2].any())
-    assert bool(found.slope[0].any())
 
 
 def test_rows_held_out_do_not_matter():

@@ -31,12 +31,11 @@ from legendretron.estimators.table_classifier import TableClassifier
 from legendretron.links.base import TensorSpec
 from legendretron.links.persistence import check_tensors
 from legendretron.nn.calibration import CalibrationMap
-from legendretron.tuning.calibration import MOST_PAIRED_CLASSES
 
 __all__ = ["load_calibrator", "save_calibrator"]
 
 #: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = "legendretron-calibrator-2"
+_KIND = "legendretron-calibrator-3"
 _NAME = "LegendreCalibrator"
 #: Before the names of the tensors of the estimator whose probabilities are calibrated.
 _INNER = "inner."
@@ -70,6 +69,7 @@ _HEADER = {
     "is_proba": Field("true or false", lambda value: isinstance(value, bool)),
     "columns": Field("an integer of at least 1", lambda value: type(value) is int and value >= 1),
     "floor": Field("a number from 0 to 0.5", lambda value: _is_number(value, 0.0, 0.5)),
+    "rank": Field("an integer of at least 0", lambda value: type(value) is int and value >= 0),
     "precision": Field("'float32' or 'float64'", lambda value: value in ("float32", "float64")),
     "feature_names_in": Field("a list of different strings, or null", is_feature_names),
     "replaced": Field("a number from 0 to 1", lambda value: _is_number(value, 0.0, 1.0)),
@@ -126,6 +126,7 @@ def save_calibrator(calibrator: _Fitted, path: str | os.PathLike[str]) -> None:
         "parameters": plain(parameters, "parameters"),
         "classes": encode_classes(calibrator.classes_),
         **calibrator._form._asdict(),
+        "rank": calibrator.map_.rank,
         "precision": calibrator._precision,
         "feature_names_in": None if names is None else list(names),
         "replaced": calibrator.noise_rate_ / wrong_share(1.0, len(calibrator.classes_)),
@@ -178,6 +179,8 @@ def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_n
         raise ValueError(f"feature_names_in must be {header['columns']} names, got {len(names)}.")
     if unknown := set(header["parameters"]) - set(parameter_names):
         raise ValueError(f"parameters must be those of {_NAME}; unknown are {', '.join(sorted(unknown))}.")
+    if not isinstance(header["parameters"].get("classes"), dict | None):
+        raise ValueError(f"classes must be an object or null in parameters, got {header['parameters']['classes']!r}.")
     if header["parameters"].get("estimator") is not None:
         raise ValueError("estimator must be null in a saved calibrator.")
     if header["is_proba"] and header["floor"] == 0.0:
@@ -188,18 +191,21 @@ def _check(header: dict[str, Any], tensors: dict[str, torch.Tensor], parameter_n
     if has_inner and not (header["is_proba"] and header["columns"] == n_classes and names is None):
         raise ValueError("is_proba, columns and feature_names_in must be those of the probabilities of inner.")
     own = {name: tensor for name, tensor in tensors.items() if not (has_inner and name.startswith(_INNER))}
-    square = (n_classes, n_classes) if _has_pairs(header, n_classes) else (n_classes,)
-    shapes = {"inverse_temperature": (), "floor": (), "slope": square, "rise": square, "bias": (n_classes,)}
+    rank = header["rank"]
+    if rank > (0 if header["parameters"].get("order") == "preserved" else n_classes):
+        raise ValueError(f"rank must be at most the number of classes, and 0 where the order is preserved, got {rank}.")
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(("inverse_temperature", "floor"), ()),
+        **dict.fromkeys(("slope", "rise", "bias"), (n_classes,)),
+        "directions": (2, n_classes, rank),
+        "mixing": (2, rank, n_classes),
+    }
     check_tensors(own, [TensorSpec(name, shape, torch.float64) for name, shape in shapes.items()])
     for name, tensor in own.items():
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} holds values that are not finite.")
     if not 0.0 < float(tensors["floor"]) < 1.0 or not float(tensors["inverse_temperature"]) > 0.0:
         raise ValueError("floor must be between 0 and 1, and inverse_temperature positive.")
-
-
-def _has_pairs(header: dict[str, Any], n_classes: int) -> bool:
-    return n_classes <= MOST_PAIRED_CLASSES and header["parameters"].get("order") != "preserved"
 
 
 def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Calibrator:
@@ -221,7 +227,7 @@ def load_calibrator(path: str | os.PathLike[str], cls: type[Calibrator]) -> Cali
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not a calibrator that can be loaded: {error}") from error
     ordered = calibrator.order == "preserved"
-    of_logits = CalibrationMap(len(classes), pairs=_has_pairs(header, len(classes)), ordered=ordered)
+    of_logits = CalibrationMap(len(classes), rank=header["rank"], ordered=ordered)
     of_logits.load_state_dict({name: tensor for name, tensor in tensors.items() if not name.startswith(_INNER)})
     calibrator.classes_, calibrator.map_ = classes, of_logits.eval()
     calibrator._form = ScoreForm(header["is_proba"], header["columns"], header["floor"])

@@ -26,6 +26,9 @@ class CalibrationMap(nn.Module):
         s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
         z = A s + B e^s + b, \qquad \log p = \mathrm{log\,softmax}(z).
 
+    The matrices are diagonal but for a part of low rank: :math:`A = \mathrm{diag}(a) + U V^\top` with :math:`V` of orthonormal
+    columns, the directions of the scores that all classes see, and :math:`B` likewise.
+
     A new map is the identity on probabilities, but for the floor. What is learned are buffers, not parameters: a network
     that ends in the map can be trained further and the map stays as it was fitted.
 
@@ -33,8 +36,8 @@ class CalibrationMap(nn.Module):
     ----------
     n_classes : int
         ``C``.
-    pairs : bool
-        Whether :math:`A` and :math:`B` are matrices; otherwise they are diagonal, and kept as vectors.
+    rank : int
+        Number of columns of :math:`V`; 0 for diagonal matrices.
     ordered : bool
         Whether the order of the classes in a row is kept whatever the rounding: a class of a higher score never gets a lower
         probability. Meant for :math:`A` and :math:`B` that are multiples of the identity and make an increasing function.
@@ -53,20 +56,23 @@ class CalibrationMap(nn.Module):
     slope: Tensor
     rise: Tensor
     bias: Tensor
+    directions: Tensor
+    mixing: Tensor
 
     def __init__(
-        self, n_classes: int, *, pairs: bool = True, ordered: bool = False, dtype: torch.dtype = torch.float64
+        self, n_classes: int, *, rank: int = 0, ordered: bool = False, dtype: torch.dtype = torch.float64
     ) -> None:
         super().__init__()
         self.n_classes = check_integer("n_classes", n_classes, 2)
-        self.pairs, self.ordered = bool(pairs), bool(ordered)
+        self.rank, self.ordered = check_integer("rank", rank, 0), bool(ordered)
         one = torch.ones((), dtype=dtype)
         self.register_buffer("inverse_temperature", one)
         self.register_buffer("floor", 1e-12 * one)
-        identity = torch.eye(n_classes, dtype=dtype) if pairs else torch.ones(n_classes, dtype=dtype)
-        self.register_buffer("slope", identity)
-        self.register_buffer("rise", torch.zeros_like(identity))
+        self.register_buffer("slope", torch.ones(n_classes, dtype=dtype))
+        self.register_buffer("rise", torch.zeros(n_classes, dtype=dtype))
         self.register_buffer("bias", torch.zeros(n_classes, dtype=dtype))
+        self.register_buffer("directions", torch.zeros(2, n_classes, rank, dtype=dtype))  # of s, and of exp(s)
+        self.register_buffer("mixing", torch.zeros(2, rank, n_classes, dtype=dtype))
 
     def forward(self, scores: Tensor) -> Tensor:
         """Log-probabilities ``(..., C)`` of scores ``(..., C)``: logits, or logarithms of probabilities."""
@@ -83,9 +89,10 @@ class CalibrationMap(nn.Module):
     def of_floored(self, s: Tensor) -> Tensor:
         """:math:`z = A s + B e^s + b`."""
         p = s.exp()
-        if self.pairs:
-            return s @ self.slope + p @ self.rise + self.bias
-        return s * self.slope + p * self.rise + self.bias
+        z = s * self.slope + p * self.rise + self.bias
+        if self.rank:
+            z = z + s @ self.directions[0] @ self.mixing[0] + p @ self.directions[1] @ self.mixing[1]
+        return z
 
     def predict_proba(self, scores: Tensor) -> Tensor:
         """Probabilities ``(..., C)``."""
@@ -93,7 +100,7 @@ class CalibrationMap(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes and kind, for ``repr``."""
-        return f"n_classes={self.n_classes}, pairs={self.pairs}, ordered={self.ordered}"
+        return f"n_classes={self.n_classes}, rank={self.rank}, ordered={self.ordered}"
 
 
 def _in_order_of(scores: Tensor, z: Tensor) -> Tensor:

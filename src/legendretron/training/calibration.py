@@ -2,19 +2,20 @@ r"""The convex problem of calibration, many at once.
 
 With :math:`s` the log-probabilities of all rows after temperature and floor, and :math:`p = e^s`, a run has
 
-.. math:: z = (1 + a) s + \beta p + b + M s + N p
+.. math:: z = (1 + a) s + \beta p + b + d \odot s + e \odot p + M V^\top s + N W^\top p
 
 and minimises the weighted log-loss of :math:`\mathrm{softmax}(z)` plus the ridge penalty
 
 .. math::
 
-    \tfrac{1}{n} \Bigl( \tfrac{a^2}{100} + \beta^2 \Bigr) + \tfrac{g C}{n} \Bigl( |b|^2 + |\mathrm{diag} M|^2
-    + (C - 1)\,|\mathrm{off} M|^2 + q |N|^2 \Bigr) .
+    \tfrac{1}{n} \Bigl( \tfrac{a^2}{100} + \beta^2 \Bigr) + \tfrac{g C}{n} \Bigl( |b|^2 + |d|^2 + (C - 1)\,|M|^2
+    + q |e|^2 + q |N|^2 \Bigr) .
 
-It is linear in the parameters, so the problem is convex. The penalties on :math:`b` and :math:`M` are those of structured
-matrix scaling (Berta and others, 2026) at :math:`g = 1`. Without pairs, :math:`M` and :math:`N` are diagonal. An infinite
-:math:`g` leaves out the parts with it. Labels of which a share was replaced at random enter by the noise floor, as in
-:mod:`legendretron.training.logistic`.
+It is linear in the parameters, so the problem is convex. The columns of :math:`V` and :math:`W` are directions in which rows
+vary most, a fixed number of them: a fit takes a time in proportion to the number of classes. If there are as many as
+classes, the penalties on :math:`b`, :math:`d` and :math:`M` are nearly those of structured matrix scaling (Berta and
+others, 2026) at :math:`g = 1`. An infinite :math:`g` leaves out the parts with it. Labels of which a share was replaced at
+random enter by the noise floor, as in :mod:`legendretron.training.logistic`.
 
 Runs share the rows and differ by the rows' weights and by :math:`g`. All have the same metric up to :math:`g`: with the
 Hessian :math:`H_c` of the part of one class at the start, and the penalty :math:`g D`, the eigenvectors of
@@ -38,9 +39,11 @@ __all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
 #: Ridge of the shared scale and shape, in units of 1 / n.
 _SCALE, _SHAPE = 0.01, 1.0
 #: Ridge of the classes' parts in probabilities, relative to that of their biases.
-_PROBABILITIES = 0.2
+_PROBABILITIES = 0.05
 #: Rows from which the metric is computed; a fifth of them with many classes.
 _METRIC_ROWS, _FEW_CLASSES = 10_000, 40
+#: Steps of subspace iteration towards the main directions.
+_SUBSPACE_STEPS = 8
 
 
 class CalibrationFit(NamedTuple):
@@ -48,83 +51,57 @@ class CalibrationFit(NamedTuple):
 
     shared: Tensor  #: a and beta, shape (R, 2)
     bias: Tensor  #: shape (R, C)
-    slope: Tensor  #: M, as in ``s @ M``: shape (R, C, C), or (R, C) without pairs
-    rise: Tensor  #: N, likewise
+    slope: Tensor  #: of each class's own log-probability, shape (R, C)
+    rise: Tensor  #: of its own probability, likewise
+    mixing: Tensor  #: of the projections of both, shape (R, 2, rank, C)
 
 
-def _features(s: Tensor, p: Tensor, pairs: bool) -> _Pairs | _Own:
-    return _Pairs(s, p) if pairs else _Own(s, p)
+def _directions(s: Tensor, weight: Tensor, rank: int) -> Tensor:
+    """Directions in which log-probabilities, and probabilities, vary most from row to row: shape (2, C, rank).
+
+    All if there are as many as classes. Nothing depends on labels, so that rows can be held out later.
+    """
+    n_classes = s.shape[1]
+    if rank in (0, n_classes):
+        return torch.eye(n_classes, dtype=s.dtype)[:, :rank].expand(2, -1, -1)
+    found = []
+    for values in (s, s.exp()):
+        centred = (values - weight @ values) * weight.sqrt().unsqueeze(1)
+        basis = torch.randn(n_classes, rank, generator=torch.Generator().manual_seed(0), dtype=s.dtype)
+        for _ in range(_SUBSPACE_STEPS):
+            basis = torch.linalg.qr(centred.mT @ (centred @ basis))[0]
+        found.append(basis)
+    return torch.stack(found)
 
 
-class _Pairs:
-    """Features that all classes share: one, all log-probabilities, all probabilities."""
+class _Features:
+    """Of each class by itself: its log-probability and probability. Of all classes: one, and projections of both."""
 
-    def __init__(self, s: Tensor, p: Tensor) -> None:
-        self.x = torch.cat([torch.ones_like(s[:, :1]), s, p], dim=1)
-
-    def ridge(self, n_classes: int) -> Tensor:
-        """``D`` of each class, up to a factor: shape (C, F)."""
-        eye = torch.eye(n_classes, dtype=self.x.dtype)
-        of_slope = eye + (1.0 - eye) * (n_classes - 1)
-        return torch.cat([torch.ones_like(eye[:, :1]), of_slope, torch.full_like(eye, _PROBABILITIES)], dim=1)
+    def __init__(self, s: Tensor, directions: Tensor) -> None:
+        self.s, self.p = s, s.exp()
+        self.common = torch.cat([torch.ones_like(s[:, :1]), s @ directions[0], self.p @ directions[1]], dim=1)
 
     def gram(self, weight: Tensor) -> Tensor:
         """Sums over rows of products of features, with weights ``(n, C)`` of the rows in each class: ``(C, F, F)``."""
-        return torch.stack([(self.x * own.unsqueeze(1)).mT @ self.x for own in weight.unbind(1)])
+        found = []
+        for s, p, own in zip(self.s.unbind(1), self.p.unbind(1), weight.unbind(1), strict=True):
+            x = torch.cat([s.unsqueeze(1), p.unsqueeze(1), self.common], dim=1)
+            found.append((x * own.unsqueeze(1)).mT @ x)
+        return torch.stack(found)
 
     def forward(self, part: slice, weight: Tensor) -> Tensor:
         """``(n, R, C)`` from weights ``(R, C, F)``."""
-        runs, n_classes, width = weight.shape
-        return (self.x[part] @ weight.reshape(-1, width).mT).view(-1, runs, n_classes)
+        runs, n_classes, _ = weight.shape
+        z = (self.common[part] @ weight[:, :, 2:].reshape(runs * n_classes, -1).mT).view(-1, runs, n_classes)
+        for values, own in ((self.s, weight[:, :, 0]), (self.p, weight[:, :, 1])):
+            z.addcmul_(values[part].unsqueeze(1), own.contiguous())
+        return z
 
     def backward(self, part: slice, residual: Tensor) -> Tensor:
         n, runs, n_classes = residual.shape
-        return (residual.reshape(n, -1).mT @ self.x[part]).view(runs, n_classes, -1)
-
-    def own(self, weight: Tensor) -> Tensor:
-        """The entries that tie a class to its own log-probability and probability: ``(R, C, 2)``."""
-        n_classes = weight.shape[1]
-        of_slope, of_rise = weight[:, :, 1 : 1 + n_classes], weight[:, :, 1 + n_classes :]
-        return torch.stack([m.diagonal(dim1=1, dim2=2) for m in (of_slope, of_rise)], dim=2)
-
-    def add_own(self, weight: Tensor, shared: Tensor) -> None:
-        n_classes = weight.shape[1]
-        weight[:, :, 1 : 1 + n_classes].diagonal(dim1=1, dim2=2).add_(shared[:, :1])
-        weight[:, :, 1 + n_classes :].diagonal(dim1=1, dim2=2).add_(shared[:, 1:])
-
-    def split(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        n_classes = weight.shape[1]
-        bias, slope, rise = weight.split([1, n_classes, n_classes], dim=2)
-        return bias.squeeze(2), slope.mT, rise.mT
-
-
-class _Own:
-    """Features of each class by itself: one, its log-probability, its probability."""
-
-    def __init__(self, s: Tensor, p: Tensor) -> None:
-        self.x = torch.stack([torch.ones_like(s), s, p], dim=2)
-
-    def ridge(self, n_classes: int) -> Tensor:
-        return torch.tensor([1.0, 1.0, _PROBABILITIES], dtype=self.x.dtype).expand(n_classes, 3)
-
-    def gram(self, weight: Tensor) -> Tensor:
-        return torch.einsum("nc,ncf,ncg->cfg", weight, self.x, self.x)
-
-    def forward(self, part: slice, weight: Tensor) -> Tensor:
-        return torch.einsum("ncf,rcf->nrc", self.x[part], weight)
-
-    def backward(self, part: slice, residual: Tensor) -> Tensor:
-        return torch.einsum("nrc,ncf->rcf", residual, self.x[part])
-
-    def own(self, weight: Tensor) -> Tensor:
-        return weight[:, :, 1:]
-
-    def add_own(self, weight: Tensor, shared: Tensor) -> None:
-        weight[:, :, 1:] += shared.unsqueeze(1)
-
-    def split(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        bias, slope, rise = weight.unbind(2)
-        return bias, slope, rise
+        common = (residual.reshape(n, -1).mT @ self.common[part]).view(runs, n_classes, -1)
+        own = [(residual * values[part].unsqueeze(1)).sum(0).unsqueeze(2) for values in (self.s, self.p)]
+        return torch.cat([*own, common], dim=2)
 
 
 class CalibrationMetric:
@@ -138,17 +115,19 @@ class CalibrationMetric:
         Shares of the rows; they sum to 1.
     rows : float
         ``n`` in the penalties: the number of rows, or their total weight.
-    pairs : bool
-        Whether each class sees the scores of the others.
+    rank : int
+        Number of directions in which each class sees the scores of the others; 0 for none.
     """
 
-    def __init__(self, s: Tensor, weight: Tensor, rows: float, *, pairs: bool) -> None:
+    def __init__(self, s: Tensor, weight: Tensor, rows: float, rank: int) -> None:
         n, n_classes = s.shape
         step = -(-n // (_METRIC_ROWS if n_classes <= _FEW_CLASSES else _METRIC_ROWS // 5))
         s, weight = s[::step], weight[::step] / weight[::step].sum()
-        p = s.exp()
-        features = _features(s, p, pairs)
-        ridge = features.ridge(n_classes) * (2.0 * n_classes / rows)
+        self.directions = _directions(s, weight, rank)
+        features = _Features(s, self.directions)
+        p = features.p
+        ridge = s.new_tensor([1.0, _PROBABILITIES, 1.0, *[n_classes - 1.0] * rank, *[_PROBABILITIES] * rank])
+        ridge = ridge.expand(n_classes, -1) * (2.0 * n_classes / rows)
         curvature = features.gram(p * (1.0 - p) * weight.unsqueeze(1))
         root = ridge.rsqrt()
         values, vectors = torch.linalg.eigh(root.unsqueeze(2) * curvature * root.unsqueeze(1))
@@ -176,11 +155,9 @@ class CalibrationRuns:
     strengths : Tensor of shape (R,)
         ``g``; may be infinite.
     shaped : Tensor of shape (R,)
-        1 where the shared scale and shape are learned, 0 where they are not.
+        1 where the shared shape is learned, 0 where it is not; the shared scale always is.
     metric : CalibrationMetric
         Of the same rows.
-    pairs : bool
-        As in the metric.
     replaced : float
         Share of labels replaced at random, see :class:`~legendretron.links.SymmetricNoise`. If not 0, the problem is not
         convex.
@@ -197,14 +174,15 @@ class CalibrationRuns:
         shaped: Tensor,
         metric: CalibrationMetric,
         *,
-        pairs: bool,
         replaced: float = 0.0,
         learned: Tensor | None = None,
     ) -> None:
         self.n_classes, self.runs = s.shape[1], len(strengths)
         self.labels, self.weights = labels, weights.to(s)
-        self.shaped, self.replaced = shaped.to(s), replaced
-        self.features = _features(s, s.exp(), pairs)
+        self.shared_mask = torch.stack([torch.ones_like(shaped), shaped], dim=1).to(s)
+        self.replaced = replaced
+        self.directions = metric.directions.to(s)
+        self.features = _Features(s, self.directions)
         self.parts = chunks(len(s), self.runs * self.n_classes)
         total = metric.values + strengths[:, None, None]  # (R, C, F)
         if learned is not None:
@@ -216,7 +194,7 @@ class CalibrationRuns:
 
     def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Shared parameters (R, 2) and weights (R, C, F) from coordinates."""
-        shared = (x[:, :2] @ self.shared_basis.mT) * self.shaped.unsqueeze(1)
+        shared = (x[:, :2] @ self.shared_basis.mT) * self.shared_mask
         coordinates = x[:, 2:].view_as(self.lengths) * self.lengths
         return shared, self._in_basis(coordinates)
 
@@ -226,7 +204,7 @@ class CalibrationRuns:
     def _whole(self, shared: Tensor, weight: Tensor) -> Tensor:
         """Weights of the features that make up ``z``, the scores themselves included."""
         weight = weight.clone()
-        self.features.add_own(weight, shared + shared.new_tensor([1.0, 0.0]))
+        weight[:, :, :2] += (shared + shared.new_tensor([1.0, 0.0])).unsqueeze(1)
         return weight
 
     def _loss(self, part: slice, whole: Tensor) -> tuple[Tensor, Tensor]:
@@ -253,10 +231,10 @@ class CalibrationRuns:
             value += (nll * self.weights[part]).sum(0)
             residual.mul_(self.weights[part].unsqueeze(2))
             of_weight += self.features.backward(part, residual)
-        of_shared = self.shared_ridge * shared + self.features.own(of_weight).sum(1)
+        of_shared = self.shared_ridge * shared + of_weight[:, :, :2].sum(1)
         coordinates = torch.matmul(self.basis.mT, of_weight.permute(1, 2, 0)).permute(2, 0, 1) * self.lengths
         coordinates += self.ridge * x[:, 2:].view_as(self.ridge)
-        of_shared = (of_shared * self.shaped.unsqueeze(1)) @ self.shared_basis
+        of_shared = (of_shared * self.shared_mask) @ self.shared_basis
         return value, torch.cat([of_shared, coordinates.reshape(self.runs, -1)], dim=1)
 
     @torch.no_grad()
@@ -276,4 +254,6 @@ class CalibrationRuns:
     def parameters(self, x: Tensor) -> CalibrationFit:
         """What the coordinates stand for."""
         shared, weight = self._unpack(x)
-        return CalibrationFit(shared, *self.features.split(weight))
+        slope, rise, bias = weight[:, :, :3].unbind(2)
+        mixing = weight[:, :, 3:].reshape(self.runs, self.n_classes, 2, self.directions.shape[2]).permute(0, 2, 3, 1)
+        return CalibrationFit(shared, bias, slope, rise, mixing)
