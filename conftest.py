@@ -9,7 +9,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before any kernel is defined: run them on the CPU
 
 needs_triton = [
-    f"src/legendretron/_triton/{name}.py"
+    f"src/legendretron/accelerate/cuda/{name}.py"
     for name in (
         "launching",
         "link",

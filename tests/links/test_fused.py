@@ -10,9 +10,9 @@ from legendretron.links import CanonicalLink, CompositeLink
 from legendretron.links.one_node import Nests, _OneNode
 
 pytest.importorskip("triton")
-from legendretron._triton import nested_link
-from legendretron._triton.link import ChainOnCUDA
-from legendretron._triton.nested_link import NestsOnCUDA
+from legendretron.accelerate.cuda import nested_link
+from legendretron.accelerate.cuda.link import ChainOnCUDA
+from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from legendretron._numba import links as compiled
+from legendretron.accelerate.cpu import links as compiled
 from legendretron.links import CanonicalLink, CompositeLink
 from legendretron.links.one_node import _has_functions, by_one_node
 from legendretron.nn import LegendreHead

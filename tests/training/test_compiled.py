@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron._numba import support as support_module
+from legendretron.accelerate.cpu import support as support_module
 from legendretron.links import (
     CanonicalLink,
     CompositeLink,
@@ -398,7 +398,7 @@ def test_functions_of_what_is_not_finite(dtype):
 def _apply(*arrays):
     from numba import njit
 
-    from legendretron._numba.vectors import activate, exp_differences
+    from legendretron.accelerate.cpu.vectors import activate, exp_differences
 
     @njit
     def apply(x, positive, slope, y, top, e, total):
@@ -409,7 +409,7 @@ def _apply(*arrays):
 
 
 def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
-    from legendretron._numba import compiling
+    from legendretron.accelerate.cpu import compiling
 
     asked, real = [], compiling.njit
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from legendretron._numba import compiling
+from legendretron.accelerate.cpu import compiling
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from legendretron.training import LinearModel
 from legendretron.training.kernel_link import kernel_link
 
 pytest.importorskip("triton")
-from legendretron._triton.step import LinkStep
+from legendretron.accelerate.cuda.step import LinkStep
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RATE = 0.3

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from legendretron._numba.support import has_numba
-from legendretron._triton.support import has_triton
+from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.cuda.support import has_triton
 
 __all__ = ["Chain", "Nests", "Shape", "by_one_node"]
 
@@ -79,11 +79,11 @@ class _Functions(Protocol):
 @cache
 def _functions(shape: Shape, on_cuda: bool) -> _Functions:
     if on_cuda:
-        from legendretron._triton.link import ChainOnCUDA
-        from legendretron._triton.nested_link import NestsOnCUDA
+        from legendretron.accelerate.cuda.link import ChainOnCUDA
+        from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
 
         return ChainOnCUDA(*shape) if isinstance(shape, Chain) else NestsOnCUDA(*shape)
-    from legendretron._numba.links import ChainOnCPU, NestsOnCPU
+    from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 
     return ChainOnCPU(*shape) if isinstance(shape, Chain) else NestsOnCPU(*shape)
 

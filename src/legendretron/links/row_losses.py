@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.validation import at_least_single
-from legendretron._numba.support import has_numba
-from legendretron._triton.support import kernels_apply
+from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.cuda.support import kernels_apply
 
 __all__ = ["Computed", "NestedRows", "RowLosses", "TableRows"]
 
@@ -156,7 +156,7 @@ class NestedRows(RowLosses):
     def _on_cpu(
         self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
     ) -> int:
-        from legendretron._numba.losses import nested_losses
+        from legendretron.accelerate.cpu.losses import nested_losses
 
         sizes = n, first, last, self.n_nests, self.n_classes
         return int(nested_losses(self.like, *sizes, out, *addresses, ignore_index, how))
@@ -164,7 +164,7 @@ class NestedRows(RowLosses):
     def _on_cuda(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool
     ) -> tuple[Tensor, Tensor | None]:
-        from legendretron._triton.losses import nested_losses
+        from legendretron.accelerate.cuda.losses import nested_losses
 
         return nested_losses(logits, labels, weight, self.numbers, self.n_nests, ignore_index, want)
 
@@ -189,7 +189,7 @@ class TableRows(RowLosses):
     def _on_cpu(
         self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
     ) -> int:
-        from legendretron._numba.losses import table_losses
+        from legendretron.accelerate.cpu.losses import table_losses
 
         table = self.edges.data_ptr(), self.pieces.data_ptr()
         sizes = n, first, last, *self.pieces.shape
@@ -198,6 +198,6 @@ class TableRows(RowLosses):
     def _on_cuda(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool
     ) -> tuple[Tensor, Tensor | None]:
-        from legendretron._triton.losses import table_losses
+        from legendretron.accelerate.cuda.losses import table_losses
 
         return table_losses(logits, labels, weight, self.numbers, self.edges, self.pieces, ignore_index, want)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron._numba.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 from legendretron.links.base import Link
 from legendretron.links.binary_potential import KeptPotential
 from legendretron.links.canonical import CanonicalLink
@@ -102,7 +102,7 @@ class _Chain(RowProbabilities):
     def _rows(
         self, z: np.ndarray, bias: np.ndarray, first: int, last: int, log: bool, swap: bool, out: np.ndarray, width: int
     ) -> int:
-        from legendretron._numba.prediction import chain_probabilities
+        from legendretron.accelerate.cpu.prediction import chain_probabilities
 
         sizes = self._n_blocks, self._hidden, self._depth, self._final_softplus
         return int(
@@ -133,7 +133,7 @@ class _Nests(RowProbabilities):
     def _rows(
         self, z: np.ndarray, bias: np.ndarray, first: int, last: int, log: bool, swap: bool, out: np.ndarray, width: int
     ) -> int:
-        from legendretron._numba.prediction import nested_probabilities
+        from legendretron.accelerate.cpu.prediction import nested_probabilities
 
         sizes = self.n_classes - 1, self.numbers, self._n_nests, self._smallest
         return int(nested_probabilities(z, bias, first, last, *sizes, log, swap, out, width))

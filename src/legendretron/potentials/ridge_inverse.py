@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from legendretron._numba.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 from legendretron.potentials.ridge_form import Ridge
 
 __all__ = ["applies", "inverse", "network_numbers"]
@@ -46,7 +46,7 @@ def applies(y: Tensor, run_shape: tuple[int, ...]) -> bool:
 @torch.no_grad()
 def inverse(ridge: Ridge, y: Tensor, hidden: int, depth: int, final_softplus: bool) -> Tensor:
     """Points where the gradient is ``y``: ``(n, K) -> (n, K)``; NaN where none was found."""
-    from legendretron._numba.inverse import ridge_duals
+    from legendretron.accelerate.cpu.inverse import ridge_duals
 
     weight = ridge.weight
     ay, wide = (y @ weight.mT).double(), weight.double()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from legendretron._triton.kernel_link import HIGHEST_RANK, MOST_CLASSES, MOST_NESTS, KernelLink
+from legendretron.accelerate.cuda.kernel_link import HIGHEST_RANK, MOST_CLASSES, MOST_NESTS, KernelLink
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink, SoftmaxLink, SymmetricNoise
 from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.potentials.cpflow import SCALE_FLOOR

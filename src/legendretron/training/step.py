@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron._numba.support import compiled_applies
-from legendretron._numba.training import CompiledTraining, Csr
-from legendretron._triton.support import kernels_apply
+from legendretron.accelerate.cpu.support import compiled_applies
+from legendretron.accelerate.cpu.training import CompiledTraining, Csr
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.links.base import NLLStep, RidgeChain
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
@@ -23,7 +23,7 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
 
 if TYPE_CHECKING:
-    from legendretron._triton.step import LinkStep
+    from legendretron.accelerate.cuda.step import LinkStep
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
 
@@ -118,7 +118,7 @@ def _kernels_for(model: LinearModel) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
     if not kernels_apply(model.flat) or (link := kernel_link(model.link)) is None:
         return None
-    from legendretron._triton.step import LinkStep
+    from legendretron.accelerate.cuda.step import LinkStep
 
     return LinkStep(link, model.flat, model.n_weights)
 
