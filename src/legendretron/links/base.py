@@ -28,7 +28,7 @@ from legendretron._internal.validation import (
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.links.exact_gradient import canonical_scores
 from legendretron.links.potential_table import PotentialTable, split_panels
-from legendretron.links.row_losses import RowLosses
+from legendretron.accelerate.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
 
 __all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]

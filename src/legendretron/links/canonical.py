@@ -11,9 +11,9 @@ from torch import Tensor
 from legendretron._internal.process_groups import split_logsumexp, summed_up
 from legendretron._internal.validation import at_least_single, check_integer
 from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
-from legendretron.links.one_node import Nests, by_one_node
+from legendretron.accelerate.log_proba import Nests, by_one_node
 from legendretron.links.registry import register_link
-from legendretron.links.row_losses import NestedRows, RowLosses
+from legendretron.accelerate.row_losses import NestedRows, RowLosses
 from legendretron.potentials import NestedLogSumExp
 from legendretron.simplex import append_reference, predicted_class
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
 from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
-from legendretron.links.one_node import Chain, by_one_node
+from legendretron.accelerate.log_proba import Chain, by_one_node
 from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
 from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian

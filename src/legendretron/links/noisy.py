@@ -11,7 +11,7 @@ from torch import Tensor
 from legendretron.links.base import Link, RidgeChain
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
-from legendretron.links.row_losses import RowLosses
+from legendretron.accelerate.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus
 
 __all__ = ["NoisyLink", "with_noise"]

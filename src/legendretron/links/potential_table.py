@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.row_losses import TableRows
+from legendretron.accelerate.row_losses import TableRows
 
 __all__ = ["PotentialTable", "split_panels"]
 

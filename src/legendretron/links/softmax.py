@@ -7,7 +7,7 @@ from torch import Tensor
 
 from legendretron.links.base import Link, NLLStep, RidgeChain
 from legendretron.links.registry import register_link
-from legendretron.links.row_losses import NestedRows, RowLosses
+from legendretron.accelerate.row_losses import NestedRows, RowLosses
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]

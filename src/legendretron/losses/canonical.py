@@ -13,9 +13,9 @@ from legendretron._internal.start import set_start
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.binary_potential import KeptPotential
-from legendretron.links.row_losses import RowLosses
+from legendretron.accelerate.row_losses import RowLosses
 from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
-from legendretron.losses.fused import can_be_fused, fused_loss
+from legendretron.accelerate.losses import can_be_fused, fused_loss
 from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["CanonicalLoss"]

@@ -34,7 +34,7 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import summed_up
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
-from legendretron.potentials import ridge_inverse
+from legendretron.accelerate import inverse as ridge_inverse
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse

@@ -17,7 +17,7 @@ from legendretron.links.base import NLLStep, RidgeChain
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
-from legendretron.training.kernel_link import kernel_link
+from legendretron.accelerate.forms import kernel_link
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count

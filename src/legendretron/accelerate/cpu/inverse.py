@@ -1,4 +1,4 @@
-r"""Newton's method for the inverse of a ridge block's gradient, compiled; see :mod:`legendretron.potentials.ridge_inverse`.
+r"""Newton's method for the inverse of a ridge block's gradient, compiled; see :mod:`legendretron.accelerate.inverse`.
 
 Arrays are *units times rows*, see :mod:`legendretron.accelerate.cpu.vectors`; matrices of each row have their entries as
 units.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from legendretron.links import CanonicalLink, CompositeLink
-from legendretron.links.one_node import Nests, _OneNode
+from legendretron.accelerate.log_proba import Nests, _OneNode
 
 pytest.importorskip("triton")
 from legendretron.accelerate.cuda import nested_link

@@ -7,7 +7,7 @@ import torch
 
 from legendretron.accelerate.cpu import links as compiled
 from legendretron.links import CanonicalLink, CompositeLink
-from legendretron.links.one_node import _has_functions, by_one_node
+from legendretron.accelerate.log_proba import _has_functions, by_one_node
 from legendretron.nn import LegendreHead
 
 pytest.importorskip("numba")

@@ -5,7 +5,7 @@ import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.training import LinearModel
-from legendretron.training.kernel_link import kernel_link
+from legendretron.accelerate.forms import kernel_link
 
 pytest.importorskip("triton")
 from legendretron.accelerate.cuda.step import LinkStep

@@ -18,7 +18,7 @@ from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.softmax import SoftmaxLink
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
-from legendretron.potentials.ridge_inverse import network_numbers
+from legendretron.accelerate.inverse import network_numbers
 
 __all__ = ["RowProbabilities", "row_probabilities"]
 

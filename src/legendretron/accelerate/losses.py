@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from legendretron.links.row_losses import RowLosses
+from legendretron.accelerate.row_losses import RowLosses
 
 __all__ = ["can_be_fused", "fused_loss"]
 

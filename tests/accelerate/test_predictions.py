@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
-from legendretron.links.row_probabilities import row_probabilities
+from legendretron.accelerate.predictions import row_probabilities
 from tests.catalogue import normal
 
 MAKERS = {
