@@ -26,7 +26,6 @@ PACKAGE = ROOT / "src" / "legendretron"
 ROOMS = (
     *(
         "_internal",
-        "accelerate",
         "streaming",
         "datasets",
         "preprocessing",
@@ -35,6 +34,7 @@ ROOMS = (
         "projected_categorical",
         "potentials",
         "links",
+        "accelerate",
         "losses",
         "diagnostics",
     ),
@@ -72,7 +72,7 @@ COLUMNS = {
     "simplex": 0.2,
     "datasets": -7.6,
     "distributed": 3.0,
-    "accelerate": -2.4,
+    "accelerate": -1.2,
     "streaming": -8.3,
 }
 Graph = dict[str, set[str]]

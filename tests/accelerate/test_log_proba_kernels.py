@@ -6,13 +6,12 @@ import math
 import pytest
 import torch
 
+from legendretron.accelerate.forms import link_form, link_tensors
+from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain, _plain_nests
 from legendretron.links import CanonicalLink, CompositeLink
-from legendretron.accelerate.log_proba import Nests, _OneNode
 
 pytest.importorskip("triton")
 from legendretron.accelerate.cuda import nested_link
-from legendretron.accelerate.cuda.link import ChainOnCUDA
-from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -34,18 +33,13 @@ def make_canonical(n_classes, n_nests, dtype, n_rows=5):
 
 
 def fused(link, z, all_classes=False):
-    if isinstance(link, CompositeLink):
-        return _OneNode.apply(ChainOnCUDA(*link._shape()), link._log_proba_of, z.contiguous(), *link._tensors())
-    nests = link.nests
-    plain = nests._log_proba_of_logits if all_classes else nests._log_proba
-    functions = NestsOnCUDA(*Nests(nests.n_nests, link.n_classes, all_classes))
-    return _OneNode.apply(functions, plain, z.contiguous(), *nests._own_tensors())
+    functions = _functions(link_form(link), all_classes, on_cuda=True)
+    plain = _plain_chain(link) if isinstance(link, CompositeLink) else _plain_nests(link, all_classes)
+    return _OneNode.apply(functions, plain, z.contiguous(), *link_tensors(link))
 
 
 def plain(link, z, all_classes=False):
-    if isinstance(link, CompositeLink):
-        return link._log_proba_of(z, link._tensors())
-    return link.nests._log_proba_of_logits(z) if all_classes else link.nests._log_proba(z)
+    return link._log_proba_of_logits(z) if all_classes else link._log_proba(z)
 
 
 def assert_same_gradients(link, z, result, expected, tolerance):

@@ -150,7 +150,7 @@ def test_changes_of_the_link_are_seen(name):
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
 def test_threads_share_the_rows(name, monkeypatch):
-    from legendretron.accelerate import row_losses
+    from legendretron.accelerate import losses as row_losses
 
     monkeypatch.setattr(row_losses, "_PART", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
 from legendretron.accelerate.predictions import row_probabilities
+from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
 from tests.catalogue import normal
 
 MAKERS = {

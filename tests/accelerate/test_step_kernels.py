@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from legendretron.accelerate.forms import fits_step_kernels, link_form
+from legendretron.accelerate.steps import nll_step
 from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.training import LinearModel
-from legendretron.accelerate.forms import kernel_link
 
 pytest.importorskip("triton")
 from legendretron.accelerate.cuda.step import LinkStep
@@ -65,12 +66,12 @@ def model_and_batch(name, dtype, n=5, runs=2, noise=None):
 
 def compare(model, z, labels, weight, tolerance):
     runs, n, _ = z.shape
-    nll, hit, dz, of_link = model.link._nll_step(z)(z, labels, weight)
+    nll, hit, dz, of_link = nll_step(model.link, z)(z, labels, weight)
     expected = torch.cat([dz.sum(1), *(part.reshape(runs, -1) for part in of_link)], dim=1)
     untouched = 7.0
     gradient = torch.full_like(model.flat, untouched)
     totals = torch.ones(2, runs, dtype=z.dtype, device=DEVICE)
-    found = LinkStep(kernel_link(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
+    found = LinkStep(link_form(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
     close = {"rtol": tolerance, "atol": tolerance}
     torch.testing.assert_close(found, dz, **close)
     assert (gradient[:, : model.n_weights] == untouched).all()
@@ -127,7 +128,7 @@ def test_a_row_of_nan_is_seen_in_the_loss_of_its_run_alone(name):
     model, z, labels, weight = model_and_batch(name, torch.float32)
     z[1, 2, 0] = torch.nan
     gradient, totals = torch.zeros_like(model.flat), torch.zeros(2, 2, device=DEVICE)
-    LinkStep(kernel_link(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
+    LinkStep(link_form(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
     assert torch.isfinite(totals[0]).tolist() == [True, False]
     assert torch.isfinite(gradient[0]).all()
 
@@ -136,11 +137,11 @@ def test_links_that_kernels_do_not_know():
     class Own(SoftmaxLink):
         pass
 
-    assert kernel_link(Own(3)) is None
-    assert kernel_link(CanonicalLink(2000)) is None
-    assert kernel_link(CompositeLink(3, hidden=8)) is None
-    assert kernel_link(CanonicalLink(3, n_nests=9)) is None
-    assert kernel_link(NoisyLink(SoftmaxLink(3), TransitionNoise(torch.eye(3)))) is None
+    assert link_form(Own(3)) is None
+    assert not fits_step_kernels(link_form(CanonicalLink(2000)))
+    assert not fits_step_kernels(link_form(CompositeLink(3, hidden=8)))
+    assert not fits_step_kernels(link_form(CanonicalLink(3, n_nests=9)))
+    assert not fits_step_kernels(link_form(NoisyLink(SoftmaxLink(3), TransitionNoise(torch.eye(3)))))
     mixed = CompositeLink(3)
     mixed.blocks[1] = CompositeLink(3, network="cpflow").blocks[0]
-    assert kernel_link(mixed) is None
+    assert link_form(mixed) is None

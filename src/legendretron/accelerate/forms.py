@@ -1,45 +1,146 @@
-"""Which links the kernels of a training step can compute."""
+"""The form of a link: which formulas compute it, and their sizes. The only place that knows links by their types."""
 
 from __future__ import annotations
 
-from legendretron.accelerate.cuda.kernel_link import HIGHEST_RANK, MOST_CLASSES, MOST_NESTS, KernelLink
-from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink, SoftmaxLink, SymmetricNoise
-from legendretron.potentials import FICNN, CPFlowNetwork
+from typing import NamedTuple, cast
+
+from torch import Tensor
+
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    Link,
+    NoisyLink,
+    SoftmaxLink,
+    SymmetricNoise,
+    TransitionNoise,
+)
+from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
 from legendretron.potentials.cpflow import SCALE_FLOOR
 
-__all__ = ["kernel_link"]
+__all__ = ["LinkForm", "fits_link_kernels", "fits_step_kernels", "link_form", "link_tensors"]
+
+#: Triton kernels are unrolled over the units of a block; more of them take long to compile.
+_HIGHEST_RANK = 17
+#: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time on CUDA.
+_MOST_CLASSES_OF_CHAIN = 8192
+#: Entries of all nests that a program can hold.
+_MOST_IN_NESTS = 16_384
+#: In a training step a program holds all classes of a row, and is unrolled over the nests.
+_MOST_CLASSES_OF_NESTS, _MOST_NESTS = 1024, 8
 
 
-def kernel_link(link: Link) -> KernelLink | None:
-    """The link as kernels know it; None for one that they do not know.
+class LinkForm(NamedTuple):
+    """Softmax+ after a chain of ridge blocks of one shape, or after none; or nests. Then, maybe, noise of labels."""
+
+    n_classes: int
+    n_blocks: int = 0
+    hidden: int = 1
+    depth: int = 1
+    mixed_units: int = 1  #: units of a layer that see the one before
+    final_softplus: bool = True  #: whether networks end in a softplus
+    normalised: bool = False  #: whether units are normalised, as CP-Flow's
+    n_nests: int = 0  #: of a nested log-sum-exp, which takes the place of the chain
+    learned_rate: bool = False  #: whether the last parameter is the logit of a rate of symmetric noise
+    known_rate: float = 0.0  #: rate of symmetric noise that is not learned
+    known_matrix: Tensor | None = None  #: transition matrix of noise that is not learned, (C, C)
+
+    @property
+    def rank(self) -> int:
+        """Units of a block."""
+        return self.hidden * self.depth + 1
+
+    @property
+    def scale_floor(self) -> float | None:
+        """What is added to the scales of normalised units."""
+        return SCALE_FLOOR if self.normalised else None
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is noise."""
+        return self.learned_rate or self.known_rate > 0.0 or self.known_matrix is not None
+
+
+def link_form(link: Link) -> LinkForm | None:
+    """The form of a link, run axes or not; None if it has none of its own.
 
     Examples
     --------
-    >>> kernel_link(SoftmaxLink(3)).n_blocks, kernel_link(CompositeLink(3, hidden=8))
-    (0, None)
+    >>> link_form(SoftmaxLink(3)).n_blocks, link_form(CompositeLink(3, hidden=8)).rank
+    (0, 33)
     """
-    # subclasses may define other maps, and users may exchange blocks
-    if type(link) is NoisyLink:
-        clean, noise = kernel_link(link.clean), link.noise
-        if clean is None or type(noise) is not SymmetricNoise:
-            return None
-        if noise.learned:
-            return clean._replace(learned_rate=True)
-        return clean._replace(known_rate=float(noise.rate()))
-    if type(link) is SoftmaxLink:
-        return KernelLink()
-    if type(link) is CanonicalLink and link.nests.n_nests <= MOST_NESTS and link.n_classes <= MOST_CLASSES:
-        return KernelLink(n_nests=link.nests.n_nests)
-    if type(link) is CompositeLink:
-        return _chain(link)
-    return None
+    # exact types: a subclass may define another map, and users may exchange blocks
+    kind = type(link)
+    if kind is SoftmaxLink:
+        return LinkForm(link.n_classes)
+    if kind is CompositeLink:
+        return _chain_form(cast(CompositeLink, link))
+    if kind is CanonicalLink:
+        nests = cast(CanonicalLink, link).nests
+        return LinkForm(link.n_classes, n_nests=nests.n_nests) if type(nests) is NestedLogSumExp else None
+    return _noisy_form(cast(NoisyLink, link)) if kind is NoisyLink else None
 
 
-def _chain(link: CompositeLink) -> KernelLink | None:
-    blocks = link._chain()
-    first = blocks[0]
-    alike = all(type(b) is type(first) and (b.hidden, b.depth) == (first.hidden, first.depth) for b in blocks)
-    if not alike or first.rank > HIGHEST_RANK or type(first) not in (FICNN, CPFlowNetwork):
+def _chain_form(link: CompositeLink) -> LinkForm | None:
+    first, *others = link._chain()
+    kind = type(first)
+    if kind is not FICNN and kind is not CPFlowNetwork:
         return None
-    floor = SCALE_FLOOR if type(first) is CPFlowNetwork else None
-    return KernelLink(len(blocks), first.hidden, first.depth, first.mixed_units, floor)
+    for block in others:
+        if type(block) is not kind or (block.hidden, block.depth) != (first.hidden, first.depth):
+            return None
+    return LinkForm(
+        link.n_classes,
+        len(others) + 1,
+        first.hidden,
+        first.depth,
+        first.mixed_units,
+        first.final_softplus,
+        kind is CPFlowNetwork,
+    )
+
+
+def _noisy_form(link: NoisyLink) -> LinkForm | None:
+    form, noise = link_form(link.clean), link.noise
+    if form is None:
+        return None
+    if type(noise) is TransitionNoise and not noise.learned and form.n_nests == 0:
+        return form._replace(known_matrix=noise.matrix())
+    if type(noise) is not SymmetricNoise:
+        return None
+    return form._replace(learned_rate=True) if noise.learned else form._replace(known_rate=float(noise.rate()))
+
+
+def link_tensors(link: Link) -> list[Tensor]:
+    """Parameters of a link that has a form, without those of noise, in the order in which compiled functions take them."""
+    if isinstance(link, CompositeLink):
+        return [tensor for block in link._chain() for tensor in block._own_tensors()]
+    return link.nests._own_tensors() if isinstance(link, CanonicalLink) else []
+
+
+def fits_link_kernels(form: LinkForm) -> bool:
+    """Whether Triton kernels compute the log-probabilities of rows.
+
+    Examples
+    --------
+    >>> fits_link_kernels(LinkForm(10, n_blocks=2, hidden=2, depth=4)), fits_link_kernels(LinkForm(10_000, n_nests=4))
+    (True, False)
+    """
+    if form.n_nests:
+        return form.n_nests * form.n_classes <= _MOST_IN_NESTS
+    return form.n_classes <= _MOST_CLASSES_OF_CHAIN and form.rank <= _HIGHEST_RANK
+
+
+def fits_step_kernels(form: LinkForm) -> bool:
+    """Whether Triton kernels compute a training step.
+
+    Examples
+    --------
+    >>> fits_step_kernels(LinkForm(3)), fits_step_kernels(LinkForm(3, n_blocks=2, hidden=8, depth=4))
+    (True, False)
+    """
+    if form.known_matrix is not None:
+        return False
+    if form.n_nests:
+        return form.n_nests <= _MOST_NESTS and form.n_classes <= _MOST_CLASSES_OF_NESTS
+    return form.rank <= _HIGHEST_RANK

@@ -1,4 +1,4 @@
-r"""Links as one node of autograd's graph, by compiled functions on the CPU and by kernels on CUDA.
+r"""Log-probabilities of a link as one node of autograd's graph, by compiled functions on the CPU and by kernels on CUDA.
 
 A link is a long series of small operations, and recording each of them takes far longer than computing. Here a link is one
 operation with a backward pass written by hand, which gives the gradients of predictors and of all parameters at once. It
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,49 +21,71 @@ from torch.autograd import forward_ad
 
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.cuda.support import has_triton
+from legendretron.accelerate.forms import LinkForm, fits_link_kernels, link_form, link_tensors
+from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
+from legendretron.simplex import log_softmax_plus
 
-__all__ = ["Chain", "Nests", "Shape", "by_one_node"]
+__all__ = ["log_proba"]
 
-#: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time on CUDA.
-_MOST_CLASSES_ON_CUDA = 8192
-_MOST_IN_NESTS_ON_CUDA = 16_384  # that a program can hold
-_HIGHEST_RANK_ON_CUDA = 17  # kernels are unrolled over the units; more of them take long to compile
 _PLAIN_TYPES = (Tensor, nn.Parameter)
 _PRECISIONS = (torch.float32, torch.float64)
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
+_Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
 
-class Chain(NamedTuple):
-    """A composite link: what decides which function computes it."""
+def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
+    """Log-probabilities of rows, by compiled functions if there are some, else by the link's own maps.
 
-    n_blocks: int
-    n_out: int
-    hidden: int
-    depth: int
-    mixed: int  #: units of a layer that see the one before
-    soft: bool  #: whether networks end in a softplus
-    normalised: bool  #: whether they are CP-Flow's
+    Parameters
+    ----------
+    link : Link
+        Any link.
+    rows : Tensor of shape (n, C - 1) or (n, C)
+        Predictors, or logits.
+    all_classes : bool
+        Whether rows are logits, with an entry for each class.
 
-    @property
-    def on_cuda(self) -> bool:
-        """Whether there are kernels."""
-        return self.n_out < _MOST_CLASSES_ON_CUDA and self.hidden * self.depth + 1 <= _HIGHEST_RANK_ON_CUDA
+    Returns
+    -------
+    Tensor of shape (n, C)
+
+    Examples
+    --------
+    >>> link, z = CompositeLink(3), torch.randn(5, 2)
+    >>> torch.allclose(log_proba(link, z), link(z), atol=1e-6)
+    True
+    """
+    if type(link) is NoisyLink:
+        return link.noise.log_observed(log_proba(link.clean, rows, all_classes))
+    form = None if link.run_shape else link_form(link)
+    if form is not None and form.n_nests:
+        log_p = _by_one_node(form, all_classes, rows, link_tensors(link), _plain_nests(link, all_classes))
+    elif form is not None and form.n_blocks:
+        if all_classes:
+            rows, all_classes = link._predictors_of_logits(rows), False
+        log_p = _by_one_node(form, False, rows, link_tensors(link), _plain_chain(link))
+    else:
+        log_p = None
+    if log_p is not None:
+        return log_p
+    return link._log_proba_of_logits(rows) if all_classes else link._log_proba(rows)
 
 
-class Nests(NamedTuple):
-    """A canonical link."""
-
-    n_nests: int
-    n_classes: int
-    all_classes: bool  #: whether rows have an entry for each class
-
-    @property
-    def on_cuda(self) -> bool:
-        """Whether there are kernels."""
-        return self.n_nests * self.n_classes <= _MOST_IN_NESTS_ON_CUDA
+def _plain_nests(link: Link, all_classes: bool) -> _Plain:
+    nests = cast(CanonicalLink, link).nests
+    return nests._log_proba_of_logits if all_classes else nests._log_proba
 
 
-Shape = Chain | Nests
+def _plain_chain(link: Link) -> _Plain:
+    blocks = cast(CompositeLink, link)._chain()
+
+    def plain(z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        each = len(tensors) // len(blocks)
+        for i, block in enumerate(blocks):
+            z = block._gradient_of(block._ridge_of(tensors[each * i : each * (i + 1)]), z)
+        return log_softmax_plus(z)
+
+    return plain
 
 
 class _Functions(Protocol):
@@ -77,15 +99,25 @@ class _Functions(Protocol):
 
 
 @cache
-def _functions(shape: Shape, on_cuda: bool) -> _Functions:
+def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
+    nests = form.n_nests, form.n_classes, all_classes
+    chain = (
+        form.n_blocks,
+        form.n_classes - 1,
+        form.hidden,
+        form.depth,
+        form.mixed_units,
+        form.final_softplus,
+        form.normalised,
+    )
     if on_cuda:
         from legendretron.accelerate.cuda.link import ChainOnCUDA
         from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
 
-        return ChainOnCUDA(*shape) if isinstance(shape, Chain) else NestsOnCUDA(*shape)
+        return NestsOnCUDA(*nests) if form.n_nests else ChainOnCUDA(*chain)
     from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 
-    return ChainOnCPU(*shape) if isinstance(shape, Chain) else NestsOnCPU(*shape)
+    return NestsOnCPU(*nests) if form.n_nests else ChainOnCPU(*chain)
 
 
 def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
@@ -122,29 +154,21 @@ class _OneNode(torch.autograd.Function):
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
 
 
-def by_one_node(
-    shape: Shape, z: Tensor, tensors: Sequence[Tensor], plain: Callable[[Tensor, Sequence[Tensor]], Tensor]
+def _by_one_node(
+    form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor], plain: _Plain
 ) -> Tensor | None:
-    """Log-probabilities ``(n, C)`` of rows ``(n, ...)``; None if there is no function for them.
+    """Log-probabilities ``(n, C)`` of rows; None if there is no function for them.
 
-    Parameters
-    ----------
-    shape : Chain or Nests
-        The link.
-    z : Tensor of shape (n, K) or (n, C)
-        Predictors, or logits.
-    tensors : sequence of Tensor
-        All parameters of the link.
-    plain : callable
-        The same map from ``z`` and ``tensors`` by plain operations, for derivatives of higher order.
+    ``plain`` is the same map from ``z`` and ``tensors`` by plain operations, for derivatives of higher order.
     """
     if torch.compiler.is_compiling():
-        return _by_operator(shape, z, tensors)
+        return _by_operator(form, all_classes, z, tensors)
     dtype = z.dtype
     if type(z) not in _PLAIN_TYPES or dtype not in _PRECISIONS or z.dim() != 2:
         return None
     on_cuda = z.is_cuda
-    if not (has_triton() and shape.on_cuda and len(z) > 0 if on_cuda else z.is_cpu and has_numba()) or _is_watched():
+    known = has_triton() and fits_link_kernels(form) and len(z) > 0 if on_cuda else z.is_cpu and has_numba()
+    if not known or _is_watched():
         return None
     device = z.device
     recorded = z.requires_grad
@@ -154,7 +178,7 @@ def by_one_node(
         if not tensor.is_contiguous():
             return None
         recorded = recorded or tensor.requires_grad
-    functions = _functions(shape, on_cuda)
+    functions = _functions(form, all_classes, on_cuda)
     if not z.is_contiguous():
         z = z.contiguous()
     if recorded and torch.is_grad_enabled():
@@ -183,8 +207,8 @@ def _is_watched() -> bool:
 
 
 @torch.library.custom_op("legendretron::link", mutates_args=())
-def _link(z: Tensor, tensors: Sequence[Tensor], kind: str, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return _functions(_shape(kind, sizes), z.is_cuda).forward(z.contiguous(), [t.contiguous() for t in tensors], False)
+def _link(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    return _named(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors], False)
 
 
 @torch.library.custom_op("legendretron::link_backward", mutates_args=())
@@ -194,26 +218,27 @@ def _link_backward(
     log_p: Tensor,
     kept: Tensor,
     tensors: Sequence[Tensor],
-    kind: str,
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    functions = _functions(_shape(kind, sizes), z.is_cuda)
+    functions = _named(sizes, z)
     tensors = [tensor.contiguous() for tensor in tensors]
     return functions.backward(g.contiguous(), z.contiguous(), log_p, kept, tensors, (True, True))
 
 
-_KINDS: dict[str, type[Chain] | type[Nests]] = {"chain": Chain, "nests": Nests}
+def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
+    """What an operator may be given: integers."""
+    return [int(all_classes), *(int(size) for size in form[:8])]
 
 
-def _shape(kind: str, sizes: Sequence[int]) -> Shape:
-    return _KINDS[kind](*sizes)  # type: ignore[arg-type]
+def _named(sizes: Sequence[int], z: Tensor) -> _Functions:
+    n_classes, n_blocks, hidden, depth, mixed, soft, normalised, n_nests = sizes[1:]
+    form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalised), n_nests)
+    return _functions(form, bool(sizes[0]), z.is_cuda)
 
 
 @_link.register_fake
-def _(z: Tensor, tensors: Sequence[Tensor], kind: str, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    shape = _shape(kind, sizes)
-    n_classes = shape.n_out + 1 if isinstance(shape, Chain) else shape.n_classes
-    return z.new_empty(z.shape[0], n_classes), z.new_empty(_functions(shape, z.is_cuda).kept_size(z.shape[0]))
+def _(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_named(sizes, z).kept_size(z.shape[0]))
 
 
 @_link_backward.register_fake
@@ -223,21 +248,20 @@ def _(
     log_p: Tensor,
     kept: Tensor,
     tensors: Sequence[Tensor],
-    kind: str,
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     return z.new_empty(z.shape), z.new_empty(sum(tensor.numel() for tensor in tensors))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    z, tensors, ctx.kind, ctx.sizes = inputs
+    z, tensors, ctx.sizes = inputs
     ctx.save_for_backward(z, *output, *tensors)
 
 
 def _pull_back(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
     z, log_p, kept, *tensors = ctx.saved_tensors
-    dz, gradient = _link_backward(g, z, log_p, kept, tensors, ctx.kind, ctx.sizes)
-    return dz, _parts(gradient, tensors, [True] * len(tensors)), None, None
+    dz, gradient = _link_backward(g, z, log_p, kept, tensors, ctx.sizes)
+    return dz, _parts(gradient, tensors, [True] * len(tensors)), None
 
 
 _link.register_autograd(_pull_back, setup_context=_setup)
@@ -249,17 +273,16 @@ def _has_functions(on_cuda: bool) -> bool:
     return not transformed and (has_triton() if on_cuda else has_numba())
 
 
-# what torch.compiler.assume_constant_result does; that also loads the compiler, for two seconds of every import of ours
+# what torch.compiler.assume_constant_result does, but that loads the compiler, which would add 2 s to every import
 _has_functions._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _by_operator(shape: Shape, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
+def _by_operator(form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
     if torch.compiler.is_exporting() or type(z) not in _PLAIN_TYPES or z.dim() != 2 or z.dtype not in _PRECISIONS:
         return None
     device = z.device.type
-    if not (device == "cpu" or (device == "cuda" and shape.on_cuda)) or not _has_functions(device == "cuda"):
+    if not (device == "cpu" or (device == "cuda" and fits_link_kernels(form))) or not _has_functions(device == "cuda"):
         return None
     if any(type(t) not in _PLAIN_TYPES or t.dtype != z.dtype or t.device != z.device for t in tensors):
         return None
-    kind = "chain" if isinstance(shape, Chain) else "nests"
-    return _link(z, list(tensors), kind, [int(size) for size in shape])[0]
+    return _link(z, list(tensors), _sizes(form, all_classes))[0]

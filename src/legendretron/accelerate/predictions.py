@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.inverse import network_numbers
 from legendretron.links.base import Link
 from legendretron.links.binary_potential import KeptPotential
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.softmax import SoftmaxLink
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
-from legendretron.accelerate.inverse import network_numbers
 
 __all__ = ["RowProbabilities", "row_probabilities"]
 

@@ -13,9 +13,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
+from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
-from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["LinkPredictor"]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.arrays import Chain, Sizes, Units
+from legendretron.accelerate.forms import LinkForm
 
 __all__ = ["CompiledTraining", "Csr"]
 
@@ -39,8 +40,9 @@ class CompiledTraining:
         The feature matrix.
     flat, first, second : array of shape (R, P)
         Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
-        weights, ``alpha`` and ``gamma``; or of the nests ``log mu``, ``log beta``, the offsets of all classes but the last,
-        those of the last, and the biases of the gate. With ``learned_rate`` it ends in the logit of the rate of noise.
+        weights, ``alpha`` and ``gamma``, and of CP-Flow's shifts, logarithms of scales and biases of the mixing; or of the
+        nests ``log mu``, ``log beta``, the offsets of all classes but the last, those of the last, and the biases of the
+        gate. With a rate of noise that is learned it ends in the logit of that.
     count : array of shape (1,)
         Steps so far, float64, changed in place.
     totals : array of shape (2, R)
@@ -51,17 +53,8 @@ class CompiledTraining:
         What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
     centre : array of shape (P - (d + 1) K,) or (0,)
         Where the penalty on the link vanishes, if not at 0; without the rate, which has none.
-    learned_rate, known_rate : bool, float
-        Whether the rate of symmetric noise is learned; if not, what it is.
-    known_matrix : array of shape (C, C), optional
-        Transition matrix of noise that is not symmetric, rows true classes.
-    n_outputs, n_blocks, hidden, depth : int
-        ``K``, ``B``, ``H`` and ``M``.
-    mixed, normalised : int, bool
-        How many units of a layer see the layer before, and whether these are normalised, as in CP-Flow's network. Then the
-        parameters of a block end in shifts, logarithms of scales and biases of the mixing, and there is no last softplus.
-    n_nests : int
-        Nests of a canonical link; 0 for a chain.
+    form : LinkForm
+        Form of the link.
     n_rows : int
         Rows of a batch.
     betas, eps
@@ -81,20 +74,14 @@ class CompiledTraining:
         shared: Array,
         centre: Array,
         n_features: int,
-        n_outputs: int,
-        n_blocks: int,
-        hidden: int,
-        depth: int,
-        mixed: int,
-        normalised: bool = False,
-        learned_rate: bool,
-        known_rate: float,
-        known_matrix: Array | None = None,
-        n_nests: int = 0,
+        form: LinkForm,
         n_rows: int,
         betas: tuple[float, float],
         eps: float,
     ) -> None:
+        n_outputs, n_blocks, n_nests = form.n_classes - 1, form.n_blocks, form.n_nests
+        hidden, depth, mixed = form.hidden, form.depth, form.mixed_units
+        known_matrix = None if form.known_matrix is None else form.known_matrix.detach().numpy()
         # one type for dense and sparse features, so that the code is compiled once
         sparse = isinstance(features, Csr)
         no_index = np.zeros(1, np.int64)
@@ -106,12 +93,12 @@ class CompiledTraining:
         self._penalty = (strengths, shared, centre)
         self._numbers = (*betas, eps)
         matrix = np.zeros(1, flat.dtype) if known_matrix is None else np.ascontiguousarray(known_matrix).reshape(-1)
-        self._noise = (learned_rate, known_rate, known_matrix is not None, matrix.astype(flat.dtype))
+        self._noise = (form.learned_rate, form.known_rate, known_matrix is not None, matrix.astype(flat.dtype))
         parts = -(-n_rows // _WIDTH)
         self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
         stride = -(-n_outputs // _VECTOR) * _VECTOR
         group = max(1, n_blocks) if n_outputs > _FEW_CLASSES else 1
-        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(normalised), stride, n_blocks, group)
+        self._sizes = Sizes(n_outputs, hidden, mixed, depth, int(form.normalised), stride, n_blocks, group)
         exponentials = n_nests * (n_outputs + 1)
         part = width if width * exponentials * flat.itemsize <= _MOST_BYTES else _VECTOR
         self._nests = (n_nests, part)

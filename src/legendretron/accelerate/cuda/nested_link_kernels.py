@@ -2,7 +2,8 @@ r"""The canonical link as Triton kernels for CUDA: one for the forward pass, one
 
 A program holds all nests of a row, ``(M, C)``, so that rows are read once. Differences below ``LOWEST`` count as masked. The
 formulas are those of :mod:`legendretron.accelerate.cpu.nested_link`. In the backward pass a program takes several rows,
-one after the other, and writes the sums of their parameters' gradients: what is left is a sum over the programs, in a fixed order.
+one after the other, and writes the sums of their parameters' gradients: what is left is a sum over the programs, in a fixed
+order.
 """
 
 from __future__ import annotations

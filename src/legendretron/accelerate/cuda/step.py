@@ -8,7 +8,6 @@ import torch
 import triton
 from torch import Tensor
 
-from legendretron.accelerate.cuda.kernel_link import KernelLink
 from legendretron.accelerate.cuda.nested_step_kernels import add_nested_kernel, nested_step_kernel
 from legendretron.accelerate.cuda.step_kernels import (
     add_bias_kernel,
@@ -21,6 +20,7 @@ from legendretron.accelerate.cuda.step_kernels import (
     units_backward_kernel,
     units_forward_kernel,
 )
+from legendretron.accelerate.forms import LinkForm
 
 __all__ = ["LinkStep"]
 
@@ -35,7 +35,7 @@ class LinkStep:
 
     Parameters
     ----------
-    link : KernelLink
+    link : LinkForm
         What the parameters after the bias are.
     flat : Tensor of shape (R, P)
         Parameters, read in each call: ``W``, bias, those of the link.
@@ -43,7 +43,7 @@ class LinkStep:
         Entries of ``W``.
     """
 
-    def __init__(self, link: KernelLink, flat: Tensor, n_weights: int) -> None:
+    def __init__(self, link: LinkForm, flat: Tensor, n_weights: int) -> None:
         self.link, self.flat, self.n_weights = link, flat, n_weights
         # in memory: as an argument it would be rounded to single precision
         self.known_rate = flat.new_full((1,), link.known_rate)
