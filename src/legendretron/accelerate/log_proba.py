@@ -100,24 +100,17 @@ class _Functions(Protocol):
 
 @cache
 def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
-    nests = form.n_nests, form.n_classes, all_classes
-    chain = (
-        form.n_blocks,
-        form.n_classes - 1,
-        form.hidden,
-        form.depth,
-        form.mixed_units,
-        form.final_softplus,
-        form.normalised,
-    )
     if on_cuda:
         from legendretron.accelerate.cuda.link import ChainOnCUDA
         from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
 
-        return NestsOnCUDA(*nests) if form.n_nests else ChainOnCUDA(*chain)
+        if form.n_nests:
+            return NestsOnCUDA(form.n_nests, form.n_classes, all_classes)
+        sizes = form.n_blocks, form.n_classes - 1, form.hidden, form.depth, form.mixed_units
+        return ChainOnCUDA(*sizes, form.final_softplus, form.normalised)
     from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 
-    return NestsOnCPU(*nests) if form.n_nests else ChainOnCPU(*chain)
+    return NestsOnCPU(form, all_classes) if form.n_nests else ChainOnCPU(form)
 
 
 def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:

@@ -215,7 +215,6 @@ class CompiledStep:
             strengths=penalty.strengths.contiguous().numpy(),
             shared=penalty.shared_strength().to(flat).numpy(),
             centre=penalty.centre_of_link().numpy(),
-            n_features=model.n_features,
             form=form,
             n_rows=step.n_rows,
             betas=optimiser.betas,

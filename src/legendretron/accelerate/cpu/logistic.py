@@ -13,6 +13,7 @@ from numba.core import cgutils
 
 from legendretron.accelerate.cpu.compiling import cached
 from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.softmax import observe
 from legendretron.accelerate.cpu.vector_code import INDEX, Value, written
 from legendretron.accelerate.cpu.vectors import exp_differences, fill
 
@@ -77,7 +78,7 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
         Sums of the residuals; added to.
     """
     n, kind = labels.shape[0], z.dtype.type
-    zero, one, n_classes = kind(0), kind(1), kind(m + 1 if with_reference else m)
+    zero, n_classes = kind(0), kind(m + 1 if with_reference else m)
     # some rows at once, turned so that those of a class are next to each other
     turned, zeros = np.empty(m * _ROWS, z.dtype), np.zeros(_ROWS, z.dtype)
     top, total, own, unused = (
@@ -109,10 +110,9 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
                 share = at(shares, (first + j) * runs + r)
                 loss, factor = math.log(at(total, j)) - at(own, j), share
                 if rate > zero:
-                    likely = (one - rate) * math.exp(-loss)
-                    q = likely + rate / n_classes
-                    loss, factor = -math.log(q), share * (likely / q)
-                    of_rate += rate * share - share + factor
+                    loss, kept, slope = observe(loss, rate, n_classes)
+                    factor = kind(share * kept)
+                    of_rate += share * slope
                 of_loss += loss * share
                 put(total, j, factor / at(total, j))
                 put(own, j, factor)

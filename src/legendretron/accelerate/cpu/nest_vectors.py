@@ -16,6 +16,7 @@ __all__ = [
     "highest_of_scaled",
     "mix_nests",
     "nest_exponentials",
+    "share_cotangents",
 ]
 
 
@@ -100,3 +101,34 @@ def mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, 
         best.store(j, Value(code, code.builder.load(number)))
 
     code.pieces(width, code.lanes, rows)
+
+
+@written
+def share_cotangents(
+    code, e, pe, ratio, y, py, top, share, ps, mu, n_classes, dx, offsets, po, sums, p_sum, weighted, width
+):
+    """Cotangents ``c = e share ratio`` of a nest's logits: add ``mu c`` to ``dx``, and sums over rows to ``offsets``.
+
+    Sums of ``c`` and of ``c (y - top)`` over the classes are added to those of each row. Arrays have ``width`` entries for
+    every class.
+    """
+    kind = code.kind(code.lanes)
+    steepness = code.spread(mu, code.lanes)
+    with cgutils.for_range(code.builder, n_classes) as classes:
+        (total,) = code.sums(1, code.lanes)
+        code.builder.store(code.number(0.0, kind).value, total)
+
+        def rows(j):
+            place = code.index(j, classes.index, width)
+            own = share.load(code.builder.add(ps, j), code.lanes) * ratio.load(place, code.lanes)
+            own = own * e.load(code.builder.add(pe, place), code.lanes)
+            below = y.load(code.builder.add(py, place), code.lanes) - top.load(j, code.lanes)
+            dx.store(place, dx.load(place, code.lanes) + steepness * own)
+            code.add_to(total, own)
+            at_sum = code.builder.add(p_sum, j)
+            sums.store(at_sum, sums.load(at_sum, code.lanes) + own)
+            weighted.store(j, weighted.load(j, code.lanes) + own * below)
+
+        code.pieces(width, code.lanes, rows)
+        at_offset = code.builder.add(po, classes.index)
+        offsets.store(at_offset, code.sum_of(code.builder.load(total), offsets.load(at_offset, 1)))

@@ -1,17 +1,8 @@
-r"""The canonical link in compiled code: log-probabilities of rows, and the backward pass.
+"""The canonical link in compiled code: probabilities of rows, and the backward pass.
 
-With :math:`l_{mk} = \mu_m (x_k - \max x) + c_{mk}`, :math:`s_m = \mathrm{softmax}(l_m)`, the gates
-:math:`\pi = \mathrm{softmax}(\tfrac{\beta}{\mu} \mathrm{lse}(l) + b)` and :math:`p = \sum_m \pi_m s_m`, cotangents :math:`g`
-of :math:`\log p` are pulled back by the shares :math:`r_{mk} = g_k\, \pi_m s_{mk} / p_k`, whose sums are :math:`R_m`:
-
-.. math::
-
-    \bar a_m = R_m - \pi_m \textstyle\sum_k g_k \ \text{(of the gates)}, \qquad
-    \bar l_{mk} = r_{mk} + s_{mk} \bigl(\tfrac{\beta}{\mu_m} \bar a_m - R_m\bigr), \qquad
-    \bar x_k = \textstyle\sum_m \mu_m \bar l_{mk}.
-
-Exponentials are computed again rather than kept. Where a probability is so small that its parts may have underflown, it is
-taken from logarithms instead.
+Both are made of the functions of :mod:`legendretron.accelerate.cpu.nests`. Arguments are addresses, as in
+:mod:`legendretron.accelerate.cpu.chain_link`. Sizes are the number of nests, ``C``, and whether rows have an entry for each
+class, or none for the last, whose logit is 0. Logits lower than the largest by more than ``-mask`` count as masked.
 """
 
 from __future__ import annotations
@@ -21,218 +12,164 @@ import math
 import numpy as np
 
 from legendretron.accelerate.cpu.addresses import array_at
-from legendretron.accelerate.cpu.compiling import cached, compiled, exact
+from legendretron.accelerate.cpu.compiling import cached, compiled
 from legendretron.accelerate.cpu.entries import at, put
-from legendretron.accelerate.cpu.products import add_outer, add_product
-from legendretron.accelerate.cpu.row_vectors import (
-    exp_row,
-    exp_scaled_row,
-    log_row,
-    nest_cotangents,
-    scale_row,
-    top_row,
+from legendretron.accelerate.cpu.nest_vectors import share_cotangents
+from legendretron.accelerate.cpu.nests import (
+    evaluate_nests,
+    least_exact,
+    log_of_small,
+    new_rows,
+    prepare_nests,
+    pull_back_nests,
 )
-from legendretron.accelerate.cpu.vectors import fill
+from legendretron.accelerate.cpu.softmax import load_rows, store_rows
+from legendretron.accelerate.cpu.vectors import add_multiple, extremes, fill, log_plus, scale
 
-__all__ = ["nests_backward", "nests_forward"]
-
-
-@compiled
-def _pack(where, like, sizes, numbers, offsets):
-    """``mu``, gate biases and largest offsets of all nests, ``beta``, and all offsets, filled up with zeros."""
-    n_nests, n_classes, size, _ = sizes
-    kind = like.dtype.type
-    log_mu, log_beta = array_at(where[0], n_nests, like), array_at(where[1], 1, like)
-    own, reference = array_at(where[2], n_nests * (n_classes - 1), like), array_at(where[3], n_nests, like)
-    gate_bias = array_at(where[4], n_nests, like)
-    for m in range(n_nests):
-        put(numbers, m, kind(math.exp(at(log_mu, m))))
-        put(numbers, n_nests + m, at(gate_bias, m))
-        most = at(reference, m)
-        put(offsets, m * size + n_classes - 1, most)
-        for k in range(n_classes - 1):
-            offset = at(own, m * (n_classes - 1) + k)
-            put(offsets, m * size + k, offset)
-            most = max(most, offset)
-        put(numbers, 2 * n_nests + 1 + m, most)
-        fill(offsets, m * size + n_classes, size - n_classes, kind(0))
-    put(numbers, 2 * n_nests, kind(math.exp(at(log_beta, 0))))
-
-
-@exact
-def _normalise(log_pi, n_nests):
-    """Log-softmax of the gates."""
-    highest = log_pi[0]
-    for m in range(1, n_nests):
-        highest = max(highest, log_pi[m])
-    total = 0.0
-    for m in range(n_nests):
-        log_pi[m] -= highest
-        total += math.exp(log_pi[m])
-    for m in range(n_nests):
-        log_pi[m] -= log_pi.dtype.type(math.log(total))
+__all__ = ["nests_backward", "nests_probabilities"]
 
 
 @compiled
-def _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, total, lse, log_pi, weights, p):
-    """All that the formulas need at a row: differences ``d`` to the largest, exponentials, their sums, gates, and ``p``.
-
-    Exponentials ``e`` are over that of a number; ``weights`` are what they are multiplied by in ``p``.
-    """
-    n_nests, n_classes, size, all_classes = sizes
-    kind = d.dtype.type
-    given = n_classes if all_classes else n_classes - 1
-    for k in range(given):
-        put(d, k, at(x, row * given + k))
-    if not all_classes:
-        put(d, n_classes - 1, kind(0))
-    fill(d, n_classes, size - n_classes, kind(-math.inf))
-    most[0] = kind(-math.inf)
-    top_row(d, 0, size, most, 0)
-    top = most[0]
-    for k in range(n_classes):
-        below = at(d, k) - top
-        put(d, k, kind(-math.inf) if below < mask else below)
-    beta = numbers[2 * n_nests]
-    for m in range(n_nests):
-        # no logit is above the largest offset; only if they are far below is it worth another pass to find the largest
-        most[m] = numbers[2 * n_nests + 1 + m]
-        exp_scaled_row(d, 0, offsets, m * size, numbers[m], most[m], e, m * size, size, total, m)
-        if total[m] < small:
-            scale_row(d, 0, offsets, m * size, numbers[m], e, m * size, size, most, m)
-            total[m] = kind(0)
-            exp_row(e, m * size, most[m], e, m * size, size, total, m)
-        lse[m] = most[m] + kind(math.log(total[m]))
-        log_pi[m] = beta / numbers[m] * lse[m] + numbers[n_nests + m]
-    _normalise(log_pi, n_nests)
-    fill(p, 0, size, kind(0))
-    for m in range(n_nests):
-        weights[m] = kind(math.exp(log_pi[m])) / total[m]
-    add_product(weights, 0, 1, 1, 1, n_nests, e, 0, p, 0, size)
+def _gather_parameters(where, n_nests, n_out, like):
+    """All parameters one after the other."""
+    lengths = (n_nests, 1, n_nests * n_out, n_nests, n_nests)
+    theta = np.empty(n_nests * (n_out + 3) + 1, like.dtype)
+    p = 0
+    for i in range(5):
+        scale(array_at(where[i], lengths[i], like), 0, like.dtype.type(1), theta, p, lengths[i])
+        p += lengths[i]
+    return theta
 
 
-@exact
-def _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint):
-    """Logarithm of a probability that is too small for a number, or of 0; ``joint`` becomes ``log(pi_m s_mk)``."""
-    top = -math.inf
+@compiled
+def _mix(rows, n_nests, n_classes, p, width):
+    """``p = sum_m share_m e_m``."""
+    fill(p, 0, n_classes * width, p.dtype.type(0))
     for m in range(n_nests):
-        joint[m] = log_pi[m] + (numbers[m] * at(d, k) + offsets[m * size + k] - lse[m])
-        top = max(top, joint[m])
-    if top == -math.inf:
-        return top
-    total = 0.0
-    for m in range(n_nests):
-        total += math.exp(joint[m] - top)
-    return top + math.log(total)
+        for k in range(n_classes):
+            add_multiple(rows.share, m * width, rows.e, (m * n_classes + k) * width, p, k * width, width)
 
 
 @cached
-def nests_forward(like, where, first, last, sizes, mask, small, x, log_p):
-    """Write log-probabilities of the rows from ``first`` to ``last`` of ``x``.
+def nests_probabilities(like, where, first, last, width, sizes, mask, x, intercept, log, swap, out):
+    """Write log-probabilities, or probabilities, ``(n, C)`` of rows.
 
-    Arguments are addresses; ``where`` holds those of all parameters. Sizes are the number of nests, ``C``, the same filled up
-    to whole vectors, and whether ``x`` has an entry for each class, or none for the last, whose logit is 0. Differences below
-    ``mask`` count as minus infinity. Probabilities below ``small`` are computed from logarithms.
+    Intercepts are added to rows unless their address is 0; ``swap`` reverses the order of the classes. Returns the first row
+    whose log-probabilities may not all be finite, or -1.
     """
-    n_nests, n_classes, size, all_classes = sizes
-    kind, dtype = like.dtype.type, like.dtype
-    numbers, offsets = np.empty(3 * n_nests + 1, dtype), np.empty(n_nests * size, dtype)
-    _pack(where, like, sizes, numbers, offsets)
-    x = array_at(x, last * (n_classes if all_classes else n_classes - 1), like)
-    log_p = array_at(log_p, last * n_classes, like)
-    d, p, logs, e = np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype), np.empty(n_nests * size, dtype)
-    most, total = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
-    lse, log_pi = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
-    weights, joint = np.empty(n_nests, dtype), np.empty(n_nests)
-    for row in range(first, last):
-        _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, total, lse, log_pi, weights, p)
-        log_row(p, 0, logs, 0, size)
+    n_nests, n_classes, all_classes = sizes
+    n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
+    largest, least_p = np.finfo(like.dtype).max, least_exact(like)
+    numbers = prepare_nests(_gather_parameters(where, n_nests, n_out, like), 0, n_out, n_nests, like)
+    x, intercept = array_at(x, last * given, like), array_at(intercept, given, like)
+    out = array_at(out, last * n_classes, like)
+    rows = new_rows(n_nests, n_classes, width, like)
+    y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
+    logs = np.empty(n_classes * width if log else 0, like.dtype)
+    zeros, ones = np.zeros(width, like.dtype), np.ones(width, like.dtype)
+    least, spare = np.empty(width, like.dtype), np.empty(width, like.dtype)
+    steepest = kind(0)
+    for m in range(n_nests):
+        steepest = max(steepest, numbers[m])
+    bad = -1
+    for begin in range(first, last, width):
+        count = min(width, last - begin)
+        load_rows(x, intercept, begin, count, given, y, 0, width)
+        if not all_classes:
+            fill(y, n_out * width, width, kind(0))
+        evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
+        _mix(rows, n_nests, n_classes, p, width)
+        fill(least, 0, width, kind(math.inf))
         for k in range(n_classes):
-            value = at(logs, k)
-            if not at(p, k) >= small:
-                nothing = at(p, k) != at(p, k)
-                value = kind(
-                    math.nan if nothing else _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint)
-                )
-            put(log_p, row * n_classes + k, value)
+            extremes(y, k * width, spare, least, width)
+        for j in range(count):
+            finite = at(rows.total, j) <= largest and steepest * (at(least, j) - at(rows.top, j)) >= -largest
+            if bad < 0 and not finite:  # also for NaN
+                bad = begin + j
+        if not log:
+            store_rows(p, 0, zeros, ones, zeros, begin, count, n_classes, swap, out, width)
+            continue
+        for k in range(n_classes):
+            log_plus(p, k * width, zeros, 0, logs, k * width, width)
+            for j in range(count):
+                place = k * width + j
+                if at(p, place) < least_p:
+                    under = at(y, place) - at(rows.top, j)
+                    value = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
+                    put(logs, place, kind(-math.inf if under < 0.99 * mask else value))
+                elif at(p, place) >= kind(1):
+                    put(logs, place, kind(0))
+        store_rows(logs, 0, zeros, ones, zeros, begin, count, n_classes, swap, out, width)
+    return bad
 
 
 @cached
-def nests_backward(like, where, first, last, sizes, mask, small, x, g, dx, gradient):
-    """Pull cotangents ``g`` back to ``x``, and write the gradients of all parameters, one after the other.
+def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx, gradient):
+    """Pull cotangents ``g`` of log-probabilities back to ``x`` and all parameters, one after the other.
 
-    Arguments are those of :func:`nests_forward`; ``dx`` is 0 if it is not wanted.
+    ``dx`` or ``gradient`` is 0 if it is not wanted. ``log_p`` is not used: it may have lost what is small.
     """
-    n_nests, n_classes, size, all_classes = sizes
-    kind, dtype = like.dtype.type, like.dtype
-    given = n_classes if all_classes else n_classes - 1
-    numbers, offsets = np.empty(3 * n_nests + 1, dtype), np.empty(n_nests * size, dtype)
-    _pack(where, like, sizes, numbers, offsets)
-    x, g = array_at(x, last * given, like), array_at(g, last * n_classes, like)
-    dx = array_at(dx, last * given, like)
-    d, p, ratio, of_x = np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype), np.empty(size, dtype)
-    e, weights, joint = np.empty(n_nests * size, dtype), np.empty(n_nests, dtype), np.empty(n_nests)
-    most, total = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
-    lse, log_pi = np.empty(n_nests, dtype), np.empty(n_nests, dtype)
-    sums, of_mu, of_bias = np.empty(n_nests, dtype), np.zeros(n_nests, dtype), np.zeros(n_nests, dtype)
-    of_offsets = np.zeros(n_nests * size, dtype)
-    beta, of_beta = numbers[2 * n_nests], 0.0
-    for row in range(first, last):
-        _nests_of_row(sizes, x, row, mask, small, numbers, offsets, d, e, most, total, lse, log_pi, weights, p)
-        fill(of_x, 0, size, kind(0))
-        fill(ratio, n_classes, size - n_classes, kind(0))
-        fill(d, n_classes, size - n_classes, kind(0))
-        for m in range(n_nests):
-            sums[m] = kind(0)
-        tiny = 0
+    n_nests, n_classes, all_classes = sizes
+    n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
+    least_p, p_c = least_exact(like), n_nests + 1
+    theta = _gather_parameters(where, n_nests, n_out, like)
+    numbers = prepare_nests(theta, 0, n_out, n_nests, like)
+    x, dx, g = array_at(x, last * given, like), array_at(dx, last * given, like), array_at(g, last * n_classes, like)
+    grad = array_at(gradient, theta.shape[0], like) if gradient != 0 else np.empty(theta.shape[0], like.dtype)
+    fill(grad, 0, theta.shape[0], kind(0))
+    rows, none = new_rows(n_nests, n_classes, width, like), np.empty(0, like.dtype)
+    y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
+    ratio, of_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
+    weighted, zeros, ones = np.empty(width, like.dtype), np.zeros(width, like.dtype), np.ones(width, like.dtype)
+    for begin in range(first, last, width):
+        count = min(width, last - begin)
+        load_rows(x, none, begin, count, given, y, 0, width)
+        if not all_classes:
+            fill(y, n_out * width, width, kind(0))
+        evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
+        _mix(rows, n_nests, n_classes, p, width)
+        load_rows(g, none, begin, count, n_classes, ratio, 0, width)
+        fill(of_y, 0, n_classes * width, kind(0))
+        fill(rows.own, 0, n_nests * width, kind(0))
         for k in range(n_classes):
-            if at(p, k) < small:
-                tiny += 1
-                put(ratio, k, kind(0))
-            else:
-                put(ratio, k, at(g, row * n_classes + k) / at(p, k))
-        add_outer(e, 0, n_nests, ratio, 0, 1, sums, 0, size)
-        for m in range(n_nests):
-            sums[m] *= weights[m]
-        if tiny > 0:
-            for k in range(n_classes):
-                if not at(p, k) < small:
+            for j in range(width):
+                place = k * width + j
+                if not at(p, place) < least_p:
+                    put(ratio, place, at(ratio, place) / at(p, place))
                     continue
-                own = _log_of_small(n_nests, k, size, numbers, offsets, d, lse, log_pi, joint)
-                if own > -math.inf:
-                    of_row = at(g, row * n_classes + k)
-                    for m in range(n_nests):
-                        share = of_row * kind(math.exp(min(joint[m] - own, 0.0)))
-                        sums[m] += share
-                        of_offsets[m * size + k] += share
-                        of_mu[m] += share * at(d, k)
-                        put(of_x, k, at(of_x, k) + numbers[m] * share)
-        for k in range(n_classes):
-            if at(d, k) == -math.inf:
-                put(d, k, kind(0))  # of a masked class, whose logit has no part in anything
-        all_g = kind(0)
+                of_row, under = at(ratio, place), at(y, place) - at(rows.top, j)
+                put(ratio, place, kind(0))
+                if j >= count or under < 0.99 * mask:
+                    continue
+                log_small = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
+                for m in range(n_nests):
+                    share = of_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
+                    put(rows.own, m * width + j, at(rows.own, m * width + j) + share)
+                    grad[p_c + m * n_out + k if k < n_out else p_c + n_nests * n_out + m] += share
+                    grad[m] += numbers[m] * share * under
+                    put(of_y, place, at(of_y, place) + numbers[m] * share)
         for m in range(n_nests):
-            all_g += sums[m]
+            fill(weighted, 0, width, kind(0))
+            p_e, p_sum = m * n_classes * width, m * width
+            share_cotangents(
+                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, of_y, grad, p_c + m * n_out,
+                rows.own, p_sum, weighted, width,
+            )  # fmt: skip
+            last_class = n_out * width
+            share_cotangents(
+                rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
+                of_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
+            )  # fmt: skip
+            for j in range(width):
+                grad[m] += numbers[m] * at(weighted, j)
+        fill(rows.kept, 0, width, kind(0))
+        fill(rows.factors, 0, width, kind(-1))
+        fill(rows.below, 0, width, kind(0))
         for m in range(n_nests):
-            pi, slope = kind(math.exp(log_pi[m])), beta / numbers[m]
-            of_gate = sums[m] - pi * all_g
-            of_bias[m] += of_gate
-            of_beta += of_gate * slope * lse[m]
-            more = (slope * of_gate - sums[m]) / total[m]
-            nest_cotangents(
-                e, m * size, ratio, d, more, weights[m], numbers[m], of_x, of_offsets, m * size, of_mu, m, size
-            )
-            of_mu[m] -= of_gate * slope * lse[m] / numbers[m]
+            for j in range(width):
+                put(rows.kept, j, at(rows.kept, j) - at(rows.own, m * width + j))
+        pull_back_nests(numbers, 0, n_out, n_nests, y, 0, width, grad, rows, width)
         if dx.shape[0] > 0:
-            for k in range(given):
-                put(dx, row * given + k, at(of_x, k))
-    gradient = array_at(gradient, n_nests * (n_classes + 2) + 1, like)
-    p_offset = n_nests + 1
-    p_reference = p_offset + n_nests * (n_classes - 1)
-    gradient[n_nests] = kind(of_beta)
-    for m in range(n_nests):
-        gradient[m] = of_mu[m] * numbers[m]
-        for k in range(n_classes - 1):
-            put(gradient, p_offset + m * (n_classes - 1) + k, of_offsets[m * size + k])
-        gradient[p_reference + m] = of_offsets[m * size + n_classes - 1]
-        gradient[p_reference + n_nests + m] = of_bias[m]
+            for i in range(n_classes * width):
+                put(of_y, i, at(of_y, i) + at(y, i))
+            store_rows(of_y, 0, zeros, ones, zeros, begin, count, given, False, dx, width)
