@@ -12,10 +12,13 @@ needs_triton = [
     f"src/legendretron/accelerate/cuda/{name}.py"
     for name in (
         "launching",
-        "link",
-        "link_kernels",
-        "nested_link",
-        "nested_link_kernels",
+        "chain",
+        "chain_kernels",
+        "nest_kernels",
+        "nests",
+        "row_kernels",
+        "step",
+        "unit_kernels",
         "training",
         "training_kernels",
     )

@@ -11,7 +11,7 @@ from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain
 from legendretron.links import CanonicalLink, CompositeLink
 
 pytest.importorskip("triton")
-from legendretron.accelerate.cuda import nested_link
+from legendretron.accelerate.cuda import nests
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -75,7 +75,7 @@ def test_values_and_gradients_are_those_of_plain_operations(
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize(("n_classes", "n_nests", "n_rows"), [(10, 4, 5), (2, 1, 1), (7, 3, 6)])
 def test_canonical_values_and_gradients(dtype, tolerance, n_classes, n_nests, n_rows, monkeypatch):
-    monkeypatch.setattr(nested_link, "_PROGRAMS", 4)  # so that some have several rows
+    monkeypatch.setattr(nests, "_PROGRAMS", 4)  # so that some have several rows
     link, z = make_canonical(n_classes, n_nests, dtype, n_rows)
     expected, result = plain(link, z), fused(link, z)
     torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)

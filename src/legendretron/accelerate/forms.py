@@ -18,16 +18,12 @@ from legendretron.links import (
 from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
 from legendretron.potentials.cpflow import SCALE_FLOOR
 
-__all__ = ["LinkForm", "fits_link_kernels", "fits_step_kernels", "link_form", "link_tensors"]
+__all__ = ["LinkForm", "fits_kernels", "link_form", "link_tensors"]
 
-#: Triton kernels are unrolled over the units of a block; more of them take long to compile.
-_HIGHEST_RANK = 17
-#: Beyond this, products with ``A`` are large enough for matrix multiplication to be faster than one row at a time on CUDA.
-_MOST_CLASSES_OF_CHAIN = 8192
+#: Units of a layer and of a block up to which a program of a Triton kernel holds all pairs of units, for each of its rows.
+_MOST_UNITS, _HIGHEST_RANK = 16, 128
 #: Entries of all nests that a program can hold.
 _MOST_IN_NESTS = 16_384
-#: In a training step a program holds all classes of a row, and is unrolled over the nests.
-_MOST_CLASSES_OF_NESTS, _MOST_NESTS = 1024, 8
 
 
 class LinkForm(NamedTuple):
@@ -118,29 +114,14 @@ def link_tensors(link: Link) -> list[Tensor]:
     return link.nests._own_tensors() if isinstance(link, CanonicalLink) else []
 
 
-def fits_link_kernels(form: LinkForm) -> bool:
-    """Whether Triton kernels compute the log-probabilities of rows.
+def fits_kernels(form: LinkForm) -> bool:
+    """Whether Triton kernels compute the link, without a transition matrix.
 
     Examples
     --------
-    >>> fits_link_kernels(LinkForm(10, n_blocks=2, hidden=2, depth=4)), fits_link_kernels(LinkForm(10_000, n_nests=4))
+    >>> fits_kernels(LinkForm(10, n_blocks=2, hidden=8, depth=4)), fits_kernels(LinkForm(10_000, n_nests=4))
     (True, False)
     """
     if form.n_nests:
         return form.n_nests * form.n_classes <= _MOST_IN_NESTS
-    return form.n_classes <= _MOST_CLASSES_OF_CHAIN and form.rank <= _HIGHEST_RANK
-
-
-def fits_step_kernels(form: LinkForm) -> bool:
-    """Whether Triton kernels compute a training step.
-
-    Examples
-    --------
-    >>> fits_step_kernels(LinkForm(3)), fits_step_kernels(LinkForm(3, n_blocks=2, hidden=8, depth=4))
-    (True, False)
-    """
-    if form.known_matrix is not None:
-        return False
-    if form.n_nests:
-        return form.n_nests <= _MOST_NESTS and form.n_classes <= _MOST_CLASSES_OF_NESTS
-    return form.rank <= _HIGHEST_RANK
+    return form.hidden <= _MOST_UNITS and form.rank <= _HIGHEST_RANK

@@ -21,7 +21,7 @@ from torch.autograd import forward_ad
 
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.cuda.support import has_triton
-from legendretron.accelerate.forms import LinkForm, fits_link_kernels, link_form, link_tensors
+from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
@@ -101,13 +101,10 @@ class _Functions(Protocol):
 @cache
 def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
     if on_cuda:
-        from legendretron.accelerate.cuda.link import ChainOnCUDA
-        from legendretron.accelerate.cuda.nested_link import NestsOnCUDA
+        from legendretron.accelerate.cuda.chain import ChainOnCUDA
+        from legendretron.accelerate.cuda.nests import NestsOnCUDA
 
-        if form.n_nests:
-            return NestsOnCUDA(form.n_nests, form.n_classes, all_classes)
-        sizes = form.n_blocks, form.n_classes - 1, form.hidden, form.depth, form.mixed_units
-        return ChainOnCUDA(*sizes, form.final_softplus, form.normalised)
+        return NestsOnCUDA(form, all_classes) if form.n_nests else ChainOnCUDA(form)
     from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 
     return NestsOnCPU(form, all_classes) if form.n_nests else ChainOnCPU(form)
@@ -160,7 +157,7 @@ def _by_one_node(
     if type(z) not in _PLAIN_TYPES or dtype not in _PRECISIONS or z.dim() != 2:
         return None
     on_cuda = z.is_cuda
-    known = has_triton() and fits_link_kernels(form) and len(z) > 0 if on_cuda else z.is_cpu and has_numba()
+    known = has_triton() and fits_kernels(form) and len(z) > 0 if on_cuda else z.is_cpu and has_numba()
     if not known or _is_watched():
         return None
     device = z.device
@@ -274,7 +271,7 @@ def _by_operator(form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence
     if torch.compiler.is_exporting() or type(z) not in _PLAIN_TYPES or z.dim() != 2 or z.dtype not in _PRECISIONS:
         return None
     device = z.device.type
-    if not (device == "cpu" or (device == "cuda" and fits_link_kernels(form))) or not _has_functions(device == "cuda"):
+    if not (device == "cpu" or (device == "cuda" and fits_kernels(form))) or not _has_functions(device == "cuda"):
         return None
     if any(type(t) not in _PLAIN_TYPES or t.dtype != z.dtype or t.device != z.device for t in tensors):
         return None

@@ -13,7 +13,7 @@ from torch import Tensor
 from legendretron.accelerate.cpu.support import compiled_applies
 from legendretron.accelerate.cpu.training import CompiledTraining, Csr
 from legendretron.accelerate.cuda.support import kernels_apply
-from legendretron.accelerate.forms import LinkForm, fits_step_kernels, link_form
+from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
 from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
@@ -117,7 +117,7 @@ class Step:
 def _kernels_for(model: LinearModel) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
     form = link_form(model.link) if kernels_apply(model.flat) else None
-    if form is None or not fits_step_kernels(form):
+    if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
     from legendretron.accelerate.cuda.step import LinkStep
 
