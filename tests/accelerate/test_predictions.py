@@ -13,6 +13,7 @@ MAKERS = {
     "canonical": lambda c, **kw: CanonicalLink(c, n_nests=3, init="random", **kw),
     "one nest": lambda c, **kw: CanonicalLink(c, n_nests=1, init="random", **kw),
     "ficnn": lambda c, **kw: CompositeLink(c, init="paper", **kw),
+    "ficnn, eight units": lambda c, **kw: CompositeLink(c, hidden=8, init="paper", **kw),
     "ficnn, odd": lambda c, **kw: CompositeLink(c, n_blocks=3, hidden=5, depth=3, init="paper", **kw),
     "ficnn, one layer": lambda c, **kw: CompositeLink(c, n_blocks=1, hidden=1, depth=1, init="paper", **kw),
     "cpflow": lambda c, **kw: CompositeLink(c, hidden=3, network="cpflow", init="paper", **kw),
@@ -127,7 +128,9 @@ def test_links_without_a_compiled_function(link):
     assert row_probabilities(link, torch.float32) is None
 
 
-def test_offsets_too_far_apart_are_left_to_the_link():
+def test_offsets_far_apart():
     link = made("canonical", 4, torch.float64)
     link.nests.offsets[0, 0] = 500.0
-    assert row_probabilities(link, torch.float64) is None
+    for log in (True, False):
+        found, expected = both(link, normal(9, 3, key="z"), torch.zeros(3, dtype=torch.float64), log)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)

@@ -214,14 +214,14 @@ def row_losses(link: Link, like: Tensor) -> RowLosses | None:
     >>> row_losses(SoftmaxLink(3), torch.zeros(1)).n_nests
     1
     """
-    kind = type(link)  # a subclass may define another map
-    if kind is NoisyLink:
-        rows = row_losses(link.clean, like)  # type: ignore[attr-defined]
-        return None if rows is None else rows.with_noise(*link._kept_and_fixed(like))  # type: ignore[attr-defined]
-    if kind is SoftmaxLink:
+    # exact types: a subclass may define another map
+    if type(link) is NoisyLink:
+        rows = row_losses(link.clean, like)
+        return None if rows is None else rows.with_noise(*link._kept_and_fixed(like))
+    if type(link) is SoftmaxLink:
         return NestedRows.softmax(link.n_classes, like)
-    if kind is CanonicalLink:
-        return NestedRows(link.nests._numbers().to(like), link.n_classes)  # type: ignore[attr-defined]
+    if type(link) is CanonicalLink:
+        return NestedRows(link.nests._numbers().to(like), link.n_classes)
     if not link._is_tabulated:
         return None
     table = link._polynomials(like)
