@@ -9,13 +9,16 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before any kernel is defined: run them on the CPU
 
 needs_triton = [
-    f"src/legendretron/_triton/{name}.py"
+    f"src/legendretron/accelerate/cuda/{name}.py"
     for name in (
         "launching",
-        "link",
-        "link_kernels",
-        "nested_link",
-        "nested_link_kernels",
+        "chain",
+        "chain_kernels",
+        "nest_kernels",
+        "nests",
+        "row_kernels",
+        "step",
+        "unit_kernels",
         "training",
         "training_kernels",
     )

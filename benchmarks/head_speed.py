@@ -42,6 +42,7 @@ BATCHES = {"cuda": 256, "cpu": 64}
 PLAIN, NAIVE = "linear, log-softmax", "naive"
 LINKS = {
     "composite, ficnn": {"link": "composite"},
+    "composite, hidden=8": {"link": "composite", "hidden": 8},
     "composite, cpflow": {"link": "composite", "network": "cpflow"},
     "canonical": {"link": "canonical"},
 }

@@ -66,6 +66,7 @@ WITH_CUDA = {
 
 LINKS: dict[str, Callable[[int], Link]] = {
     "composite, ficnn": lambda c: CompositeLink(c, network="ficnn"),
+    "composite, hidden=8": lambda c: CompositeLink(c, hidden=8),
     "composite, cpflow": lambda c: CompositeLink(c, network="cpflow"),
     "canonical": CanonicalLink,
     "softmax": SoftmaxLink,

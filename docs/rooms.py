@@ -26,8 +26,6 @@ PACKAGE = ROOT / "src" / "legendretron"
 ROOMS = (
     *(
         "_internal",
-        "_triton",
-        "_numba",
         "streaming",
         "datasets",
         "preprocessing",
@@ -36,6 +34,7 @@ ROOMS = (
         "projected_categorical",
         "potentials",
         "links",
+        "accelerate",
         "losses",
         "diagnostics",
     ),
@@ -73,8 +72,7 @@ COLUMNS = {
     "simplex": 0.2,
     "datasets": -7.6,
     "distributed": 3.0,
-    "_triton": -1.7,
-    "_numba": -3.1,
+    "accelerate": -1.2,
     "streaming": -8.3,
 }
 Graph = dict[str, set[str]]

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 
 from legendretron import CanonicalLoss, LegendreTronClassifier
+from legendretron.accelerate.inverse import link_from_log
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import CanonicalLink, CompositeLink
 
 
@@ -19,8 +21,9 @@ def main():
             given = {"alpha": 0.1, "link_alpha": 0.1, "max_epochs": 1}
             LegendreTronClassifier(kind, **given, dtype=name).fit(X, y).predict_proba(X)
             link, z = make(3, dtype=dtype), torch.zeros(4, 2, dtype=dtype)
-            link(z).sum().backward()
-            link.link_from_log(link(z).detach())
+            log_p = link(z, by=log_proba)
+            log_p.sum().backward()
+            link_from_log(link, log_p.detach())
             # of two classes every link has a loss, by a table or by nests
             loss = CanonicalLoss(make(2, dtype=dtype))
             loss(torch.zeros(4, 1, dtype=dtype, requires_grad=True), labels).backward()

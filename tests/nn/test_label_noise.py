@@ -287,7 +287,7 @@ def test_cuda_equals_cpu(settings, noise):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_true_side_still_runs_as_one_kernel(noise, monkeypatch):
-    from legendretron._triton import link as kernels
+    from legendretron.accelerate.cuda import link as kernels
 
     seen = []
     fused = kernels.fused_log_proba

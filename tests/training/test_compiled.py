@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron._numba import support as support_module
+from legendretron.accelerate.cpu import support as support_module
+from legendretron.accelerate.forms import link_form
+from legendretron.accelerate.steps import autograd_step, nll_step
 from legendretron.links import (
     CanonicalLink,
     CompositeLink,
-    Link,
     NoisyLink,
     SoftmaxLink,
     SymmetricNoise,
@@ -247,8 +248,8 @@ def test_gradients_of_nests_are_those_of_autograd(c, runs):
     z = 3.0 * torch.randn(runs, 7, c - 1, dtype=torch.float64, generator=torch.Generator().manual_seed(c))
     labels = torch.arange(7).remainder(c).expand(runs, 7)
     weight = torch.linspace(0.0, 1.0, 7, dtype=torch.float64).expand(runs, 7)
-    nll, hit, dz, of_link = link._nll_step(z)(z, labels, weight)
-    expected = Link._nll_step(link, z)(z, labels, weight)
+    nll, hit, dz, of_link = nll_step(link, z)(z, labels, weight)
+    expected = autograd_step(link)(z, labels, weight)
     torch.testing.assert_close([nll, dz, *of_link], [expected[0], expected[2], *expected[3]], rtol=1e-11, atol=1e-12)
     assert torch.equal(hit, expected[1])
 
@@ -337,7 +338,7 @@ def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, mo
 def test_other_links_and_precisions_stay_with_plain_operations():
     mixture = CompositeLink(3)
     mixture.blocks[1] = CPFlowNetwork(2)
-    assert mixture._ridge_chain() is None
+    assert link_form(mixture) is None
     assert not support_module.compiled_applies(torch.zeros(2, 2, dtype=torch.float16))
     assert not support_module.compiled_applies(torch.zeros(2, 2).T[:1])
 
@@ -350,9 +351,9 @@ def test_other_links_and_precisions_stay_with_plain_operations():
     class OwnNests(CanonicalLink):
         pass
 
-    assert Own(3)._ridge_chain() is None
-    assert OwnNests(3)._ridge_chain() is None
-    assert OwnChain(3)._ridge_chain() is None
+    assert link_form(Own(3)) is None
+    assert link_form(OwnNests(3)) is None
+    assert link_form(OwnChain(3)) is None
 
 
 def test_products_for_several_threads_stay_with_plain_operations(monkeypatch):
@@ -398,7 +399,7 @@ def test_functions_of_what_is_not_finite(dtype):
 def _apply(*arrays):
     from numba import njit
 
-    from legendretron._numba.vectors import activate, exp_differences
+    from legendretron.accelerate.cpu.vectors import activate, exp_differences
 
     @njit
     def apply(x, positive, slope, y, top, e, total):
@@ -409,7 +410,7 @@ def _apply(*arrays):
 
 
 def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
-    from legendretron._numba import compiling
+    from legendretron.accelerate.cpu import compiling
 
     asked, real = [], compiling.njit
 

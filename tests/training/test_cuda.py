@@ -95,7 +95,7 @@ def test_more_parameters_than_32_bits_count():
     flat, gradient, first, second = (torch.zeros(2, size, device="cuda") for _ in range(4))
     gradient[:, -3:] = torch.tensor([1.0, -2.0, 3.0], device="cuda")
     count, rate = torch.zeros((), dtype=torch.float64, device="cuda"), torch.tensor([[0.1], [0.2]], device="cuda")
-    pytest.importorskip("legendretron._triton.training").adam_step(
+    pytest.importorskip("legendretron.accelerate.cuda.training").adam_step(
         flat, gradient, first, second, count, rate, betas=(0.9, 0.999), eps=1e-8, clear=True
     )
     expected = torch.tensor([[-0.1, 0.1, -0.1], [-0.2, 0.2, -0.2]], device="cuda")

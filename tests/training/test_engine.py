@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from legendretron.accelerate.steps import nll_step
 from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, History, train
 from legendretron.training.penalty import Penalty
@@ -84,11 +85,11 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
             sample.labels,
             weight,
             torch.empty_like(gradient),
-            model.link._nll_step(like),
+            nll_step(model.link, like),
         )
         return float((nll * weight).sum() + penalty.value())
 
-    objective_gradient(model, sample.features, sample.rows, sample.labels, weight, gradient, model.link._nll_step(like))
+    objective_gradient(model, sample.features, sample.rows, sample.labels, weight, gradient, nll_step(model.link, like))
     penalty.add_gradient(gradient)
     start = model.flat.clone()
     for i in range(model.flat.shape[1]):

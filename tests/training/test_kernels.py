@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron._triton.support import kernels_apply
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import adam as adam_module
@@ -17,7 +17,7 @@ from legendretron.training.step import CapturedStep, Step, make_step
 from tests.training.conftest import Problem
 
 pytest.importorskip("triton")
-from legendretron._triton.training import adam_step, sparse_gradient, sparse_product
+from legendretron.accelerate.cuda.training import adam_step, sparse_gradient, sparse_product
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from legendretron.accelerate.steps import nll_step
 from legendretron.distributed.layout import Layout
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
@@ -67,7 +68,7 @@ class JointObjective(nn.Module):
     def _nll_step(self, n_rows: int) -> Any:
         if n_rows not in self._nll_steps:
             like = self.model.flat.new_empty(1, n_rows, self.model.n_outputs)
-            self._nll_steps[n_rows] = self.model.link._nll_step(like)
+            self._nll_steps[n_rows] = nll_step(self.model.link, like)
         return self._nll_steps[n_rows]
 
 

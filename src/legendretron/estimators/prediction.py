@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron._internal.features import check_features
+from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
-from legendretron.links.row_probabilities import RowProbabilities, row_probabilities
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["LinkPredictor"]

@@ -28,19 +28,19 @@ from legendretron._internal.validation import (
 from legendretron.links.binary_potential import BinaryPotential, KeptPotential
 from legendretron.links.exact_gradient import canonical_scores
 from legendretron.links.potential_table import PotentialTable, split_panels
-from legendretron.links.row_losses import RowLosses
-from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse, predicted_class
+from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
 
-__all__ = ["Link", "NLLStep", "NotCanonicalError", "RidgeChain", "TensorSpec"]
+__all__ = ["Link", "LogProba", "NotCanonicalError", "TensorSpec"]
 
-NLLStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, list[Tensor]]]
+#: From a link, rows, and whether they are logits of all classes, to log-probabilities.
+LogProba = Callable[["Link", Tensor, bool], Tensor]
 
 
 #: Arguments of a constructor that are not settings: what a link can represent does not depend on them.
 _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
 
 
-#: How far below the largest a logit must be to count as masked: half of the 1e9 that is written there by habit.
+#: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
 
 
@@ -51,19 +51,6 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
     dtype: torch.dtype
     trained: bool = True  #: whether it is a parameter rather than a buffer
-
-
-class RidgeChain(NamedTuple):
-    """Sizes of a link for compiled steps: a chain of networks of one shape before softmax+, or nests, maybe with noise."""
-
-    n_blocks: int = 0
-    hidden: int = 1
-    depth: int = 1
-    mixed: int | None = None  #: in networks of CP-Flow, units of a layer that see the layer before
-    n_nests: int = 0  #: of a nested log-sum-exp, which takes the place of the chain
-    learned_rate: bool = False  #: whether the last parameter is the logit of a rate of noise
-    known_rate: float = 0.0  #: rate of noise that is not learned
-    known_matrix: Tensor | None = None  #: transition matrix of noise that is not learned, (C, C)
 
 
 class NotCanonicalError(ValueError):
@@ -235,12 +222,16 @@ class Link(nn.Module, ABC):
 
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
+        return self._log_proba(self._predictors_of_logits(logits))
+
+    def _predictors_of_logits(self, logits: Tensor) -> Tensor:
+        """Differences to the last logit, on which the link is initialised if it has to be."""
         z = _from_logits(logits)
-        # of two classes one may be impossible: the limit is that of a large number, and infinity times zero is none
+        # of two classes one may be impossible: take the limit at a large number, since inf * 0 is NaN
         large = torch.finfo(z.dtype).max ** 0.5
         z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)
-        return self._log_proba(z)
+        return z
 
     @property
     def _takes_masks(self) -> bool:
@@ -336,10 +327,6 @@ class Link(nn.Module, ABC):
             return self._polynomials(z).scores_and_proba(z.squeeze(-1))
         return -self._canonical_losses(z), self._log_proba(z).exp()
 
-    def _row_losses(self, like: Tensor) -> RowLosses | None:
-        """The same as numbers for a compiled function, in the precision of ``like``; None if there is no such function."""
-        return self._polynomials(like).row_losses() if self._is_tabulated else None
-
     def _canonical_scores(self, logits: Tensor) -> Tensor:
         """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""
         return canonical_scores(logits, self._scores_and_proba, self._log_proba_of_logits)
@@ -361,47 +348,6 @@ class Link(nn.Module, ABC):
             "to export or transfer, use CanonicalLink."
         )
 
-    def _nll_step(self, like: Tensor) -> NLLStep:
-        r"""Return a function for the gradients of the weighted log-loss :math:`-\sum_i w_i \log p_{y_i}(z_i)`.
-
-        Training calls it in every step. This general version uses autograd; links with a faster one override it. The
-        link must have exactly one run axis.
-
-        Parameters
-        ----------
-        like : Tensor of shape (R, n, K)
-            Predictors that determine shape, dtype and device.
-
-        Returns
-        -------
-        callable
-            From predictors ``(R, n, K)``, labels ``(R, n)`` and weights ``(R, n)`` to each row's log-loss ``(R, n)``,
-            whether its label is the predicted class, the gradient of the weighted sum with respect to the predictors, and
-            the list of those with respect to the parameters, in the order of ``parameters()``. None records a graph.
-        """
-        parameters = list(self.parameters())
-
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-            with torch.enable_grad():
-                leaf = z.detach().requires_grad_()
-                log_p = self._log_proba(leaf)
-                nll = -torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-                loss = (nll * weight).sum()
-                dz, *gradients = torch.autograd.grad(loss, [leaf, *parameters], materialize_grads=True)
-            nll = nll.detach()
-            return nll, predicted_class(log_p.detach()) == labels, dz, gradients
-
-        return step
-
-    def _ridge_chain(self) -> RidgeChain | None:
-        """Sizes of the chain that compiled training steps may compute in place of ``_nll_step``; None if there is none.
-
-        Each block must be a :class:`~legendretron.potentials.FICNN`, or each a
-        :class:`~legendretron.potentials.CPFlowNetwork`, or there is one :class:`~legendretron.potentials.NestedLogSumExp`;
-        and they have all of the link's parameters but a rate.
-        """
-        return None
-
     # --- for users, with any leading axes ---
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
@@ -419,7 +365,7 @@ class Link(nn.Module, ABC):
         with full_precision(rows):
             return self._canonical_losses(rows).reshape(*z.shape[:-1], self.n_classes)
 
-    def forward(self, z: Tensor, *, all_classes: bool = False) -> Tensor:
+    def forward(self, z: Tensor, *, all_classes: bool = False, by: LogProba | None = None) -> Tensor:
         """Log-probabilities: ``(..., C - 1) -> (..., C)``.
 
         Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
@@ -435,14 +381,22 @@ class Link(nn.Module, ABC):
             Whether ``z`` has an entry for the reference class, too, and shape ``(..., C)``. Predictors are the differences to
             it. Links that need not take them, softmax and canonical ones, are exact for masked classes, see
             :class:`~legendretron.nn.LegendreLink`.
+        by : callable, optional
+            What computes log-probabilities of rows in place of the link's own maps:
+            :func:`legendretron.accelerate.log_proba.log_proba`, which is faster for the links of this library.
         """
         name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
         rows = self._rows(name, z, size)
         with full_precision(rows):
             if all_classes:
-                return self._shaped(self._log_proba_of_logits(self._without_masks(rows)), z)
-            self._initialize_once(rows)
-            return self._shaped(self._log_proba(rows), z)
+                rows = self._without_masks(rows)
+            else:
+                self._initialize_once(rows)
+            if by is not None:
+                log_p = by(self, rows, all_classes)
+            else:
+                log_p = self._log_proba_of_logits(rows) if all_classes else self._log_proba(rows)
+            return self._shaped(log_p, z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
         """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""

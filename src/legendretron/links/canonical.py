@@ -10,12 +10,9 @@ from torch import Tensor
 
 from legendretron._internal.process_groups import split_logsumexp, summed_up
 from legendretron._internal.validation import at_least_single, check_integer
-from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
-from legendretron.links.one_node import Nests, by_one_node
+from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
-from legendretron.links.row_losses import NestedRows, RowLosses
 from legendretron.potentials import NestedLogSumExp
-from legendretron.simplex import append_reference, predicted_class
 
 __all__ = ["CanonicalLink"]
 
@@ -107,76 +104,19 @@ class CanonicalLink(Link):
         return True
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        log_p = self._fused(z, all_classes=False)
-        return self.nests._log_proba(z) if log_p is None else log_p
+        return self.nests._log_proba(z)
 
     def _first_tensor(self) -> Tensor:
         return self.nests.log_mu
 
-    def _fused(self, x: Tensor, all_classes: bool) -> Tensor | None:
-        nests = self.nests
-        if self.run_shape or type(nests) is not NestedLogSumExp:
-            return None
-        plain = nests._log_proba_of_logits if all_classes else nests._log_proba
-        return by_one_node(Nests(nests.n_nests, self.n_classes, all_classes), x, nests._own_tensors(), plain)
-
     def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
         if type(self) is not CanonicalLink:  # a subclass may define another map
             return super()._log_proba_of_logits(logits)
-        log_p = self._fused(logits, all_classes=True)
-        return self.nests._log_proba_of_logits(logits) if log_p is None else log_p
+        return self.nests._log_proba_of_logits(logits)
 
     @property
     def _takes_masks(self) -> bool:
         return type(self) is CanonicalLink  # a subclass may define another map
-
-    def _nll_step(self, like: Tensor) -> NLLStep:
-        r"""See :meth:`Link._nll_step`; written out instead of by autograd.
-
-        With the shares :math:`q_m = \pi_m s_{my} / p_y` of the nests in the label's probability, the derivative of
-        :math:`-\log p_y` in the gate is :math:`\pi_m - q_m`, and in the exponents :math:`a_{mk} = \mu_m z_k + c_{mk}` it is
-
-        .. math:: r_m s_{mk} - q_m [k = y], \qquad r_m = q_m + (\pi_m - q_m)\, \beta / \mu_m .
-        """
-        if type(self) is not CanonicalLink:  # a subclass may define another map
-            return super()._nll_step(like)
-        nests = self.nests
-
-        @torch.no_grad()
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-            mu = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-2)  # (R, 1, M)
-            ratio = torch.exp(at_least_single(nests.log_beta)).unsqueeze(-1) / mu
-            x = append_reference(z)
-            below = (x - x.amax(-1, keepdim=True)).unsqueeze(-2)  # (R, n, 1, C)
-            exponents = torch.addcmul(nests._all_offsets(), mu.unsqueeze(-1), below)  # (R, n, M, C)
-            inside = torch.logsumexp(exponents, dim=-1)  # (R, n, M)
-            log_pi = torch.log_softmax(torch.addcmul(nests.gate_bias.unsqueeze(-2), ratio, inside), dim=-1)
-            log_s = exponents.sub_(inside.unsqueeze(-1))
-            at_label = labels[..., None, None].expand(*labels.shape, nests.n_nests, 1)
-            of_label = log_s.gather(-1, at_label).squeeze(-1).add_(log_pi)  # log of pi_m s_my
-            nll = -torch.logsumexp(of_label, dim=-1)
-            q = weight.unsqueeze(-1) * torch.exp(of_label + nll.unsqueeze(-1))
-            s, pi = log_s.exp_(), log_pi.exp_()
-            hit = predicted_class((pi.unsqueeze(-2) @ s).squeeze(-2)) == labels
-            cot_gate = torch.addcmul(-q, pi, weight.unsqueeze(-1))
-            cot = s.mul_(torch.addcmul(q, cot_gate, ratio).unsqueeze(-1))  # of the exponents
-            cot.scatter_add_(-1, at_label, -q.unsqueeze(-1))
-            of_scale = cot_gate * ratio * inside
-            offsets = cot.sum(1)
-            gradients = [
-                (mu * (cot @ below.mT).squeeze(-1) - of_scale).sum(1),
-                of_scale.sum((1, 2)).unsqueeze(-1),
-                offsets[..., :-1],
-                offsets[..., -1],
-                cot_gate.sum(1),
-            ]
-            return nll, hit, (mu.unsqueeze(-2) @ cot).squeeze(-2)[..., :-1], gradients
-
-        return step
-
-    def _ridge_chain(self) -> RidgeChain | None:
-        # a subclass may define another map
-        return RidgeChain(n_nests=self.nests.n_nests) if type(self) is CanonicalLink else None
 
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The formulas of NestedLogSumExp with the reference class apart."""
@@ -203,10 +143,6 @@ class CanonicalLink(Link):
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return self.nests._scores_and_proba(logits)
-
-    def _row_losses(self, like: Tensor) -> RowLosses | None:
-        # a subclass may define another map
-        return NestedRows(self.nests._numbers().to(like), self.n_classes) if type(self) is CanonicalLink else None
 
     def _least_losses(self) -> Tensor:
         return self.nests._least_losses()

@@ -2,18 +2,17 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
-from legendretron.links.base import Link, NLLStep, RidgeChain, TensorSpec
-from legendretron.links.one_node import Chain, by_one_node
+from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
-from legendretron.simplex import log_softmax_plus, softmax_nll, softmax_plus_jacobian
+from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
 
 __all__ = ["CompositeLink"]
 
@@ -146,71 +145,8 @@ class CompositeLink(Link):
             z = block._gradient(z)
         return z
 
-    def _log_proba(self, z: Tensor) -> Tensor:
-        shape = None if self.run_shape else self._shape()
-        if shape is not None:
-            log_p = by_one_node(shape, z, self._tensors(), self._log_proba_of)
-            if log_p is not None:
-                return log_p
-        return log_softmax_plus(self._log_odds(z))
-
-    def _shape(self) -> Chain | None:
-        """Sizes of the chain; None if blocks differ, or are none of ours."""
-        blocks = self._chain()
-        first = blocks[0]
-        if type(first) not in _NETWORKS.values():
-            return None
-        for block in blocks[1:]:
-            if type(block) is not type(first) or (block.hidden, block.depth) != (first.hidden, first.depth):
-                return None
-        normalised = len(first.tensor_names) > len(RidgePotential.tensor_names)
-        return Chain(
-            len(blocks), first.dim, first.hidden, first.depth, first.mixed_units, first.final_softplus, normalised
-        )
-
     def _first_tensor(self) -> Tensor:
         return self._chain()[0].weight
-
-    def _tensors(self) -> list[Tensor]:
-        return [tensor for block in self._chain() for tensor in block._own_tensors()]
-
-    def _log_proba_of(self, z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        """The same map by plain operations, from all parameters."""
-        blocks = self._chain()
-        each = len(tensors) // len(blocks)
-        for i, block in enumerate(blocks):
-            z = block._gradient_of(block._ridge_of(tensors[each * i : each * (i + 1)]), z)
-        return log_softmax_plus(z)
-
-    def _nll_step(self, like: Tensor) -> NLLStep:
-        blocks = self._chain()
-        steps = [block._ridge_step(like) for block in blocks]
-
-        @torch.no_grad()
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-            pullbacks = []
-            for block, ridge_step in zip(blocks, steps, strict=True):
-                ridge, pullback = block._ridge_with_pullback()
-                z = ridge_step.forward(ridge, z)
-                pullbacks.append(pullback)
-            nll, hit, dz = softmax_nll(z, labels, weight)
-            gradients: list[Tensor] = []
-            for ridge_step, pullback in zip(reversed(steps), reversed(pullbacks), strict=True):
-                dz, of_ridge = ridge_step.pullback(dz)
-                gradients[:0] = pullback(of_ridge)
-            return nll, hit, dz, gradients
-
-        return step
-
-    def _ridge_chain(self) -> RidgeChain | None:
-        blocks = self._chain()
-        first = blocks[0]
-        # a subclass may define another map, and users may exchange blocks
-        kind = type(first)
-        alike = all(type(b) is kind and (b.hidden, b.depth) == (first.hidden, first.depth) for b in blocks)
-        if type(self) is not CompositeLink or kind not in _NETWORKS.values() or not alike:
-            return None
-        return RidgeChain(len(blocks), first.hidden, first.depth, first.mixed_units if kind is CPFlowNetwork else None)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         for block in reversed(self._chain()):

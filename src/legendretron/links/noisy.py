@@ -8,10 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from legendretron.links.base import Link, RidgeChain
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
+from legendretron.links.base import Link
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
-from legendretron.links.row_losses import RowLosses
 from legendretron.simplex import append_reference, log_softmax_plus
 
 __all__ = ["NoisyLink", "with_noise"]
@@ -169,10 +168,6 @@ class NoisyLink(Link):
         fixed[-1] -= kept
         return kept, fixed
 
-    def _row_losses(self, like: Tensor) -> RowLosses | None:
-        rows = self.clean._row_losses(like)
-        return None if rows is None else rows.with_noise(*self._kept_and_fixed(like))
-
     def _least_losses(self) -> Tensor:
         raise ValueError(
             "normalized=True needs a loss with a least value, but with noise no label is ever certain, and the loss falls "
@@ -181,16 +176,6 @@ class NoisyLink(Link):
 
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]
-
-    def _ridge_chain(self) -> RidgeChain | None:
-        chain, noise = self.clean._ridge_chain(), self.noise
-        if chain is not None and type(noise) is TransitionNoise and not noise.learned:
-            return chain._replace(known_matrix=noise.matrix()) if chain.n_nests == 0 else None
-        if chain is None or type(noise) is not SymmetricNoise:
-            return None
-        if noise.learned:
-            return chain._replace(learned_rate=True)
-        return chain._replace(known_rate=float(noise.rate()))
 
     # --- initialisation is that of the true link ---
 

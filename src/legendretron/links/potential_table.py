@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.links.row_losses import TableRows
-
 __all__ = ["PotentialTable", "split_panels"]
 
 #: Pieces of each panel of the quadrature; on a panel the slope of T differs little.
@@ -95,7 +93,7 @@ class PotentialTable:
         q = torch.where(above, small, 1.0 - small)
         return -torch.stack([first, second], -1), torch.stack([p, q], -1)
 
-    def row_losses(self) -> TableRows:
-        """Return the table for a compiled function."""
+    def pieces(self) -> Tensor:
+        """Middle, one over half the width, whether above even odds, and coefficients of each piece, ``(m, 3 + d)``."""
         of_pieces = torch.stack([self.middle, self.scale, self.above.to(self.scale.dtype)])
-        return TableRows(self.edges, torch.cat([of_pieces, self.columns]).mT, self.constant)
+        return torch.cat([of_pieces, self.columns]).mT

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from legendretron.links.base import Link, NLLStep, RidgeChain
+from legendretron.links.base import Link
 from legendretron.links.registry import register_link
-from legendretron.links.row_losses import NestedRows, RowLosses
-from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_nll, softmax_plus_jacobian
+from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_plus_jacobian
 
 __all__ = ["SoftmaxLink"]
 
@@ -51,16 +50,6 @@ class SoftmaxLink(Link):
     def _takes_masks(self) -> bool:
         return type(self) is SoftmaxLink  # a subclass may define another map
 
-    def _nll_step(self, like: Tensor) -> NLLStep:
-        def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-            return *softmax_nll(z, labels, weight), []
-
-        return step
-
-    def _ridge_chain(self) -> RidgeChain | None:
-        # a subclass may define another map
-        return RidgeChain() if type(self) is SoftmaxLink else None
-
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return log_odds
 
@@ -79,10 +68,6 @@ class SoftmaxLink(Link):
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         log_p = self._log_proba_of_logits(logits)
         return log_p, log_p.exp()
-
-    def _row_losses(self, like: Tensor) -> RowLosses | None:
-        # a subclass may define another map
-        return NestedRows.softmax(self.n_classes, like) if type(self) is SoftmaxLink else None
 
     def _potential(self, z: Tensor) -> Tensor:
         return logsumexp_plus(z)

@@ -11,11 +11,11 @@ from torch import Tensor
 from legendretron._internal.kept_values import keep_values
 from legendretron._internal.start import set_start
 from legendretron._internal.validation import at_least_single, has_values
+from legendretron.accelerate.inverse import link_from_log
+from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.binary_potential import KeptPotential
-from legendretron.links.row_losses import RowLosses
 from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
-from legendretron.losses.fused import can_be_fused, fused_loss
 from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["CanonicalLoss"]
@@ -155,7 +155,7 @@ class CanonicalLoss(LossOfLink):
         return loss.reshape(y.shape) if loss is not None and self.reduction == "none" and y.dim() != 1 else loss
 
     def _new_rows(self, like: Tensor) -> RowLosses | None:
-        rows = self.canonical_link._row_losses(like.new_empty(0))
+        rows = row_losses(self.canonical_link, like.new_empty(0))
         if rows is None or not rows.can_run:
             return None
         return rows if self.least is None else rows.with_least(self.least)
@@ -170,7 +170,7 @@ class CanonicalLoss(LossOfLink):
 
     def _predictor(self, p: Tensor) -> Tensor:
         # at the boundary the predictor is infinite: take it at the smallest positive number instead of zero
-        return self.canonical_link.link_from_log(torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
+        return link_from_log(self.canonical_link, torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         z = self._predictor(at_least_single(q))

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.kept_values import keep_values
+from legendretron.accelerate.inverse import link_from_log
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityReport, canonicality
 from legendretron.losses.frozen import check_single_link, frozen_copy
@@ -79,7 +81,7 @@ class CompositeLoss(LossOfLink):
         return self.composite_link._without_masks(logits)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
-        return self.composite_link._log_proba_of_logits(logits)
+        return log_proba(self.composite_link, logits, all_classes=True)
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         return self._of_probabilities._partial_losses(q)
@@ -110,5 +112,5 @@ class CompositeLoss(LossOfLink):
         p = (draws / draws.sum(-1, keepdim=True)).to(
             like.device, torch.float32 if like.dtype.itemsize < 4 else like.dtype
         )
-        z = self.composite_link.link(p.clamp(min=torch.finfo(p.dtype).tiny))
+        z = link_from_log(self.composite_link, torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
         return canonicality(self.composite_link, z[torch.isfinite(z).all(-1)])

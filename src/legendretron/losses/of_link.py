@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.kept_values import restore_values
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.losses.criterion import Criterion
 
@@ -45,4 +46,4 @@ class LossOfLink(Criterion):
 
     def _log_proba(self, logits: Tensor) -> Tensor:
         rows = self._link._rows("z", logits, self.n_classes)
-        return self._link._log_proba_of_logits(rows).reshape(logits.shape)
+        return log_proba(self._link, rows, all_classes=True).reshape(logits.shape)

@@ -18,6 +18,7 @@ from legendretron._internal.validation import (
     check_last_axis,
     in_autocast,
 )
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.losses.reduction import (
@@ -184,7 +185,7 @@ class LegendreLink(NoisyLabels):
         z = at_least_single(logits).movedim(self.dim, -1)
         if z.shape[-1] < c and self.link._takes_masks:
             z = append_reference(z)
-        return self.link(z, all_classes=z.shape[-1] == c)
+        return self.link(z, all_classes=z.shape[-1] == c, by=log_proba)
 
     def _placed(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
@@ -333,7 +334,7 @@ class LegendreHead(NoisyLabels):
             from legendretron.nn.split import gathered_log_proba
 
             return gathered_log_proba(self.link, z)
-        return self.link(z)
+        return self.link(z, by=log_proba)
 
     def loss(
         self,
@@ -387,7 +388,7 @@ class LegendreHead(NoisyLabels):
                 )
             labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        return how.of_scores(observed(self.noise, self.link(z)), labels, "labels")
+        return how.of_scores(observed(self.noise, self.link(z, by=log_proba)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
         # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none

@@ -19,9 +19,6 @@ from legendretron.potentials.newton import damped_newton
 
 __all__ = ["Potential"]
 
-#: Residual of a root that is accurate, in units of the last place of the right-hand side.
-_ROUNDING = 64.0
-
 
 class Potential(nn.Module, ABC):
     r"""A strictly convex, differentiable function on :math:`\mathbb{R}^K`.
@@ -81,14 +78,7 @@ class Potential(nn.Module, ABC):
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor: ...
 
     def _inverse_gradient(self, y: Tensor) -> Tensor:
-        root = self._compiled_inverse(y)
-        if root is None:
-            root = self._newton(y, torch.zeros_like(y))
-        else:
-            root = self._checked(root, y.detach())
-            if not torch.is_grad_enabled() or not any(t.requires_grad for t in (y, *self.parameters())):
-                return root
-        return self._polished(root, y)
+        return self._polished(self._newton(y, torch.zeros_like(y)), y)
 
     def _newton(self, y: Tensor, start: Tensor) -> Tensor:
         return damped_newton(
@@ -108,19 +98,6 @@ class Potential(nn.Module, ABC):
         # where a potential is nearly flat, a step from one rounding to another can lead far away: only derivatives are kept
         before, after = (torch.linalg.vector_norm(self._gradient(x) - y, dim=-1).detach() for x in (found, root))
         return torch.where((after > before).unsqueeze(-1), found + (root - root.detach()), root)
-
-    @torch.no_grad()
-    def _checked(self, root: Tensor, y: Tensor) -> Tensor:
-        """Roots ``(n, K)``, of which those that are not accurate to rounding are found again by plain operations."""
-        off, scale = (torch.linalg.vector_norm(v, dim=-1) for v in (self._gradient(root) - y, y))
-        bad = ~(off <= _ROUNDING * torch.finfo(y.dtype).eps * (1.0 + scale))  # true for NaN
-        if bool(bad.any()):
-            root[bad] = self._polished(self._newton(y[bad], torch.zeros_like(y[bad])), y[bad])
-        return root
-
-    def _compiled_inverse(self, y: Tensor) -> Tensor | None:
-        """The inverse without a graph, where there is a faster way to it; it need not be accurate for all rows."""
-        return None
 
     # --- what users call, on any leading axes ---
 

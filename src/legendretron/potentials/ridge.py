@@ -34,7 +34,6 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import summed_up
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
-from legendretron.potentials import ridge_inverse
 from legendretron.potentials.base import Potential
 from legendretron.potentials.ridge_form import Ridge, RidgeGradients, RidgeStep
 from legendretron.potentials.softplus import softplus, softplus_inverse
@@ -284,15 +283,6 @@ class RidgePotential(Potential):
         # solve_ex does not raise, so a row of NaN stays a row of NaN
         small = torch.linalg.solve_ex(system, bent)[0].squeeze(-1)
         return (v - (ridge.gamma * small) @ ridge.weight) / ridge.alpha
-
-    def _compiled_inverse(self, y: Tensor) -> Tensor | None:
-        if (
-            not ridge_inverse.applies(y, self.run_shape)
-            or self.weight.dtype != y.dtype
-            or self.weight.device != y.device
-        ):
-            return None
-        return ridge_inverse.inverse(self.ridge(), y, self.hidden, self.depth, self.final_softplus)
 
     # --- for training: the gradient map with its derivative written out ---
 

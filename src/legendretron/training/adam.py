@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legendretron._triton.support import kernels_apply
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.training.penalty import Penalty
 
 __all__ = ["Adam"]
@@ -80,7 +80,7 @@ class Adam:
             gradient.zero_()
 
     def _fused_step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None, clear: bool) -> None:
-        from legendretron._triton.training import adam_step
+        from legendretron.accelerate.cuda.training import adam_step
 
         of_penalty: dict[str, Any] = {}
         if penalty is not None and penalty.active:

@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from legendretron._triton.support import kernels_apply
+from legendretron.accelerate.cuda.support import kernels_apply
 
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 
@@ -103,7 +103,7 @@ class _KernelBatch:
         self.features, self.rows = features, rows
 
     def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
-        from legendretron._triton.training import sparse_gradient
+        from legendretron.accelerate.cuda.training import sparse_gradient
 
         if not cleared:
             out.zero_()
@@ -138,7 +138,7 @@ class SparseFeatures:
     def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
         """See :class:`Features`."""
         if self.by_kernels(weight):
-            from legendretron._triton.training import sparse_product
+            from legendretron.accelerate.cuda.training import sparse_product
 
             z = sparse_product(self.starts, self.columns, self.values, rows, weight, bias)
             return z, _KernelBatch(self, rows)

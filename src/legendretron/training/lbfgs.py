@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.accelerate.steps import nll_step
 from legendretron.training.adam import Adam
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
@@ -86,7 +87,7 @@ class _Run:
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
         sizes = {chunk.stop - chunk.start for chunk in self.chunks}
-        self.nll_steps = {m: self.model.link._nll_step(model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
+        self.nll_steps = {m: nll_step(self.model.link, model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")
         self.reached = self.model.flat.clone()
         self.best: torch.Tensor | None = None  # on the validation sample, if there is one

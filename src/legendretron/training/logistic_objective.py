@@ -156,7 +156,7 @@ class Objective:
 
     def _compiled(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Mean loss and its gradient for some of the runs."""
-        from legendretron._numba.logistic import log_loss_residuals
+        from legendretron.accelerate.cpu.logistic import log_loss_residuals
 
         weight, bias = self.split(flat)
         runs, width = len(flat), len(flat) * self.m

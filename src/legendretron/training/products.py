@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron._numba.support import compiled_applies
+from legendretron.accelerate.cpu.support import compiled_applies
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
 __all__ = ["Products"]
@@ -88,7 +88,7 @@ class Products:
 def _sums(
     starts: np.ndarray, columns: np.ndarray, values: np.ndarray, matrix: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    from legendretron._numba.logistic import sparse_product
+    from legendretron.accelerate.cpu.logistic import sparse_product
 
     n, width = len(starts) - 1, matrix.shape[1]
     if out is None:

@@ -10,20 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron._numba.support import compiled_applies
-from legendretron._numba.training import CompiledTraining, Csr
-from legendretron._triton.support import kernels_apply
-from legendretron.links.base import NLLStep, RidgeChain
+from legendretron.accelerate.cpu.support import compiled_applies
+from legendretron.accelerate.cpu.training import CompiledTraining, Csr
+from legendretron.accelerate.cuda.support import kernels_apply
+from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
+from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
-from legendretron.training.kernel_link import kernel_link
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
 
 if TYPE_CHECKING:
-    from legendretron._triton.step import LinkStep
+    from legendretron.accelerate.cuda.step import LinkStep
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
 
@@ -39,7 +39,7 @@ def objective_gradient(
     labels: Tensor,
     weight: Tensor,
     gradient: Tensor,
-    nll_step: NLLStep,
+    step: NLLStep,
     *,
     cleared: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ def objective_gradient(
     Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
     """
     z, batch = features.product(rows, model.weight, model.bias.unsqueeze(1))
-    nll, hit, dz, of_link = nll_step(z, labels, weight)
+    nll, hit, dz, of_link = step(z, labels, weight)
     runs = model.n_runs
     n_weights = model.n_weights
     batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs), cleared)
@@ -91,7 +91,7 @@ class Step:
         self.kernels = _kernels_for(model)
         if self.kernels is None:
             like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
-            self.nll_step = model.link._nll_step(like)
+            self.nll_step = nll_step(model.link, like)
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
@@ -116,11 +116,12 @@ class Step:
 
 def _kernels_for(model: LinearModel) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
-    if not kernels_apply(model.flat) or (link := kernel_link(model.link)) is None:
+    form = link_form(model.link) if kernels_apply(model.flat) else None
+    if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
-    from legendretron._triton.step import LinkStep
+    from legendretron.accelerate.cuda.step import LinkStep
 
-    return LinkStep(link, model.flat, model.n_weights)
+    return LinkStep(form, model.flat, model.n_weights)
 
 
 class CapturedStep:
@@ -193,13 +194,13 @@ class CompiledStep:
     ----------
     step : Step
         On the CPU, with features and a model that :func:`make_step` has found suitable.
-    chain : RidgeChain
-        Sizes of the link.
+    form : LinkForm
+        Form of the link.
     features : array of shape (N, d), or Csr
         The step's features.
     """
 
-    def __init__(self, step: Step, chain: RidgeChain, features: np.ndarray | Csr) -> None:
+    def __init__(self, step: Step, form: LinkForm, features: np.ndarray | Csr) -> None:
         model, optimiser, penalty = step.model, step.optimiser, step.penalty
         flat = model.flat
         self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
@@ -214,17 +215,7 @@ class CompiledStep:
             strengths=penalty.strengths.contiguous().numpy(),
             shared=penalty.shared_strength().to(flat).numpy(),
             centre=penalty.centre_of_link().numpy(),
-            n_features=model.n_features,
-            n_outputs=model.n_outputs,
-            n_blocks=chain.n_blocks,
-            hidden=chain.hidden,
-            depth=chain.depth,
-            mixed=chain.hidden if chain.mixed is None else chain.mixed,
-            normalised=chain.mixed is not None,
-            n_nests=chain.n_nests,
-            learned_rate=chain.learned_rate,
-            known_rate=chain.known_rate,
-            known_matrix=None if chain.known_matrix is None else chain.known_matrix.detach().to(flat).numpy(),
+            form=form,
             n_rows=step.n_rows,
             betas=optimiser.betas,
             eps=optimiser.eps,
@@ -275,8 +266,8 @@ def _compiled(step: Step) -> CompiledStep | None:
     product = 2.0 * step.n_rows * model.n_features * model.n_outputs
     if isinstance(step.features, DenseFeatures) and thread_count(product, torch.get_num_threads()) > 1:
         return None
-    chain, features = model.link._ridge_chain(), _arrays_of(step.features, flat.dtype)
-    return None if chain is None or features is None else CompiledStep(step, chain, features)
+    form, features = link_form(model.link), _arrays_of(step.features, flat.dtype)
+    return None if form is None or features is None else CompiledStep(step, form, features)
 
 
 AnyStep = Step | CapturedStep | CompiledStep

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from legendretron._numba.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 
 __all__ = ["solve_steps"]
 
@@ -41,7 +41,7 @@ def solve_steps(
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
     if has_numba():
-        from legendretron._numba.bounded_steps import backtrack, roots
+        from legendretron.trons.compiled_bounded_steps import backtrack, roots
 
         values, held, up = backtrack(roots(target, weight, slack, float(low)), slack, float(top), _TIE)
     else:

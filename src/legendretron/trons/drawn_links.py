@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from legendretron._numba.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 from legendretron.trons.laplace import log_likelihood
 from legendretron.trons.link_prior import trigonometric_features
 
@@ -48,7 +48,7 @@ class Links:
         return log_likelihood(t, y, counts), counts * of_z
 
     def _compiled(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        from legendretron._numba.linkgistic import expected_log_likelihood
+        from legendretron.trons.compiled_links import expected_log_likelihood
 
         c = self.coefficients
         values, form = np.zeros(len(c)), (len(c), self.waves, self.kind == "sine", *self.interval)

@@ -1,0 +1,12 @@
+"""Links and losses by compiled functions: Numba on the CPU, Triton on CUDA, and derivatives written by hand.
+
+Plain operations of torch in ``links`` and ``potentials`` are the truth; tests compare this room with them. A link is known by
+its exact type, in one table, :mod:`legendretron.accelerate.forms`; for any other, and where something else wants to see each
+operation, every function here falls back to the link's own maps. The functions:
+
+- :func:`~legendretron.accelerate.log_proba.log_proba`: log-probabilities as one node of autograd's graph;
+- :func:`~legendretron.accelerate.inverse.link_from_log`: predictors of log-probabilities;
+- :func:`~legendretron.accelerate.steps.nll_step`: gradients of the log-loss for many models side by side;
+- :func:`~legendretron.accelerate.predictions.row_probabilities`: probabilities of rows of arrays;
+- :func:`~legendretron.accelerate.losses.row_losses`: canonical losses of frozen links.
+"""

@@ -1,0 +1,46 @@
+"""Access to memory and single entries in compiled functions."""
+
+from __future__ import annotations
+
+from numba import types
+from numba.extending import intrinsic
+
+from legendretron.accelerate.cpu.vector_code import data_of
+
+__all__ = [
+    "at",
+    "pointer",
+    "put",
+]
+
+
+@intrinsic
+def pointer(typing, address, like):
+    """A pointer to entries of the type of ``like`` from an address, a number: quicker to pass than an array."""
+    kind = types.CPointer(like.dtype)
+
+    def generate(context, builder, signature, values):
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), generate
+
+
+@intrinsic
+def at(typing, array, i):
+    """``array[i]`` for ``i >= 0``: Numba would allow for negative ones, which keeps the compiler from using vectors."""
+
+    def generate(context, builder, signature, values):
+        return builder.load(builder.gep(data_of(context, builder, signature.args[0], values[0]), [values[1]]))
+
+    return array.dtype(array, types.int64), generate
+
+
+@intrinsic
+def put(typing, array, i, value):
+    """``array[i] = value`` for ``i >= 0``, see :func:`at`."""
+
+    def generate(context, builder, signature, values):
+        builder.store(values[2], builder.gep(data_of(context, builder, signature.args[0], values[0]), [values[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, array.dtype), generate

@@ -1,0 +1,202 @@
+"""Steps of training in one compiled function: gather, predict, differentiate, penalise, update by Adam.
+
+The link is softmax+ after a chain of ridge blocks, see :mod:`legendretron.accelerate.cpu.chain`; without blocks it is
+softmax+ itself, or a mixture of nests, see :mod:`legendretron.accelerate.cpu.nests`. Arrays of a batch are *units times rows*
+in one dimension, see :mod:`legendretron.accelerate.cpu.vectors`: entry ``p + u * width + j`` belongs to row ``j`` of unit
+``u``. Innermost loops run over rows, which are next to each other in memory. Runs share nothing, so each goes through all
+steps before the next.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from legendretron.accelerate.cpu.chain import block_backward, block_output, block_units, new_units
+from legendretron.accelerate.cpu.compiling import cached, compiled
+from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.nests import nested_loss, new_rows, prepare_nests
+from legendretron.accelerate.cpu.products import add_outer, product
+from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, new_ridges, pull_back
+from legendretron.accelerate.cpu.softmax import log_loss, log_loss_with_matrix
+from legendretron.accelerate.cpu.vectors import combine, fill, moments_step
+
+__all__ = ["train_steps"]
+
+
+@compiled
+def _predict(theta, n_features, n_out, sparse, x, starts, columns, values, rows, first, n, batch, points, width):
+    """``X W + b`` of the next ``n`` rows; the rows are kept, as units times rows, for the gradient."""
+    zero = theta.dtype.type(0)
+    if not sparse:
+        if n < width:  # the last batch may have left rows there
+            fill(batch, 0, n_features * width, zero)
+        fill(batch, n_features * width, width, theta.dtype.type(1))  # b follows W, like the weights of one more feature
+        for j in range(n):
+            p = at(rows, first + j) * n_features
+            for f in range(n_features):
+                put(batch, f * width + j, at(x, p + f))
+        product(theta, 0, n_out, n_out, n_features + 1, batch, 0, points, 0, width)
+        return
+    for k in range(n_out):
+        fill(points, k * width, width, theta[n_features * n_out + k])
+    for j in range(n):
+        row = at(rows, first + j)
+        fill(batch, 0, n_out, zero)
+        for entry in range(at(starts, row), at(starts, row + 1)):
+            value, p = at(values, entry), at(columns, entry) * n_out
+            for k in range(n_out):
+                put(batch, k, at(batch, k) + value * at(theta, p + k))
+        for k in range(n_out):
+            put(points, k * width + j, at(points, k * width + j) + at(batch, k))
+
+
+@compiled
+def _add_linear_gradient(
+    grad, n_features, n_out, sparse, starts, columns, values, rows, first, n, batch, points, p_dz, ones, width
+):
+    """Add ``X^T dz`` and the sums of ``dz``, which is in ``points`` from ``p_dz`` on."""
+    if not sparse:
+        add_outer(batch, 0, n_features + 1, points, p_dz, n_out, grad, 0, width)
+        return
+    add_outer(points, p_dz, n_out, ones, 0, 1, grad, n_features * n_out, width)
+    for j in range(n):
+        row = at(rows, first + j)
+        for k in range(n_out):
+            put(batch, k, at(points, p_dz + k * width + j))
+        for entry in range(at(starts, row), at(starts, row + 1)):
+            value, p = at(values, entry), at(columns, entry) * n_out
+            for k in range(n_out):
+                put(grad, p + k, at(grad, p + k) + value * at(batch, k))
+
+
+@compiled
+def _add_penalty(theta, start, n_features, n_out, strength, shared, centre, grad):
+    """Add what the penalties' gradients have beside multiples of the parameters."""
+    combine(-strength, centre, 0, theta.dtype.type(1), grad, start, centre.shape[0])
+    if shared != 0:
+        for f in range(n_features):
+            total = theta.dtype.type(0)
+            for k in range(n_out):
+                total += at(theta, f * n_out + k)
+            total *= shared
+            for k in range(n_out):
+                put(grad, f * n_out + k, at(grad, f * n_out + k) - total)
+
+
+@cached
+def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, nests, noise, width):
+    """Take all steps of all runs; see :class:`legendretron.accelerate.cpu.training.CompiledTraining`."""
+    sparse, x, starts, columns, values = features
+    rows, labels, weights, rates = batches
+    flat, first, second, count = parameters
+    strengths, shared, centre = penalty
+    beta1, beta2, eps = numbers
+    n_out, n_blocks = sizes.n_out, sizes.n_blocks
+    n_nests, part = nests
+    learned_rate, rate, has_matrix, matrix = noise
+    n_steps, n_runs, n_rows = rows.shape
+    n_parameters = flat.shape[1]
+    dtype, kind = flat.dtype, flat.dtype.type
+    n_link = n_nests * (n_out + 3) + 1 if n_nests else n_blocks * block_lengths(sizes)[3]
+    start = n_parameters - n_link - int(learned_rate)
+    n_features = start // n_out - 1
+    n_weights = n_features * n_out
+    ridges, units = new_ridges(sizes, flat), new_units(sizes, n_blocks, width, flat)
+    py = n_blocks * n_out * width
+    points = np.zeros(py + (n_out + 1) * width, dtype)  # the last are of the reference class
+    batch = np.zeros(n_out if sparse else (n_features + 1) * width, dtype)
+    ones, grad = np.ones(width, dtype), np.zeros(n_parameters, dtype)
+    top, total, best, own = (
+        np.empty(width, dtype),
+        np.empty(width, dtype),
+        np.empty(width, dtype),
+        np.empty(width, dtype),
+    )
+    of_nests, of_rows = np.empty(0, dtype), new_rows(n_nests, n_out + 1, part, flat)
+    e = np.empty((n_out + 1) * width if has_matrix else 0, dtype)
+    for r in range(n_runs):
+        theta = flat[r]
+        for s in range(n_steps):
+            if n_blocks:
+                fold(theta, start, sizes, ridges)
+            if n_nests:
+                of_nests = prepare_nests(theta, start, n_out, n_nests, flat)
+            loss = hits = of_rate = 0.0
+            if learned_rate:
+                rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
+            for begin in range(0, n_rows, width):
+                n = min(width, n_rows - begin)
+                place = (s * n_runs + r) * n_rows + begin
+                _predict(
+                    theta, n_features, n_out, sparse, x, starts, columns, values, rows, place, n, batch, points, width
+                )
+                for b in range(n_blocks):
+                    p_x = b * n_out * width
+                    block_units(b, sizes, ridges, units, b, points, p_x, width)
+                    block_output(b, sizes, ridges, units, b, points, p_x, p_x + n_out * width, width)
+                if n_nests:
+                    more = nested_loss(
+                        of_nests,
+                        start,
+                        n_out,
+                        n_nests,
+                        points,
+                        rate,
+                        labels,
+                        weights,
+                        place,
+                        n,
+                        of_rows,
+                        grad,
+                        width,
+                        part,
+                    )
+                elif has_matrix:
+                    more = log_loss_with_matrix(
+                        points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
+                    )
+                else:
+                    more = log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)
+                loss += more[0]
+                hits += more[1]
+                of_rate += more[2]
+                for b in range(n_blocks - 1, -1, -1):
+                    block_backward(b, start, sizes, ridges, units, points, b * n_out * width, py, grad, True, width)
+                _add_linear_gradient(
+                    grad,
+                    n_features,
+                    n_out,
+                    sparse,
+                    starts,
+                    columns,
+                    values,
+                    rows,
+                    place,
+                    n,
+                    batch,
+                    points,
+                    py,
+                    ones,
+                    width,
+                )
+            if n_blocks:
+                pull_back(theta, start, sizes, ridges, grad)
+            _add_penalty(theta, start, n_features, n_out, strengths[r, 2], shared[r], centre, grad)
+            if learned_rate:
+                grad[n_parameters - 1] = kind(of_rate)
+            # p -= rate / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps), with the corrections moved onto numbers
+            t = count[0] + s + 1
+            correction = math.sqrt(1.0 - beta2**t)
+            factor = kind(rates[s, r] * (-correction / (1.0 - beta1**t)))
+            bounds = (0, n_weights, start, n_parameters - int(learned_rate), n_parameters)
+            for i in range(4):  # a rate of noise has no penalty
+                moments_step(
+                    theta, first[r], second[r], grad, bounds[i], bounds[i + 1] - bounds[i],
+                    strengths[r, i] if i < 3 else kind(0), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
+                    kind(eps * correction), factor,
+                )  # fmt: skip
+            totals[0, r] += kind(loss * n_rows)
+            totals[1, r] += kind(hits * n_rows)
+    count[0] += n_steps

@@ -1,0 +1,174 @@
+"""Links on the CPU by compiled functions, from tensors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.accelerate.forms import LinkForm
+
+if TYPE_CHECKING:
+    from legendretron.accelerate.cpu.ridge_parameters import Sizes
+
+__all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes"]
+
+T = TypeVar("T")
+
+_LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
+#: Rows that go through the link together: enough to fill vectors, few enough for all of them to stay in the cache.
+_WIDTH, _NARROW, _MANY_CLASSES, _MANY_EXPONENTIALS = 64, 16, 4096, 1024
+_PART = 1_000_000  # multiplications that are worth a thread
+_LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+
+
+def _filled_to(multiple: int, n: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def _filled(n: int) -> int:
+    return _filled_to(_LANES, n)
+
+
+def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
+    """First and last rows of the parts that are worth a thread, whole blocks of ``width`` rows each."""
+    threads = min(torch.get_num_threads(), n * work_of_row // _PART) if n * work_of_row >= 2 * _PART else 1
+    if threads == 1:
+        return [(0, n)]
+    rows = _filled_to(width, -(-n // threads))
+    return [(first, min(first + rows, n)) for first in range(0, n, rows)]
+
+
+def _in_threads(function: Callable[[int, int], T], parts: list[tuple[int, int]]) -> list[T]:
+    """Call a function for the first and last rows of each part."""
+    if len(parts) == 1:
+        return [function(*parts[0])]
+    # threads of this call only: those of a pool are missing in a forked process
+    with ThreadPoolExecutor(len(parts)) as threads:
+        return list(threads.map(lambda part: function(*part), parts))
+
+
+def _addresses(tensors: Sequence[Tensor]) -> np.ndarray:
+    return np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64)
+
+
+def chain_sizes(form: LinkForm) -> Sizes:
+    """Sizes of the chain of blocks of a link."""
+    from legendretron.accelerate.cpu.ridge_parameters import Sizes
+
+    n_out = form.n_classes - 1
+    given = form.n_blocks, n_out, _filled(n_out), form.hidden, form.depth, form.mixed_units
+    return Sizes(*given, int(form.final_softplus), int(form.normalised))
+
+
+class _OnCPU(ABC):
+    """A link by compiled functions, from tensors: one for probabilities, one for the backward pass."""
+
+    _n_classes: int
+    _work: int  #: multiplications of a row
+    _most: int  #: rows that go through together, at most
+
+    def _width(self, n: int) -> int:
+        return max(_LANES, _filled(-(-n // max(1, -(-n // self._most)))))
+
+    def kept_size(self, n: int) -> int:
+        """Numbers that the forward pass keeps for the backward pass: none."""
+        return 0
+
+    @abstractmethod
+    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What the functions need to know of the link."""
+
+    _probabilities: Callable[..., Any]
+    _backward: Callable[..., Any]
+
+    def write_proba(
+        self, z: Tensor, tensors: Sequence[Tensor], intercept: Tensor | None, out: Tensor, log: bool, swap: bool
+    ) -> bool:
+        """Write probabilities ``(n, C)`` of rows, or their logarithms; whether all logarithms are finite.
+
+        Intercepts are added to rows, if given; ``swap`` reverses the order of the classes.
+        """
+        n, width = len(z), self._width(len(z))
+        like, where, sizes = _LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
+        p_z, p_intercept, p_out = z.data_ptr(), 0 if intercept is None else intercept.data_ptr(), out.data_ptr()
+
+        def rows(first: int, last: int) -> bool:
+            given = like, where, first, last, width, *sizes, p_z, p_intercept, log, swap, p_out
+            return int(self._probabilities(*given)) < 0
+
+        return all(_in_threads(rows, _row_parts(n, self._work, width)))
+
+    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+        """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
+        log_p = torch.empty((len(z), self._n_classes), dtype=z.dtype)
+        self.write_proba(z, tensors, None, log_p, True, False)
+        return log_p, torch.empty(0, dtype=z.dtype)
+
+    def backward(
+        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
+        n, dtype, width = len(z), z.dtype, self._width(len(z))
+        parts = _row_parts(n, 2 * self._work, width)
+        dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
+        size = sum(map(torch.numel, tensors)) if wanted[1] else 0
+        gradients = torch.empty((len(parts), size), dtype=dtype)
+        like, where, sizes = _LIKE[dtype], _addresses(tensors), self._sizes(dtype)
+        p_z, p_log_p, p_g, p_dz, p_gradient = (t.data_ptr() for t in (z, log_p, g, dz, gradients))
+
+        def rows(first: int, last: int) -> None:
+            at_gradient = p_gradient + size * parts.index((first, last)) * dtype.itemsize if p_gradient else 0
+            self._backward(like, where, first, last, width, *sizes, p_z, p_log_p, p_g, p_dz, at_gradient)
+
+        _in_threads(rows, parts)
+        return dz, gradients.view(-1) if len(parts) == 1 else gradients.sum(0)
+
+
+class ChainOnCPU(_OnCPU):
+    """Composite links, see :mod:`legendretron.accelerate.cpu.chain_link`; with no blocks it is softmax+.
+
+    Parameters
+    ----------
+    form : LinkForm
+        Form of the link.
+    """
+
+    def __init__(self, form: LinkForm) -> None:
+        from legendretron.accelerate.cpu.chain_link import chain_backward, chain_probabilities
+
+        self._probabilities, self._backward = chain_probabilities, chain_backward
+        self._chain, self._n_classes = (chain_sizes(form),), form.n_classes
+        self._work = max(10, 2 * form.n_blocks * form.rank) * form.n_classes
+        self._most = _WIDTH if form.n_classes <= _MANY_CLASSES else _NARROW
+
+    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
+        return self._chain
+
+
+class NestsOnCPU(_OnCPU):
+    """Canonical links, see :mod:`legendretron.accelerate.cpu.nested_link`.
+
+    Parameters
+    ----------
+    form : LinkForm
+        Form of the link.
+    all_classes : bool
+        Whether rows have an entry for each class, of which very low ones count as masked.
+    """
+
+    def __init__(self, form: LinkForm, all_classes: bool) -> None:
+        from legendretron.accelerate.cpu.nested_link import nests_backward, nests_probabilities
+
+        self._probabilities, self._backward = nests_probabilities, nests_backward
+        self._nests, self._n_classes = (form.n_nests, form.n_classes, all_classes), form.n_classes
+        self._work = 10 * form.n_nests * form.n_classes  # an exponential takes about ten multiplications
+        self._most = _WIDTH if form.n_nests * form.n_classes <= _MANY_EXPONENTIALS else _NARROW
+
+    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
+        return self._nests, -(torch.finfo(dtype).max ** 0.5) if self._nests[2] else -np.inf

@@ -1,0 +1,276 @@
+r"""A mixture of nests with its pullback: the one forward and the one backward pass of canonical links on the CPU.
+
+The formulas are those of :class:`legendretron.potentials.NestedLogSumExp`: exponents ``a_mk = mu_m (x_k - max x) + c_mk``,
+softmaxes ``s_m`` of them, gates ``pi = softmax(beta / mu lse(a) + b)``, and ``p = sum_m pi_m s_m``. Cotangents ``g`` of
+``log p`` are pulled back by the shares ``r_mk = g_k pi_m s_mk / p_k`` of the nests, whose sums over classes are ``R_m``. The
+cotangent of the gates is ``R_m - pi_m sum_k g_k``, and that of the exponents
+
+    r_mk + s_mk (beta / mu_m (R_m - pi_m sum_k g_k) - R_m).
+
+The second term is the same for all uses, :func:`pull_back_nests`. The first has an entry for each class in heads, and one for
+the label in training, where ``g = -w e_y``.
+
+Arrays are *units times rows*, see :mod:`legendretron.accelerate.cpu.vectors`; ``part`` rows go through together, as many as
+have all of their exponentials in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legendretron.accelerate.cpu.compiling import compiled, exact
+from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials
+from legendretron.accelerate.cpu.products import add_outer
+from legendretron.accelerate.cpu.softmax import observe
+from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, log_plus
+
+__all__ = [
+    "NestRows",
+    "evaluate_nests",
+    "least_exact",
+    "log_of_small",
+    "nested_loss",
+    "new_rows",
+    "prepare_nests",
+    "pull_back_nests",
+]
+
+Array = NDArray[Any]
+
+
+class NestRows(NamedTuple):
+    """What the formulas need at a block of rows: arrays of nests, then of rows alone."""
+
+    inverse: Array  #: one over the sum of exponentials
+    weighted: Array  #: sum of exponentials times ``x - max x``
+    log_sum: Array
+    pi: Array
+    share: Array  #: what exponentials are multiplied by in ``p``, ``pi`` over their sum
+    slope: Array
+    own: Array
+    e: Array  #: exponentials, of every nest and class
+    top: Array  #: ``max x``
+    most: Array  #: the highest gate
+    total: Array  #: sum of exponentials of the gates
+    best: Array  #: the likeliest class
+    kept: Array
+    factors: Array
+    below: Array
+
+
+@compiled
+def new_rows(n_nests, n_classes, part, like):
+    """Memory for blocks of ``part`` rows."""
+    size, kind = n_nests * part, like.dtype
+    return NestRows(
+        np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind),
+        np.empty(size, kind), np.empty(size, kind), np.empty(size * n_classes, kind), np.empty(part, kind),
+        np.empty(part, kind), np.empty(part, kind), np.empty(part, kind), np.empty(part, kind), np.empty(part, kind),
+        np.empty(part, kind),
+    )  # fmt: skip
+
+
+@compiled
+def prepare_nests(theta, start, n_out, n_nests, like):
+    """``mu``, the largest and the smallest offset of each nest, its gate bias, ``beta``, and all offsets (M, C)."""
+    kind = theta.dtype.type
+    numbers = np.empty(n_nests * (n_out + 5) + 1, like.dtype)
+    p_c, p_offset = start + n_nests + 1, 4 * n_nests + 1
+    p_reference = p_c + n_nests * n_out
+    numbers[4 * n_nests] = kind(math.exp(theta[start + n_nests]))
+    for m in range(n_nests):
+        numbers[m] = kind(math.exp(theta[start + m]))
+        numbers[3 * n_nests + m] = theta[p_reference + n_nests + m]
+        p = p_offset + m * (n_out + 1)
+        smallest = largest = theta[p_reference + m]
+        numbers[p + n_out] = largest
+        for k in range(n_out):
+            own = at(theta, p_c + m * n_out + k)
+            put(numbers, p + k, own)
+            smallest, largest = min(smallest, own), max(largest, own)
+        numbers[n_nests + m], numbers[2 * n_nests + m] = largest, smallest
+    return numbers
+
+
+@compiled
+def least_exact(like):
+    """Probabilities from here on are exact sums of exponentials; smaller ones have to be computed from logarithms."""
+    return 1e-20 if like.itemsize == 4 else 1e-150
+
+
+@compiled
+def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, part):
+    """From logits, of which a class has ``stride`` entries and the first row is at ``begin``, to all of ``rows``.
+
+    Logits lower than the largest by more than ``-mask`` count as ``mask`` below it, where nothing is left of them.
+    """
+    kind = y.dtype.type
+    zero, one, beta = kind(0), kind(1), numbers[4 * n_nests]
+    top, most, total, e = rows.top, rows.most, rows.total, rows.e
+    # where exponents are lowered by more than this, the largest might vanish
+    widest = 20.0 if y.itemsize == 4 else 300.0
+    for j in range(part):
+        put(top, j, at(y, begin + j))
+    for k in range(1, n_classes):
+        highest(y, k * stride + begin, zero, top, rows.best, part)
+    if mask > -math.inf:
+        for k in range(n_classes):
+            for j in range(part):
+                if at(y, k * stride + begin + j) - at(top, j) < mask:
+                    put(y, k * stride + begin + j, kind(at(top, j) + mask))
+    for m in range(n_nests):
+        c, p = 4 * n_nests + 1 + m * n_classes, m * part
+        if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
+            fill(most, 0, part, numbers[n_nests + m])
+        else:
+            highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
+        nest_exponentials(
+            y, begin, stride, top, numbers, c, n_classes, numbers[m], most, e, p * n_classes, rows.inverse, rows.weighted, p,
+            part,
+        )  # fmt: skip
+        log_plus(rows.inverse, p, most, 0, rows.log_sum, p, part)
+        factor, bias = kind(beta / numbers[m]), numbers[3 * n_nests + m]
+        for j in range(part):
+            put(rows.pi, p + j, factor * at(rows.log_sum, p + j) + bias)
+    for j in range(part):
+        put(most, j, at(rows.pi, j))
+    for m in range(1, n_nests):
+        highest(rows.pi, m * part, zero, most, rows.best, part)
+    fill(total, 0, part, zero)
+    for m in range(n_nests):
+        exp_differences(rows.pi, m * part, most, rows.pi, m * part, total, part)
+    for m in range(n_nests):
+        for j in range(part):
+            place = m * part + j
+            put(rows.inverse, place, one / at(rows.inverse, place))
+            put(rows.pi, place, at(rows.pi, place) / at(total, j))
+            put(rows.share, place, at(rows.pi, place) * at(rows.inverse, place))
+
+
+@exact
+def log_of_small(numbers, n_nests, n_classes, k, under, j, rows, part):
+    """``log p_k`` of row ``j`` where exponentials have vanished; ``rows.slope`` becomes ``log(pi_m s_mk)``.
+
+    ``under`` is ``x_k - max x``.
+    """
+    kind, beta = rows.slope.dtype.type, numbers[4 * n_nests]
+    top = -math.inf
+    for m in range(n_nests):
+        place = m * part + j
+        log_s = numbers[m] * under + numbers[4 * n_nests + 1 + m * n_classes + k] - at(rows.log_sum, place)
+        # as above, since a gate may have vanished, too
+        gate = kind(beta / numbers[m]) * at(rows.log_sum, place) + numbers[3 * n_nests + m]
+        log_joint = (gate - at(rows.most, j)) - math.log(at(rows.total, j)) + log_s
+        put(rows.slope, place, kind(log_joint))
+        top = max(top, log_joint)
+    if top == -math.inf:
+        return top
+    total = 0.0
+    for m in range(n_nests):
+        total += math.exp(at(rows.slope, m * part + j) - top)
+    return top + math.log(total)
+
+
+@compiled
+def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows, part):
+    """Add gradients of all parameters but for the shares ``r_mk``, and write those of logits in their place.
+
+    ``rows.own`` times ``rows.factors`` is ``-R_m``, ``rows.kept`` is ``-sum_k g_k``, and ``rows.below`` is subtracted, times
+    ``-R_m``, from the gradient of ``mu``. ``rows.total`` becomes the sum of ``-mu_m R_m``.
+    """
+    kind = y.dtype.type
+    zero, beta, n_classes = kind(0), numbers[4 * n_nests], n_out + 1
+    p_c = start + n_nests + 1
+    p_bias = p_c + n_nests * n_classes
+    fill(rows.total, 0, part, zero)
+    of_beta = zero
+    for m in range(n_nests):
+        mu = numbers[m]
+        ratio = kind(beta / mu)
+        of_mu = of_gate = of_log = zero
+        for j in range(part):
+            place = m * part + j
+            q = at(rows.own, place) * at(rows.factors, j)
+            gate = at(rows.kept, j) * at(rows.pi, place) - q
+            r = (q + gate * ratio) * at(rows.inverse, place)
+            put(rows.total, j, at(rows.total, j) + mu * q)
+            of_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
+            of_gate += gate
+            of_log += gate * at(rows.log_sum, place)
+            put(rows.own, place, r)
+            put(rows.slope, place, mu * r)
+        of_beta += ratio * of_log
+        grad[start + m] += mu * of_mu - ratio * of_log
+        grad[p_bias + m] += of_gate
+    grad[start + n_nests] += of_beta
+    mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
+    for m in range(n_nests):
+        p_e = m * n_classes * part
+        add_outer(rows.own, m * part, 1, rows.e, p_e, n_out, grad, p_c + m * n_out, part)
+        add_outer(rows.own, m * part, 1, rows.e, p_e + n_out * part, 1, grad, p_c + n_nests * n_out + m, part)
+
+
+@compiled
+def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first, n, rows, grad, width, part):
+    """Weighted sums of log-losses and of hits, and the gradient in the logit of the rate of noise.
+
+    The gradient in ``y`` takes its place, and those in the nests' parameters are added to ``grad``.
+    """
+    kind = y.dtype.type
+    zero = kind(0)
+    n_classes = n_out + 1
+    p_c = start + n_nests + 1
+    own, e = rows.own, rows.e
+    loss = hits = of_rate = 0.0
+    for begin in range(0, width, part):
+        if begin >= n:
+            for k in range(n_out):
+                fill(y, k * width + begin, width - begin, zero)
+            break
+        fill(y, n_out * width + begin, part, zero)  # of the reference class
+        evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
+        fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # what fills up the width does not count
+        fill(rows.factors, 0, part, zero)
+        fill(rows.below, 0, part, zero)
+        fill(own, 0, n_nests * part, zero)
+        for j in range(min(part, n - begin)):
+            label, weight = at(labels, first + begin + j), at(weights, first + begin + j)
+            under = at(y, label * width + begin + j) - at(rows.top, j)
+            p = 0.0
+            for m in range(n_nests):
+                joint = at(rows.share, m * part + j) * at(e, (m * n_classes + label) * part + j)
+                put(own, m * part + j, joint)
+                p += joint
+            nll = -math.log(p)
+            if not p > least_exact(y) and p == p:  # what has vanished is computed again from logarithms
+                nll = -log_of_small(numbers, n_nests, n_classes, label, under, j, rows, part)
+                p = 0.0
+                for m in range(n_nests):
+                    joint = kind(math.exp(at(rows.slope, m * part + j) + nll))
+                    put(own, m * part + j, joint)
+                    p += joint
+            kept = 1.0
+            if rate > 0.0:
+                nll, kept, slope = observe(nll, rate, n_classes)
+                of_rate += weight * slope
+            loss += weight * nll
+            put(rows.kept, j, kind(kept * weight))
+            put(rows.factors, j, kind(kept * weight / p))
+            put(rows.below, j, under)
+            for m in range(n_nests):
+                # the reference class has its offsets after all others
+                place = p_c + m * n_out + label if label < n_out else p_c + n_nests * n_out + m
+                put(grad, place, at(grad, place) - at(own, m * part + j) * at(rows.factors, j))
+        pull_back_nests(numbers, start, n_out, n_nests, y, begin, width, grad, rows, part)
+        for j in range(min(part, n - begin)):
+            label = at(labels, first + begin + j)
+            place = label * width + begin + j
+            put(y, place, at(y, place) - at(rows.total, j))
+            if label == at(rows.best, j):
+                hits += at(weights, first + begin + j)
+    return loss, hits, of_rate

@@ -1,0 +1,172 @@
+"""The softmax and its log-loss, with noise of labels: the end of every pass over a batch.
+
+Arrays are *units times rows*, see :mod:`legendretron.accelerate.cpu.vectors`: a unit for each class, of which the last, the
+reference class, has log-odds of 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+from legendretron.accelerate.cpu.compiling import compiled
+from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply
+
+__all__ = ["exponentials", "load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
+
+_TILE = 16  # classes that are transposed at once, for the lines of the cache that they share with other rows
+
+
+@compiled
+def load_rows(x, intercept, first, rows, n, units, p, width):
+    """Put rows of ``n`` entries into units, with an intercept for each, if there are any; rows that fill up are 0."""
+    zero = x.dtype.type(0)
+    for begin in range(0, n, _TILE):
+        end = min(n, begin + _TILE)
+        for j in range(rows):
+            place = (first + j) * n
+            for k in range(begin, end):
+                put(units, p + k * width + j, at(x, place + k))
+        for k in range(begin, end):
+            if intercept.shape[0] > 0:
+                for j in range(rows):
+                    put(units, p + k * width + j, at(units, p + k * width + j) + at(intercept, k))
+            for j in range(rows, width):
+                put(units, p + k * width + j, zero)
+
+
+@compiled
+def store_rows(units, p, minus, times, plus, first, rows, n, swap, out, width):
+    """Write ``(units - minus) * times + plus`` as rows of ``n`` entries, by numbers of each row; ``swap`` reverses rows."""
+    for begin in range(0, n, _TILE):
+        end = min(n, begin + _TILE)
+        for j in range(rows):
+            place, step = (first + j) * n, 1
+            if swap:
+                place, step = place + n - 1, -1
+            low, factor, more = at(minus, j), at(times, j), at(plus, j)
+            for k in range(begin, end):
+                put(out, place + step * k, (at(units, p + k * width + j) - low) * factor + more)
+
+
+@compiled
+def exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
+    """``e = exp(y - top)`` with ``top`` the largest of a row, ``total`` their sum, and ``best`` the number of the largest.
+
+    Exponentials of a class are ``step`` entries after those of the class before; they may take the place of ``y``.
+    """
+    kind = y.dtype.type
+    for j in range(width):
+        put(top, j, at(y, py + j))
+    fill(best, 0, width, kind(0))
+    for k in range(1, n_classes):
+        highest(y, py + k * width, kind(k), top, best, width)
+    if n_classes == 2:  # among equals the first class counts, and the last of two
+        for j in range(width):
+            if at(y, py + j) == at(y, py + width + j):
+                put(best, j, kind(1))
+    fill(total, 0, width, kind(0))
+    for k in range(n_classes):
+        exp_differences(y, py + k * width, top, e, pe + k * step, total, width)
+
+
+@compiled
+def observe(nll, rate, n_classes):
+    """Symmetric noise, ``q = (1 - rate) p + rate / C``, from ``-log p`` of a label.
+
+    Returns ``-log q``, the probability ``(1 - rate) p / q`` that the label has not been replaced, by which noise multiplies
+    gradients, and the derivative of ``-log q`` in the logit of the rate.
+    """
+    p = math.exp(-nll)
+    q = (1.0 - rate) * p + rate / n_classes
+    return -math.log(q), (1.0 - rate) * p / q, (p - 1.0 / n_classes) / q * rate * (1.0 - rate)
+
+
+@compiled
+def log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, own, width):
+    """Weighted sums of log-losses and of hits, and the gradient in the logit of the rate of noise.
+
+    Gradients in the log-odds take their place. With noise, a row's is that without, times the probability that its label has
+    not been replaced.
+    """
+    zero = y.dtype.type(0)
+    fill(y, py + n_out * width, width, zero)
+    for j in range(n):
+        put(own, j, at(y, py + at(labels, first + j) * width + j))
+    exponentials(y, py, n_out + 1, top, best, y, py, width, total, width)
+    loss = hits = of_rate = 0.0
+    for j in range(n):
+        label, weight = at(labels, first + j), at(weights, first + j)
+        kept = weight
+        nll = at(top, j) - at(own, j) + math.log(at(total, j))
+        if rate > 0.0:
+            nll, share, slope = observe(nll, rate, n_out + 1)
+            of_rate += weight * slope
+            kept = y.dtype.type(weight * share)
+        loss += weight * nll
+        if label == at(best, j):
+            hits += weight
+        put(total, j, kept / at(total, j))
+        put(top, j, kept)
+    fill(total, n, width - n, zero)  # what fills up the width does not count
+    for k in range(n_out):
+        multiply(total, 0, y, py + k * width, y, py + k * width, width)
+    for j in range(n):
+        place = py + at(labels, first + j) * width + j
+        put(y, place, at(y, place) - at(top, j))
+    return loss, hits, of_rate
+
+
+@compiled
+def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top, total, best, width):
+    """As :func:`log_loss`, with a transition matrix of noise: ``q = T' p``.
+
+    The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes. ``e`` is for
+    exponentials.
+    """
+    kind = y.dtype.type
+    zero = kind(0)
+    n_classes = n_out + 1
+    least = 1e-20 if y.itemsize == 4 else 1e-150
+    fill(y, py + n_out * width, width, zero)
+    exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
+    loss = hits = 0.0
+    for j in range(n):
+        label, weight = at(labels, first + j), at(weights, first + j)
+        # hits are those of the observed labels, whose most probable class need not be that of the true ones
+        q = most = 0.0
+        likeliest = 0
+        for c in range(n_classes):
+            share = 0.0
+            for k in range(n_classes):
+                share += at(e, k * width + j) * at(matrix, k * n_classes + c)
+            if c == label:
+                q = share
+            if share > most or (n_classes == 2 and share == most):
+                most, likeliest = share, c
+        if label == likeliest:
+            hits += weight
+        q /= at(total, j)
+        if q > least or q != q:
+            loss -= weight * math.log(q)
+            for k in range(n_out):
+                p = at(e, k * width + j) / at(total, j)
+                put(y, py + k * width + j, kind(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
+            continue
+        # what has vanished is computed again from logarithms, which take the place of the log-odds
+        most_log = -math.inf
+        for k in range(n_classes):
+            place, chance = py + k * width + j, at(matrix, k * n_classes + label)
+            put(y, place, kind(at(y, place) - at(top, j) + math.log(chance)) if chance > zero else kind(-math.inf))
+            most_log = max(most_log, at(y, place))
+        q = 0.0
+        for k in range(n_classes):
+            q += math.exp(at(y, py + k * width + j) - most_log)
+        loss -= weight * (most_log + math.log(q / at(total, j)))
+        for k in range(n_out):
+            place = py + k * width + j
+            true = math.exp(at(y, place) - most_log) / q
+            put(y, place, kind(weight * (at(e, k * width + j) / at(total, j) - true)))
+    for k in range(n_out):
+        fill(y, py + k * width + n, width - n, zero)  # what fills up the width does not count
+    return loss, hits, 0.0

@@ -1,0 +1,113 @@
+"""The compiled steps with their buffers, for arrays of one shape."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legendretron.accelerate.cpu.links import chain_sizes
+from legendretron.accelerate.forms import LinkForm
+
+__all__ = ["CompiledTraining", "Csr"]
+
+Array = NDArray[Any]
+
+#: Rows that go through the link together: enough to fill vectors, few enough for all of their units to stay in the cache.
+_WIDTH = 64
+#: Bytes of all exponentials of a mixture of nests for the rows that go through it together.
+_MOST_BYTES = 1 << 19
+_VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
+
+
+class Csr(NamedTuple):
+    """A matrix in compressed sparse rows, with indices of 64 bits."""
+
+    starts: Array
+    columns: Array
+    values: Array
+
+
+class CompiledTraining:
+    """Steps of Adam for linear models with a chain of ridge blocks or with nests, or with softmax+ if there are neither.
+
+    Parameters
+    ----------
+    features : array of shape (N, d), or Csr
+        The feature matrix.
+    flat, first, second : array of shape (R, P)
+        Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
+        weights, ``alpha`` and ``gamma``, and of CP-Flow's shifts, logarithms of scales and biases of the mixing; or of the
+        nests ``log mu``, ``log beta``, the offsets of all classes but the last, those of the last, and the biases of the
+        gate. With a rate of noise that is learned it ends in the logit of that.
+    count : array of shape (1,)
+        Steps so far, float64, changed in place.
+    totals : array of shape (2, R)
+        Weighted sums of losses and hits, added to.
+    strengths : array of shape (R, 3)
+        Of the penalty on ``W``, ``b`` and the link.
+    shared : array of shape (R,)
+        What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
+    centre : array of shape (P - (d + 1) K,) or (0,)
+        Where the penalty on the link vanishes, if not at 0; without the rate, which has none.
+    form : LinkForm
+        Form of the link.
+    n_rows : int
+        Rows of a batch.
+    betas, eps
+        Of Adam.
+    """
+
+    def __init__(
+        self,
+        features: Array | Csr,
+        *,
+        flat: Array,
+        first: Array,
+        second: Array,
+        count: Array,
+        totals: Array,
+        strengths: Array,
+        shared: Array,
+        centre: Array,
+        form: LinkForm,
+        n_rows: int,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
+        # one type for dense and sparse features, so that the code is compiled once
+        sparse = isinstance(features, Csr)
+        no_index = np.zeros(1, np.int64)
+        x = np.zeros(1, flat.dtype) if isinstance(features, Csr) else features.reshape(-1)
+        csr = features if isinstance(features, Csr) else Csr(no_index, no_index, np.zeros(1, flat.dtype))
+        self._features = (sparse, x, *csr)
+        self._parameters = (flat, first, second, count)
+        self._totals = totals
+        self._penalty = (strengths, shared, centre)
+        self._numbers = (*betas, eps)
+        matrix = np.zeros(1) if form.known_matrix is None else form.known_matrix.detach().numpy()
+        noise = np.ascontiguousarray(matrix.reshape(-1), flat.dtype)
+        self._noise = (form.learned_rate, form.known_rate, form.known_matrix is not None, noise)
+        parts = -(-n_rows // _WIDTH)
+        self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        self._sizes = chain_sizes(form)
+        size = width * form.n_nests * form.n_classes * flat.itemsize
+        self._nests = (form.n_nests, width if size <= _MOST_BYTES else _VECTOR)
+
+    def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        from legendretron.accelerate.cpu.kernels import train_steps
+
+        train_steps(
+            self._features,
+            (rows, labels, weights, rates),
+            self._parameters,
+            self._totals,
+            self._penalty,
+            self._numbers,
+            self._sizes,
+            self._nests,
+            self._noise,
+            self._width,
+        )

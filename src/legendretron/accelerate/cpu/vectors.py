@@ -1,0 +1,211 @@
+"""Operations entry by entry, as vector instructions.
+
+Arrays are one-dimensional; ``p...`` is the place of a first entry. Where there are several *units*, each has ``width``
+entries, one for each row of a batch, and ``width`` is a multiple of 16. Where nothing else is said, ``n`` may be any number.
+"""
+
+from __future__ import annotations
+
+from numba.core import cgutils
+
+from legendretron.accelerate.cpu.vector_code import written
+
+__all__ = [
+    "activate",
+    "add_multiple",
+    "combine",
+    "exp_differences",
+    "exp_scaled_differences",
+    "extremes",
+    "fill",
+    "highest",
+    "log_plus",
+    "moments_step",
+    "multiply",
+    "multiply_by",
+    "scale",
+    "scale_rows",
+    "scaled_differences",
+]
+
+
+@written
+def fill(code, out, p, n, value):
+    """``out = value``."""
+    code.entries(n, lambda lanes, j: out.store(code.builder.add(p, j), code.spread(value, lanes)))
+
+
+@written
+def multiply_by(code, out, p, n, factor):
+    """``out *= factor``."""
+
+    def body(lanes, j):
+        place = code.builder.add(p, j)
+        out.store(place, out.load(place, lanes) * code.spread(factor, lanes))
+
+    code.entries(n, body)
+
+
+@written
+def scale(code, x, px, factor, out, po, n):
+    """``out = factor x``."""
+
+    def body(lanes, j):
+        out.store(code.builder.add(po, j), x.load(code.builder.add(px, j), lanes) * code.spread(factor, lanes))
+
+    code.entries(n, body)
+
+
+@written
+def scale_rows(code, x, px, step_x, factors, p_factor, out, po, step_out, n_rows, n):
+    """``out = factor x`` for rows of ``n`` entries, each with a factor of its own."""
+    with cgutils.for_range(code.builder, n_rows) as loop:
+        factor = factors.load(code.builder.add(p_factor, loop.index), 1)
+        p_x, p_out = code.index(px, loop.index, step_x), code.index(po, loop.index, step_out)
+
+        def body(lanes, j):
+            value = x.load(code.builder.add(p_x, j), lanes) * code.spread(factor, lanes)
+            out.store(code.builder.add(p_out, j), value)
+
+        code.entries(n, body)
+
+
+@written
+def multiply(code, x, px, y, py, out, po, n):
+    """``out = x y``."""
+
+    def body(lanes, j):
+        a, b = (memory.load(code.builder.add(p, j), lanes) for memory, p in ((x, px), (y, py)))
+        out.store(code.builder.add(po, j), a * b)
+
+    code.entries(n, body)
+
+
+@written
+def add_multiple(code, x, px, y, py, out, po, n):
+    """``out += x y``."""
+
+    def body(lanes, j):
+        a, b = (memory.load(code.builder.add(p, j), lanes) for memory, p in ((x, px), (y, py)))
+        place = code.builder.add(po, j)
+        out.store(place, out.load(place, lanes) + a * b)
+
+    code.entries(n, body)
+
+
+@written
+def combine(code, a, x, px, b, y, py, n):
+    """``y = a x + b y`` for numbers ``a`` and ``b``."""
+
+    def body(lanes, j):
+        place = code.builder.add(py, j)
+        own, other = x.load(code.builder.add(px, j), lanes), y.load(place, lanes)
+        y.store(place, code.spread(a, lanes) * own + code.spread(b, lanes) * other)
+
+    code.entries(n, body)
+
+
+@written
+def activate(code, z, pz, positive, slope, p, n):
+    """Softplus of ``z``, and its slope."""
+
+    def body(lanes, j):
+        found = code.softplus_and_sigmoid(z.load(code.builder.add(pz, j), lanes))
+        for memory, value in zip((positive, slope), found, strict=True):
+            memory.store(code.builder.add(p, j), value)
+
+    code.entries(n, body)
+
+
+@written
+def highest(code, y, py, number, top, best, n):
+    """Where ``y`` is higher than ``top``, put it there, and its number into ``best``."""
+
+    def body(lanes, j):
+        own, before, number_before = y.load(code.builder.add(py, j), lanes), top.load(j, lanes), best.load(j, lanes)
+        top.store(j, own.where(">", before, own, before))
+        best.store(j, own.where(">", before, code.spread(number, lanes), number_before))
+
+    code.entries(n, body)
+
+
+@written
+def extremes(code, y, py, top, least, n):
+    """Put ``y`` into ``top`` where it is higher, and into ``least`` where it is lower."""
+
+    def body(lanes, j):
+        own, high, low = y.load(code.builder.add(py, j), lanes), top.load(j, lanes), least.load(j, lanes)
+        top.store(j, own.where(">", high, own, high))
+        least.store(j, own.where("<", low, own, low))
+
+    code.entries(n, body)
+
+
+@written
+def exp_differences(code, y, py, top, e, pe, total, n):
+    """``e = exp(y - top)`` for ``y <= top``, added to ``total``."""
+
+    def body(lanes, j):
+        value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
+        e.store(code.builder.add(pe, j), value)
+        total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@written
+def exp_scaled_differences(code, y, py, top, offset, scale, e, pe, total, n):
+    """``e = exp(scale (y - top) + offset)`` for exponents that are not positive, added to ``total``."""
+
+    def body(lanes, j):
+        below = y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)
+        value = code.exp(below * code.spread(scale, lanes) + code.spread(offset, lanes))
+        e.store(code.builder.add(pe, j), value)
+        total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@written
+def scaled_differences(code, y, py, top, offset, scale, out, po, most, n):
+    """``out = scale (y - top) + offset`` for numbers ``scale`` and ``offset``, and ``most`` the highest so far."""
+
+    def body(lanes, j):
+        value = (y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)) * code.spread(scale, lanes)
+        value, before = value + code.spread(offset, lanes), most.load(j, lanes)
+        out.store(code.builder.add(po, j), value)
+        most.store(j, value.where(">", before, value, before))
+
+    code.entries(n, body)
+
+
+@written
+def log_plus(code, x, px, y, py, out, po, n):
+    """``out = log(x) + y``."""
+
+    def body(lanes, j):
+        a, b = (memory.load(code.builder.add(p, j), lanes) for memory, p in ((x, px), (y, py)))
+        out.store(code.builder.add(po, j), code.log(a) + b)
+
+    code.entries(n, body)
+
+
+@written
+def moments_step(code, theta, first, second, gradient, p, n, strength, new1, keep2, new2, floor, factor):
+    """Adam's two moments, and ``theta += factor * first / (sqrt(second) + floor)``, for ``n`` parameters from ``p`` on.
+
+    The gradient of a penalty, ``strength * theta``, is added to the gradient, which is 0 afterwards.
+    """
+
+    def body(lanes, i):
+        j = code.builder.add(p, i)
+        own, before = theta.load(j, lanes), first.load(j, lanes)
+        g = gradient.load(j, lanes) + code.spread(strength, lanes) * own
+        m = before + code.spread(new1, lanes) * (g - before)
+        v = code.spread(keep2, lanes) * second.load(j, lanes) + code.spread(new2, lanes) * (g * g)
+        first.store(j, m)
+        second.store(j, v)
+        gradient.store(j, code.number(0.0, code.kind(lanes)))
+        theta.store(j, own + code.spread(factor, lanes) * m / (v.sqrt() + code.spread(floor, lanes)))
+
+    code.entries(n, body)

@@ -1,0 +1,400 @@
+r"""Composite links as Triton kernels, for many runs at once: softmax+ after a chain of ridge blocks, or without any.
+
+There are two ways. Few classes: one program takes some rows of a run through the link, and on request back again, without
+writing points between blocks where others would have to wait for them. Many classes: programs take some rows and some
+classes from the units of one block to those of the next, and matrix multiplication adds up the gradients of ``A``.
+
+Parameters are read where they are kept, at a stride from one run to the next: in training in one row a run, in a head in
+tensors of their own. See :mod:`legendretron.accelerate.cuda.unit_kernels` for what is computed of all units.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from legendretron.accelerate.cuda.row_kernels import load_noise_rate, observed_loss
+from legendretron.accelerate.cuda.unit_kernels import store_folded_gradients, units_backward, units_forward
+
+__all__ = [
+    "COTANGENT",
+    "FORWARD",
+    "LABELS",
+    "add_rows_kernel",
+    "add_tiles_kernel",
+    "loss_kernel",
+    "spread_kernel",
+    "tile_kernel",
+    "units_backward_kernel",
+    "units_forward_kernel",
+]
+
+#: What a kernel is asked for: log-probabilities; gradients of the log-loss of labels; gradients for a given cotangent.
+FORWARD, LABELS, COTANGENT = 0, 1, 2
+
+
+# --- few classes ---
+
+
+@triton.jit
+def tile_kernel(
+    z_ptr, blocks, numbers, labels, weights, flat, points, states, parts, out_ptr, known_rate, n_all, n, K, STRIDE, P,
+    tiles, B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr,
+    RANK: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SOFT: tl.constexpr, MODE: tl.constexpr,
+    LEARNED: tl.constexpr, NOISY: tl.constexpr,
+):  # fmt: skip
+    """Some rows of one run.
+
+    ``MODE`` is 0 to write log-probabilities; 1 for the log-loss of ``labels`` with ``weights``, and 2 for a cotangent of the
+    log-probabilities in ``weights``, to write the gradient in ``z``. A part then holds sums over these rows: the gradients of
+    the bias and of all blocks, of the noise rate, then losses and hits. Products with ``A`` are of tiles; units get their
+    inputs by way of memory.
+    """
+    R: tl.constexpr = M * H + 1
+    MIXING: tl.constexpr = ((M - 1) * MIXED + 1) * H
+    SMALL: tl.constexpr = 2 * R + MIXING + 2
+    NUMBERS: tl.constexpr = 2 * R + 3 * MIXING + 4
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    rows = run * n + local
+    every = tl.arange(0, BLOCK_K)
+    inside = every < K
+    here = real[:, None] & inside[None, :]
+    ranks = tl.arange(0, RANK)
+    in_rank = real[:, None] & (ranks < R)[None, :]
+    in_a = (ranks < R)[:, None] & inside[None, :]
+    lines = ranks[:, None] * K + every[None, :]
+    dtype = out_ptr.dtype.element_ty
+    part = parts + program * (K + B * (R * K + SMALL) + 3)
+    x = tl.load(z_ptr + rows[:, None] * K + every[None, :], here, 0.0)
+    for b in tl.static_range(B):
+        if MODE > 0:
+            tl.store(points + (b * n_all + rows)[:, None] * K + every[None, :], x, here)
+        own = numbers + (run * B + b) * NUMBERS
+        state = states + (b * n_all + rows) * (3 * R)
+        a = tl.load(blocks[b] + run * STRIDE + lines, in_a, 0.0)
+        seen = tl.dot(x, tl.trans(a), input_precision="ieee", out_dtype=dtype)
+        tl.store(state[:, None] + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()  # what was stored is read by other threads
+        units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
+        tl.debug_barrier()
+        d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
+        x = tl.dot(d, a, tl.load(own + NUMBERS - 4) * x, input_precision="ieee", out_dtype=dtype)
+    shown = tl.where(inside[None, :], x, float("-inf"))
+    highest = tl.max(shown, axis=1)
+    top = tl.maximum(highest, 0.0)  # the reference class has log-odds 0
+    e = tl.where(inside[None, :], tl.exp(x - top[:, None]), 0.0)
+    total = tl.sum(e, axis=1) + tl.exp(-top)
+    if MODE == 0:
+        log_total = tl.log(total)
+        place = out_ptr + rows[:, None] * (K + 1)
+        tl.store(place + every[None, :], (x - top[:, None]) - log_total[:, None], here)
+        tl.store(out_ptr + rows * (K + 1) + K, -top - log_total, real)
+        return
+    if MODE == 2:
+        place = weights + rows[:, None] * (K + 1)
+        g = tl.load(place + every[None, :], here, 0.0)
+        sum_g = tl.sum(g, axis=1) + tl.load(weights + rows * (K + 1) + K, real, 0.0)
+        dy = g - (sum_g / total)[:, None] * e
+    else:
+        label = tl.load(labels + rows, real, 0)
+        weight = tl.load(weights + rows, real, 0.0)
+        of_label = every[None, :] == label[:, None]
+        nll = top - tl.sum(tl.where(of_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
+        # among equals the first class counts, and the last of two
+        first = tl.min(tl.where(shown == highest[:, None], every[None, :], BLOCK_K), axis=1)
+        best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
+        rate = load_noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
+        believed = weight
+        of_rate = 0.0 * weight
+        sums = part + K + B * (R * K + SMALL)
+        if rate is not None:
+            nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
+        tl.store(sums, tl.sum(of_rate))
+        tl.store(sums + 1, tl.sum(weight * nll))
+        tl.store(sums + 2, tl.sum(tl.where(best == label, weight, 0.0)))
+        dy = believed[:, None] * (e / total[:, None] - tl.where(of_label & inside[None, :], 1.0, 0.0))
+    for b in tl.static_range(B - 1, -1, -1):
+        own = numbers + (run * B + b) * NUMBERS
+        out = part + K + b * (R * K + SMALL)
+        state = states + (b * n_all + rows) * (3 * R)
+        a = tl.load(blocks[b] + run * STRIDE + lines, in_a, 0.0)
+        d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
+        tl.debug_barrier()  # before its place is used for A dy
+        seen = tl.dot(dy, tl.trans(a), input_precision="ieee", out_dtype=dtype)
+        tl.store(state[:, None] + 2 * R + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()
+        units_backward(state, state + 2 * R, own, real, out + R * K, H, M, MIXED, UNITS, SOFT)
+        tl.debug_barrier()
+        cot = tl.load(state[:, None] + R + ranks[None, :], in_rank, 0.0)
+        x = tl.load(points + (b * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
+        tl.store(out + R * K + 2 * R + MIXING, tl.sum(tl.sum(x * dy, axis=1)))  # of alpha
+        of_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
+        of_a = tl.dot(tl.trans(d), dy, of_a, input_precision="ieee", out_dtype=dtype)
+        tl.store(out + lines, of_a, in_a)
+        dy = tl.dot(cot, a, tl.load(own + NUMBERS - 4) * dy, input_precision="ieee", out_dtype=dtype)
+    tl.store(out_ptr + rows[:, None] * K + every[None, :], dy, here)
+    tl.store(part + every, tl.sum(dy, axis=0), inside)
+
+
+@triton.jit
+def add_tiles_kernel(
+    parts, dots, numbers, gradient, totals, scratch, n, K, START, P, tiles, n_dots, n_runs,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
+    MIXING_ROWS: tl.constexpr, SMALL_UP: tl.constexpr, BLOCK: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr,
+    LEARNED: tl.constexpr, WHOLE: tl.constexpr, LABELLED: tl.constexpr,
+):  # fmt: skip
+    """Add up the parts of a run: the first ``B`` programs what a block has beside ``A``, the others all the rest.
+
+    With ``WHOLE``, parts are those of :func:`tile_kernel`, and ``START`` is where the bias is. Without it they have only what
+    the blocks have beside ``A``, the gradients of alpha are sums of ``dots``, and ``START`` is where the first block is.
+    """
+    R: tl.constexpr = M * H + 1
+    ROWS: tl.constexpr = (M - 1) * MIXED + 1
+    SMALL: tl.constexpr = 2 * R + ROWS * H + 2
+    RAW: tl.constexpr = R + ROWS * H + 2 + (3 * ROWS - 2 if NORMED else 0)
+    NUMBERS: tl.constexpr = 2 * R + 3 * ROWS * H + 4
+    dtype = gradient.dtype.element_ty
+    run = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1)
+    length = B * SMALL
+    before = b * SMALL
+    if WHOLE:
+        length = K + B * (R * K + SMALL) + 3
+        before = K + b * (R * K + SMALL) + R * K
+    if b < B:
+        small = tl.arange(0, SMALL_UP)
+        small_sum = tl.zeros((SMALL_UP,), dtype)
+        for tile in range(tiles):
+            small_sum += tl.load(parts + (run * tiles + tile) * length + before + small, small < SMALL, 0.0)
+        if not WHOLE:
+            some = tl.arange(0, BLOCK)
+            of_alpha = tl.zeros((BLOCK,), dtype)
+            for first in range(0, n_dots, BLOCK):
+                where = (run * B + b) * n_dots + first + some
+                of_alpha += tl.load(dots + where, first + some < n_dots, 0.0)
+            small_sum = tl.where(small == 2 * R + ROWS * H, tl.sum(of_alpha), small_sum)
+        sums = scratch + (run * B + b) * SMALL
+        tl.store(sums + small, small_sum, small < SMALL)
+        tl.debug_barrier()
+        out = gradient + run * P + START + b * (R * K + RAW) + R * K
+        if WHOLE:
+            out += K
+        store_folded_gradients(
+            sums, numbers + (run * B + b) * NUMBERS, out, H, M, MIXED, RANK, MIXING_ROWS, UNITS, NORMED, FLOOR
+        )
+    else:
+        entries = (b - B) * BLOCK + tl.arange(0, BLOCK)
+        n_sums = length - 3
+        if LABELLED:
+            n_sums = length
+        total = tl.zeros((BLOCK,), dtype)
+        for tile in range(tiles):
+            total += tl.load(parts + (run * tiles + tile) * length + entries, entries < n_sums, 0.0)
+        tl.store(gradient + run * P + START + entries, total, entries < K)
+        inner = entries - K
+        in_block = inner % (R * K + SMALL)
+        of_weights = (entries >= K) & (entries < length - 3) & (in_block < R * K)
+        place = START + K + inner // (R * K + SMALL) * (R * K + RAW) + in_block
+        tl.store(gradient + run * P + place, total, of_weights)
+        if LEARNED:
+            tl.store(gradient + run * P + P - 1 + 0 * entries, total, entries == length - 3)
+        if LABELLED:
+            history = (entries >= length - 2) & (entries < length)
+            where = totals + (entries - (length - 2)) * n_runs + run
+            tl.store(where, tl.load(where, history, 0.0) + n * total, history)
+
+
+# --- many classes ---
+
+
+@triton.jit
+def units_forward_kernel(
+    products, numbers, states, n_all, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
+    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
+):  # fmt: skip
+    """From products of some rows of one run with ``A`` to the state of their units."""
+    R: tl.constexpr = M * H + 1
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    rows = run * n + local
+    state = states + (b * n_all + rows) * (3 * R)
+    ranks = tl.arange(0, RANK)
+    in_rank = real[:, None] & (ranks < R)[None, :]
+    seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
+    for chunk in range(CHUNKS):
+        seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
+    tl.store(state[:, None] + ranks[None, :], seen, in_rank)
+    tl.debug_barrier()
+    own = numbers + (run * B + b) * (2 * R + 3 * ((M - 1) * MIXED + 1) * H + 4)
+    units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
+
+
+@triton.jit
+def units_backward_kernel(
+    products, numbers, states, parts, n_all, n, tiles, b,
+    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
+    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
+):  # fmt: skip
+    """From products of some rows' cotangents with ``A`` to the cotangents of ``A x``, and sums over these rows."""
+    R: tl.constexpr = M * H + 1
+    MIXING: tl.constexpr = ((M - 1) * MIXED + 1) * H
+    SMALL: tl.constexpr = 2 * R + MIXING + 2
+    program = tl.program_id(0).to(tl.int64)
+    run = program // tiles
+    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
+    real = local < n
+    rows = run * n + local
+    state = states + (b * n_all + rows) * (3 * R)
+    ranks = tl.arange(0, RANK)
+    in_rank = real[:, None] & (ranks < R)[None, :]
+    seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
+    for chunk in range(CHUNKS):
+        seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
+    tl.store(products + rows[:, None] * R + ranks[None, :], seen, in_rank)
+    tl.debug_barrier()
+    own = numbers + (run * B + b) * (2 * R + 3 * MIXING + 4)
+    out = parts + (program * B + b) * SMALL
+    units_backward(state, products + rows * R, own, real, out, H, M, MIXED, UNITS, SOFT)
+
+
+@triton.jit
+def spread_kernel(
+    x_ptr, d_ptr, a_ptr, next_ptr, numbers, other_ptr, out_ptr, dots, products, n_all, n, K, STRIDE, span, tiles, b, n_dots,
+    B: tl.constexpr, R: tl.constexpr, RANK: tl.constexpr, NUMBERS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, SPREAD: tl.constexpr, DOT: tl.constexpr,
+    NEXT: tl.constexpr,
+):  # fmt: skip
+    """What is done to some rows and classes of one run between the units of two blocks.
+
+    ``SPREAD``: ``y = alpha x + A' d`` with ``d`` in one part of the state of a row; without it ``y = x``. ``DOT``: the sum of
+    ``x`` times the other. ``NEXT``: products of ``y`` with the lines of the next ``A``.
+    """
+    program = tl.program_id(0).to(tl.int64)
+    chunk = program % CHUNKS
+    run = program // (CHUNKS * tiles)
+    tile = program // CHUNKS % tiles
+    local = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    rows = run * n + local
+    ranks = tl.arange(0, RANK)
+    in_rank = (local < n)[:, None] & (ranks < R)[None, :]
+    dtype = out_ptr.dtype.element_ty
+    alpha = tl.full((), 1.0, dtype)
+    if SPREAD:
+        alpha = tl.load(numbers + (run * B + b) * NUMBERS + NUMBERS - 4)
+        d = tl.load(d_ptr + rows[:, None] * (3 * R) + ranks[None, :], in_rank, 0.0)
+    sums = tl.zeros((BLOCK_N, RANK), dtype)
+    dot = tl.zeros((BLOCK_N,), dtype)
+    for start in range(0, span, BLOCK_K):
+        cols = chunk * span + start + tl.arange(0, BLOCK_K)
+        here = (local < n)[:, None] & (cols < K)[None, :]
+        where = rows[:, None] * K + cols[None, :]
+        lines = run * STRIDE + ranks[:, None] * K + cols[None, :]
+        in_a = (ranks < R)[:, None] & (cols < K)[None, :]
+        y = tl.load(x_ptr + where, here, 0.0)
+        if DOT:
+            dot += tl.sum(y * tl.load(other_ptr + where, here, 0.0), axis=1)
+        if SPREAD:
+            a = tl.load(a_ptr + lines, in_a, 0.0)
+            y = tl.dot(d, a, alpha * y, input_precision=PRECISION, out_dtype=dtype)
+            tl.store(out_ptr + where, y, here)
+        if NEXT:
+            a = tl.load(next_ptr + lines, in_a, 0.0)
+            sums = tl.dot(y, tl.trans(a), sums, input_precision=PRECISION, out_dtype=dtype)
+    if DOT:
+        tl.store(dots + (run * B + b) * n_dots + tile * CHUNKS + chunk, tl.sum(dot))
+    if NEXT:
+        tl.store(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], sums, in_rank)
+
+
+@triton.jit
+def loss_kernel(
+    y_ptr, flat, labels, weights, sums, dy_ptr, n, K, P, known_rate,
+    BLOCK_K: tl.constexpr, ONE: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
+):  # fmt: skip
+    """Log-loss of one row's log-odds and its gradient in them."""
+    row = tl.program_id(0).to(tl.int64)
+    y_ptr += row * K
+    label = tl.load(labels + row)
+    weight = tl.load(weights + row)
+    zero = 0.0 * weight
+    top = zero  # the reference class has log-odds 0
+    total = zero + 1.0
+    highest = zero + float("-inf")
+    first = label * 0 + K
+    own = zero
+    every = tl.arange(0, BLOCK_K)
+    if ONE:  # a tile holds all classes
+        y = tl.load(y_ptr + every, every < K, float("-inf"))
+        highest = tl.max(y)
+        top = tl.maximum(zero, highest)
+        e = tl.where(every < K, tl.exp(y - top), 0.0)
+        total = tl.exp(-top) + tl.sum(e)
+        first = tl.min(tl.where(y == highest, every, K)).to(label.dtype)
+        own = tl.sum(tl.where((every == label) & (every < K), y, 0.0))  # of the reference class it is 0
+    else:
+        for start in range(0, K, BLOCK_K):
+            cols = start + every
+            y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+            most = tl.max(y)
+            higher = tl.maximum(top, most)
+            total = total * tl.exp(top - higher) + tl.sum(tl.where(cols < K, tl.exp(y - higher), 0.0))
+            top = higher
+            place = tl.min(tl.where(y == most, cols, K))
+            first = tl.where(most > highest, place, first)
+            highest = tl.maximum(highest, most)
+            own += tl.sum(tl.where((cols == label) & (cols < K), y, 0.0))
+    nll = top - own + tl.log(total)
+    # among equals the first class counts, and the last of two
+    best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
+    rate = load_noise_rate(flat, row // n, P, known_rate, LEARNED, NOISY)
+    believed = weight
+    of_rate = zero
+    if rate is not None:
+        nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
+    tl.store(sums + row * 3, of_rate)
+    tl.store(sums + row * 3 + 1, weight * nll)
+    tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
+    if ONE:
+        tl.store(dy_ptr + row * K + every, believed * (e / total - tl.where(every == label, 1.0, 0.0)), every < K)
+    else:
+        for start in range(0, K, BLOCK_K):
+            cols = start + every
+            y = tl.load(y_ptr + cols, cols < K, float("-inf"))
+            residual = tl.exp(y - top) / total - tl.where(cols == label, 1.0, 0.0)
+            tl.store(dy_ptr + row * K + cols, believed * residual, cols < K)
+
+
+@triton.jit
+def add_rows_kernel(
+    dz_ptr, sums, gradient, totals, n, K, P, START, n_runs, LEARNED: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Sums over the rows of a run: the gradient of the bias and of the noise rate, and what the history needs."""
+    run = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
+    zero = tl.sum(total)
+    of_rate = zero
+    loss = zero
+    hits = zero
+    for start in range(0, n, BLOCK_N):
+        local = start + tl.arange(0, BLOCK_N)
+        rows = run * n + local
+        real = local < n
+        in_tile = real[:, None] & (cols < K)[None, :]
+        total += tl.sum(tl.load(dz_ptr + rows[:, None] * K + cols[None, :], in_tile, 0.0), 0)
+        of_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
+        loss += tl.sum(tl.load(sums + rows * 3 + 1, real, 0.0))
+        hits += tl.sum(tl.load(sums + rows * 3 + 2, real, 0.0))
+    tl.store(gradient + run * P + START + cols, total, cols < K)
+    if tl.program_id(1) == 0:
+        tl.store(totals + run, tl.load(totals + run) + n * loss)
+        tl.store(totals + n_runs + run, tl.load(totals + n_runs + run) + n * hits)
+        if LEARNED:
+            tl.store(gradient + run * P + P - 1, of_rate)

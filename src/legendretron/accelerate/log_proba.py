@@ -1,0 +1,278 @@
+r"""Log-probabilities of a link as one node of autograd's graph, by compiled functions on the CPU and by kernels on CUDA.
+
+A link is a long series of small operations, and recording each of them takes far longer than computing. Here a link is one
+operation with a backward pass written by hand, which gives the gradients of predictors and of all parameters at once. It
+keeps its input, its result, and few numbers more.
+
+Plain operations remain, for what these functions cannot do: derivatives of higher order, forward-mode differentiation,
+function transforms, run axes, half precision, distributed tensors, recording and exporting. ``torch.compile`` sees the
+operator ``legendretron::link``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.cuda.support import has_triton
+from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
+from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
+from legendretron.simplex import log_softmax_plus
+
+__all__ = ["log_proba"]
+
+_PLAIN_TYPES = (Tensor, nn.Parameter)
+_PRECISIONS = (torch.float32, torch.float64)
+_BATCHED: Any = torch._C._parse_dispatch_key("Batched")
+_Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
+
+
+def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
+    """Log-probabilities of rows, by compiled functions if there are some, else by the link's own maps.
+
+    Parameters
+    ----------
+    link : Link
+        Any link.
+    rows : Tensor of shape (n, C - 1) or (n, C)
+        Predictors, or logits.
+    all_classes : bool
+        Whether rows are logits, with an entry for each class.
+
+    Returns
+    -------
+    Tensor of shape (n, C)
+
+    Examples
+    --------
+    >>> link, z = CompositeLink(3), torch.randn(5, 2)
+    >>> torch.allclose(log_proba(link, z), link(z), atol=1e-6)
+    True
+    """
+    if type(link) is NoisyLink:
+        return link.noise.log_observed(log_proba(link.clean, rows, all_classes))
+    form = None if link.run_shape else link_form(link)
+    if form is not None and form.n_nests:
+        log_p = _by_one_node(form, all_classes, rows, link_tensors(link), _plain_nests(link, all_classes))
+    elif form is not None and form.n_blocks:
+        if all_classes:
+            rows, all_classes = link._predictors_of_logits(rows), False
+        log_p = _by_one_node(form, False, rows, link_tensors(link), _plain_chain(link))
+    else:
+        log_p = None
+    if log_p is not None:
+        return log_p
+    return link._log_proba_of_logits(rows) if all_classes else link._log_proba(rows)
+
+
+def _plain_nests(link: Link, all_classes: bool) -> _Plain:
+    nests = cast(CanonicalLink, link).nests
+    return nests._log_proba_of_logits if all_classes else nests._log_proba
+
+
+def _plain_chain(link: Link) -> _Plain:
+    blocks = cast(CompositeLink, link)._chain()
+
+    def plain(z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        each = len(tensors) // len(blocks)
+        for i, block in enumerate(blocks):
+            z = block._gradient_of(block._ridge_of(tensors[each * i : each * (i + 1)]), z)
+        return log_softmax_plus(z)
+
+    return plain
+
+
+class _Functions(Protocol):
+    def kept_size(self, n: int) -> int: ...
+
+    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]: ...
+
+    def backward(
+        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@cache
+def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
+    if on_cuda:
+        from legendretron.accelerate.cuda.chain import ChainOnCUDA
+        from legendretron.accelerate.cuda.nests import NestsOnCUDA
+
+        return NestsOnCUDA(form, all_classes) if form.n_nests else ChainOnCUDA(form)
+    from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
+
+    return NestsOnCPU(form, all_classes) if form.n_nests else ChainOnCPU(form)
+
+
+def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
+    """The gradient of each tensor, of those one after the other; None where it is not needed."""
+    if not any(needed):
+        return [None] * len(tensors)
+    parts = gradient.split([tensor.numel() for tensor in tensors])
+    return [
+        (part if tensor.dim() == 1 else part.view(tensor.shape)) if need else None
+        for part, tensor, need in zip(parts, tensors, needed, strict=True)
+    ]
+
+
+class _OneNode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, functions: _Functions, plain: Any, z: Tensor, *tensors: Tensor) -> Tensor:
+        log_p, kept = functions.forward(z, tensors, True)
+        ctx.save_for_backward(z, log_p, kept, *tensors)
+        ctx.functions, ctx.plain = functions, plain
+        return log_p
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        z, log_p, kept, *tensors = ctx.saved_tensors
+        needed = ctx.needs_input_grad[2:]
+        higher = torch.is_grad_enabled()
+        if higher or _is_batch(g):  # by operations that have derivatives, and take many gradients at once
+            wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
+            with torch.enable_grad():
+                log_p = ctx.plain(z, tensors)
+            found = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
+            return None, None, *(next(found) if need else None for need in needed)
+        dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, kept, tensors, (needed[0], any(needed[1:])))
+        return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
+
+
+def _by_one_node(
+    form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor], plain: _Plain
+) -> Tensor | None:
+    """Log-probabilities ``(n, C)`` of rows; None if there is no function for them.
+
+    ``plain`` is the same map from ``z`` and ``tensors`` by plain operations, for derivatives of higher order.
+    """
+    if torch.compiler.is_compiling():
+        return _by_operator(form, all_classes, z, tensors)
+    dtype = z.dtype
+    if type(z) not in _PLAIN_TYPES or dtype not in _PRECISIONS or z.dim() != 2:
+        return None
+    on_cuda = z.is_cuda
+    known = has_triton() and fits_kernels(form) and len(z) > 0 if on_cuda else z.is_cpu and has_numba()
+    if not known or _is_watched():
+        return None
+    device = z.device
+    recorded = z.requires_grad
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN_TYPES or tensor.dtype != dtype or tensor.device != device:
+            return None
+        if not tensor.is_contiguous():
+            return None
+        recorded = recorded or tensor.requires_grad
+    functions = _functions(form, all_classes, on_cuda)
+    if not z.is_contiguous():
+        z = z.contiguous()
+    if recorded and torch.is_grad_enabled():
+        result: Tensor = _OneNode.apply(functions, plain, z, *tensors)  # type: ignore[no-untyped-call]
+        return result
+    return functions.forward(z, tensors, False)[0]
+
+
+def _is_batch(g: Tensor) -> bool:
+    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`_is_watched`."""
+    return bool(torch._C._dispatch_keys(g).has(_BATCHED))  # private, too
+
+
+def _is_watched() -> bool:
+    """Whether something wants to see each operation: a transform, forward-mode differentiation, a recorder."""
+    # private, but there is no public way to ask
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+# --- for compilers: an operator that they call as it is ---
+
+
+@torch.library.custom_op("legendretron::link", mutates_args=())
+def _link(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    return _named(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors], False)
+
+
+@torch.library.custom_op("legendretron::link_backward", mutates_args=())
+def _link_backward(
+    g: Tensor,
+    z: Tensor,
+    log_p: Tensor,
+    kept: Tensor,
+    tensors: Sequence[Tensor],
+    sizes: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    functions = _named(sizes, z)
+    tensors = [tensor.contiguous() for tensor in tensors]
+    return functions.backward(g.contiguous(), z.contiguous(), log_p, kept, tensors, (True, True))
+
+
+def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
+    """What an operator may be given: integers."""
+    return [int(all_classes), *(int(size) for size in form[:8])]
+
+
+def _named(sizes: Sequence[int], z: Tensor) -> _Functions:
+    n_classes, n_blocks, hidden, depth, mixed, soft, normalised, n_nests = sizes[1:]
+    form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalised), n_nests)
+    return _functions(form, bool(sizes[0]), z.is_cuda)
+
+
+@_link.register_fake
+def _(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_named(sizes, z).kept_size(z.shape[0]))
+
+
+@_link_backward.register_fake
+def _(
+    g: Tensor,
+    z: Tensor,
+    log_p: Tensor,
+    kept: Tensor,
+    tensors: Sequence[Tensor],
+    sizes: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    return z.new_empty(z.shape), z.new_empty(sum(tensor.numel() for tensor in tensors))
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    z, tensors, ctx.sizes = inputs
+    ctx.save_for_backward(z, *output, *tensors)
+
+
+def _pull_back(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
+    z, log_p, kept, *tensors = ctx.saved_tensors
+    dz, gradient = _link_backward(g, z, log_p, kept, tensors, ctx.sizes)
+    return dz, _parts(gradient, tensors, [True] * len(tensors)), None
+
+
+_link.register_autograd(_pull_back, setup_context=_setup)
+
+
+def _has_functions(on_cuda: bool) -> bool:
+    """Asked while a graph is made; transforms are then really active, and the graph is one for them alone."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return not transformed and (has_triton() if on_cuda else has_numba())
+
+
+# what torch.compiler.assume_constant_result does, but that loads the compiler, which would add 2 s to every import
+_has_functions._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _by_operator(form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
+    if torch.compiler.is_exporting() or type(z) not in _PLAIN_TYPES or z.dim() != 2 or z.dtype not in _PRECISIONS:
+        return None
+    device = z.device.type
+    if not (device == "cpu" or (device == "cuda" and fits_kernels(form))) or not _has_functions(device == "cuda"):
+        return None
+    if any(type(t) not in _PLAIN_TYPES or t.dtype != z.dtype or t.device != z.device for t in tensors):
+        return None
+    return _link(z, list(tensors), _sizes(form, all_classes))[0]

@@ -1,0 +1,85 @@
+r"""Probabilities of many rows by one compiled function, for links with closed forms: no graph, no tensors in between."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
+from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.forms import LinkForm, link_form, link_tensors
+from legendretron.links import Link
+from legendretron.links.binary_potential import KeptPotential
+
+__all__ = ["RowProbabilities", "row_probabilities"]
+
+
+class RowProbabilities:
+    """A link with the parameters that it has now, for arrays: the forward pass of heads.
+
+    Parameters
+    ----------
+    form : LinkForm
+        Form of the link.
+    tensors : list of Tensor
+        Its parameters.
+    """
+
+    def __init__(self, form: LinkForm, tensors: list[Tensor]) -> None:
+        self._link = NestsOnCPU(form, all_classes=False) if form.n_nests else ChainOnCPU(form)
+        self._tensors = [tensor.detach().contiguous() for tensor in tensors]
+        #: Whether all parameters of the link are finite.
+        self.finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+    def __call__(self, z: np.ndarray, intercept: np.ndarray, *, log: bool, swap: bool, out: np.ndarray) -> bool:
+        """Write probabilities, or their logarithms; whether all logarithms are finite. If not, ``out`` is of no use.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, C - 1)
+            Predictors without their intercepts, contiguous, in the precision of the link.
+        intercept : ndarray of shape (C - 1,)
+            Intercepts.
+        log : bool
+            Whether logarithms are wanted.
+        swap : bool
+            Whether to write the classes in the reverse order.
+        out : ndarray of shape (n, C)
+            Contiguous.
+        """
+        rows, added, written = (torch.from_numpy(array) for array in (z, intercept, out))
+        return self._link.write_proba(rows, self._tensors, added, written, log, swap)
+
+
+#: By link, for as long as it lives: not in its attributes, which are copied and saved.
+_kept: WeakKeyDictionary[Link, KeptPotential[RowProbabilities]] = WeakKeyDictionary()
+
+
+def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None:
+    """A compiled function for the link's probabilities, or None if there is none for it.
+
+    It is made once, and again when a parameter has changed.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> rows = row_probabilities(SoftmaxLink(3), torch.float64)
+    >>> out = np.empty((1, 3))
+    >>> rows(np.zeros((1, 2)), np.zeros(2), log=False, swap=False, out=out), out
+    (True, array([[0.33333333, 0.33333333, 0.33333333]]))
+    """
+    form = link_form(link)
+    if form is None or form.is_noisy or link.run_shape or (link.training and link.needs_batch):
+        return None
+    tensors = [*link.parameters(), *link.buffers()]
+    if dtype not in (torch.float32, torch.float64) or not has_numba():
+        return None
+    if any(t.is_floating_point() and (t.dtype != dtype or t.device.type != "cpu") for t in tensors):
+        return None
+    if link not in _kept:
+        _kept[link] = KeptPotential()
+    new = lambda _: RowProbabilities(form, link_tensors(link))  # noqa: E731
+    return _kept[link].table(new, torch.empty(0, dtype=dtype), tensors)

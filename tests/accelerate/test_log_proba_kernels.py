@@ -1,0 +1,165 @@
+"""The Triton kernels against plain operations: on the CPU by Triton's interpreter, on a GPU as they are."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from legendretron.accelerate.forms import link_form, link_tensors
+from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain, _plain_nests
+from legendretron.links import CanonicalLink, CompositeLink
+
+pytest.importorskip("triton")
+from legendretron.accelerate.cuda import nests
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def make(n_classes, n_blocks, hidden, depth, network, dtype):
+    generator = torch.Generator().manual_seed(0)
+    link = CompositeLink(n_classes, n_blocks, hidden, depth, network, init="paper", generator=generator, dtype=dtype)
+    z = 3.0 * torch.randn(5, n_classes - 1, generator=generator, dtype=dtype)
+    if link.needs_batch:
+        link.initialize(z)
+    return link.to(DEVICE), z.to(DEVICE).requires_grad_()
+
+
+def make_canonical(n_classes, n_nests, dtype, n_rows=5):
+    generator = torch.Generator().manual_seed(0)
+    link = CanonicalLink(n_classes, n_nests, init="random", generator=generator, dtype=dtype)
+    z = 3.0 * torch.randn(n_rows, n_classes - 1, generator=generator, dtype=dtype)
+    return link.to(DEVICE), z.to(DEVICE).requires_grad_()
+
+
+def fused(link, z, all_classes=False):
+    functions = _functions(link_form(link), all_classes, on_cuda=True)
+    plain = _plain_chain(link) if isinstance(link, CompositeLink) else _plain_nests(link, all_classes)
+    return _OneNode.apply(functions, plain, z.contiguous(), *link_tensors(link))
+
+
+def plain(link, z, all_classes=False):
+    return link._log_proba_of_logits(z) if all_classes else link._log_proba(z)
+
+
+def assert_same_gradients(link, z, result, expected, tolerance):
+    g = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=z.dtype).to(DEVICE)
+    inputs = [z, *link.parameters()]
+    ours = torch.autograd.grad(result, inputs, g)
+    theirs = torch.autograd.grad(expected, inputs, g, allow_unused=True, materialize_grads=True)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(1.0 + b.abs().sum()))
+
+
+PRECISIONS = [(torch.float64, 1e-12), (torch.float32, 1e-5)]
+SIZES = [(10, 2, 2, 4), (2, 1, 3, 1), (5, 3, 3, 2), (1100, 2, 2, 4)]  # the last has more classes than a tile holds
+#: of which the others are combinations
+UNIT = [(PRECISIONS[0], SIZES[0]), (PRECISIONS[0], SIZES[1]), (PRECISIONS[1], SIZES[1])]
+
+
+@pytest.mark.parametrize("network", ["ficnn", "cpflow"])
+@pytest.mark.parametrize(("dtype", "tolerance", "n_classes", "n_blocks", "hidden", "depth"), [
+    pytest.param(*precision, *sizes, marks=() if (precision, sizes) in UNIT else pytest.mark.exhaustive)
+    for precision in PRECISIONS for sizes in SIZES
+])  # fmt: skip
+def test_values_and_gradients_are_those_of_plain_operations(
+    network, dtype, tolerance, n_classes, n_blocks, hidden, depth
+):
+    link, z = make(n_classes, n_blocks, hidden, depth, network, dtype)
+    expected, result = plain(link, z), fused(link, z)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(result, link(z), rtol=tolerance, atol=tolerance)
+    assert_same_gradients(link, z, result, expected, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(("n_classes", "n_nests", "n_rows"), [(10, 4, 5), (2, 1, 1), (7, 3, 6)])
+def test_canonical_values_and_gradients(dtype, tolerance, n_classes, n_nests, n_rows, monkeypatch):
+    monkeypatch.setattr(nests, "_PROGRAMS", 4)  # so that some have several rows
+    link, z = make_canonical(n_classes, n_nests, dtype, n_rows)
+    expected, result = plain(link, z), fused(link, z)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+    assert_same_gradients(link, z, result, expected, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_canonical_with_masked_classes(dtype, tolerance):
+    link, _ = make_canonical(6, 3, dtype)
+    logits = torch.randn(5, 6, generator=torch.Generator().manual_seed(2), dtype=dtype)
+    logits[0, 0] = logits[2, -1] = -math.inf
+    logits[1, 3] = -(torch.finfo(dtype).max ** 0.6)
+    logits = logits.to(DEVICE).requires_grad_()
+    expected, result = plain(link, logits, True), fused(link, logits, True)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+    assert_same_gradients(link, logits, result, expected, tolerance)
+
+
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+@pytest.mark.parametrize("size", [1e-3, pytest.param(1e2, marks=pytest.mark.exhaustive), 1e4])
+def test_extreme_predictors_and_parameters(kind, size):
+    link, z = make(4, 2, 2, 2, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    with torch.no_grad():
+        z.mul_(size)
+        for block in getattr(link, "blocks", ()):
+            block.raw_mixing.fill_(-30.0)  # a softplus of 1e-13
+    result, expected = fused(link, z), plain(link, z)
+    assert torch.isfinite(result).all()
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+    for a, b in zip(torch.autograd.grad(result.sum(), [z, *link.parameters()]),
+                    torch.autograd.grad(expected.sum(), [z, *link.parameters()]), strict=True):  # fmt: skip
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * float(1.0 + b.abs().max()))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_second_derivatives(transposed):
+    link, z = make(3, 2, 2, 2, "ficnn", torch.float64)
+
+    def norm_of_gradient(function):
+        rows = z.reshape(2, 5).T if transposed else z
+        (dz,) = torch.autograd.grad(function(link, rows)[:, 0].sum(), z, create_graph=True)
+        return torch.autograd.grad(dz.square().sum(), [z, *link.parameters()])
+
+    for a, b in zip(norm_of_gradient(fused), norm_of_gradient(plain), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")  # of the interpreter
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_rows_of_nan_stay_rows_of_nan(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    with torch.no_grad():
+        z[1, 0] = torch.nan
+    result = fused(link, z)
+    assert torch.isnan(result[1]).all()
+    assert torch.isfinite(result[[0, 2, 3, 4]]).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="chooses by device")
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_links_use_the_kernels_where_they_apply(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    z = z.detach()
+    assert "OneNode" in type(link(z).grad_fn).__name__
+    assert link(z[:0]).shape == (0, 4)
+    assert torch.func.vmap(lambda row: link(row))(z).shape == (5, 4)
+    jvp = torch.func.jvp(link, (z,), (torch.ones_like(z),))[1]
+    exact = copy.deepcopy(link).double().cpu()
+    expected = torch.func.jvp(exact, (z.double().cpu(),), (torch.ones(z.shape, dtype=torch.float64),))[1]
+    torch.testing.assert_close(jvp.double().cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compiles")
+@pytest.mark.parametrize("kind", ["composite", "canonical"])
+def test_kernels_are_launched_again_for_other_values_shapes_and_addresses(kind):
+    link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
+    wide = torch.randn(64, 3, device=DEVICE)
+    for rows in (z.detach(), 2.0 * z.detach(), wide, wide[1:], wide[:1], wide[:32], wide[1:33], wide[:48]):
+        leaf = rows.clone().requires_grad_() if rows.data_ptr() % 16 == 0 else rows.requires_grad_()
+        for _ in range(2):
+            result, expected = link(leaf), plain(link, leaf)
+            torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+            assert_same_gradients(link, leaf, result, expected, 1e-5)
+        with torch.no_grad():
+            for parameter in link.parameters():
+                parameter.mul_(0.9)
+        wide = wide.detach()

@@ -1,0 +1,148 @@
+"""The kernels of a training step against plain operations: on the CPU by Triton's interpreter, on a GPU as they are."""
+
+import pytest
+import torch
+
+from legendretron.accelerate.forms import fits_kernels, link_form
+from legendretron.accelerate.steps import nll_step
+from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
+from legendretron.training import LinearModel
+
+pytest.importorskip("triton")
+from legendretron.accelerate.cuda.step import LinkStep
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+RATE = 0.3
+
+
+def composite(n_classes, n_blocks, hidden, depth, network):
+    def make(dtype, generator):
+        return CompositeLink(
+            n_classes, n_blocks, hidden, depth, network, init="paper", generator=generator, dtype=dtype
+        )
+
+    return make
+
+
+def canonical(n_classes, n_nests):
+    return lambda dtype, generator: CanonicalLink(n_classes, n_nests, init="random", generator=generator, dtype=dtype)
+
+
+LINKS = {
+    "softmax": lambda dtype, _: SoftmaxLink(5).to(dtype),
+    "softmax of two": lambda dtype, _: SoftmaxLink(2).to(dtype),
+    "composite": composite(3, 2, 2, 2, "ficnn"),
+    "composite of two": composite(2, 1, 2, 1, "ficnn"),
+    "cpflow": composite(3, 2, 2, 2, "cpflow"),
+    "cpflow of two": composite(2, 1, 1, 1, "cpflow"),
+    "canonical": canonical(5, 3),
+    "canonical of two": canonical(2, 1),
+    "composite, the default's size": composite(20, 2, 2, 4, "ficnn"),
+    "cpflow, the paper's size": composite(20, 2, 2, 4, "cpflow"),
+    "cpflow, odd sizes": composite(40, 3, 3, 2, "cpflow"),
+    "composite, eight units": composite(5, 2, 8, 4, "ficnn"),
+    "composite, eight units and many classes": composite(70, 1, 8, 4, "ficnn"),
+    "canonical, many classes": canonical(70, 4),
+    "softmax, many classes": lambda dtype, _: SoftmaxLink(1100).to(dtype),
+    "composite, many classes": composite(140, 2, 2, 2, "ficnn"),
+    "composite, very many classes": composite(1200, 1, 1, 1, "ficnn"),
+    "cpflow, many classes": composite(150, 1, 2, 3, "cpflow"),
+}
+
+
+def model_and_batch(name, dtype, n=5, runs=2, noise=None):
+    generator = torch.Generator().manual_seed(0)
+    links = [LINKS[name](dtype, generator) for _ in range(runs)]
+    if noise is not None:
+        links = [NoisyLink(link, SymmetricNoise(link.n_classes, RATE, learned=noise, dtype=dtype)) for link in links]
+    k = links[0].n_classes - 1
+    draw = {"generator": generator, "dtype": dtype}
+    model = LinearModel(torch.randn(runs, 3, k, **draw).to(DEVICE), torch.randn(runs, k, **draw).to(DEVICE), links)
+    z = 2.0 * torch.randn(runs, n, k, **draw).to(DEVICE)
+    if model.link.needs_batch:
+        model.link.initialize(2.0 * torch.randn(runs, 20, k, **draw).to(DEVICE))
+    labels = torch.randint(k + 1, (runs, n), generator=generator).to(DEVICE)
+    labels[0, 0] = k  # the reference class, which may lie in the same tile as others
+    return model, z, labels, torch.rand(runs, n, **draw).to(DEVICE)
+
+
+def compare(model, z, labels, weight, tolerance):
+    runs, n, _ = z.shape
+    nll, hit, dz, of_link = nll_step(model.link, z)(z, labels, weight)
+    expected = torch.cat([dz.sum(1), *(part.reshape(runs, -1) for part in of_link)], dim=1)
+    untouched = 7.0
+    gradient = torch.full_like(model.flat, untouched)
+    totals = torch.ones(2, runs, dtype=z.dtype, device=DEVICE)
+    found = LinkStep(link_form(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
+    close = {"rtol": tolerance, "atol": tolerance}
+    torch.testing.assert_close(found, dz, **close)
+    assert (gradient[:, : model.n_weights] == untouched).all()
+    for own, other in zip(gradient[:, model.n_weights :], expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=tolerance, atol=tolerance * float(1.0 + other.abs().max()))
+    torch.testing.assert_close(totals, 1.0 + n * torch.stack([(nll * weight).sum(-1), (hit * weight).sum(-1)]), **close)
+
+
+#: sizes that take other ways through the kernels than the small links do
+LARGE = [name for name in LINKS if "," in name]
+#: precision makes no difference to the way, so these are in both
+IN_BOTH = ["softmax of two", "composite of two", "cpflow of two", "canonical of two"]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance", "name"), [
+    pytest.param(dtype, tolerance, name, marks=pytest.mark.exhaustive if name not in IN_BOTH and tolerance > 1e-6 else ())
+    for dtype, tolerance in [(torch.float64, 1e-12), (torch.float32, 2e-5)]
+    for name in LINKS
+])  # fmt: skip
+def test_gradients_and_totals_are_those_of_plain_operations(name, dtype, tolerance):
+    compare(*model_and_batch(name, dtype, n=2 if name in LARGE else 5), tolerance)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("name", ["softmax", "composite of two", "canonical"])
+def test_noise(name, learned):
+    compare(*model_and_batch(name, torch.float64, noise=learned), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax of two", "canonical of two"])
+def test_a_single_row_of_a_single_run(name):
+    compare(*model_and_batch(name, torch.float64, n=1, runs=1), 1e-12)
+
+
+def test_more_rows_than_are_added_up_at_once():
+    compare(*model_and_batch("canonical of two", torch.float64, n=33, runs=1), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax of two"])
+def test_among_equals_the_first_class_is_predicted_and_the_last_of_two(name):
+    model, z, labels, weight = model_and_batch(name, torch.float64)
+    compare(model, torch.zeros_like(z), labels, weight, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "composite of two", "canonical"])
+@pytest.mark.parametrize("size", [pytest.param(1e-3, marks=pytest.mark.exhaustive), 1e3])
+def test_extreme_predictors(name, size):
+    model, z, labels, weight = model_and_batch(name, torch.float32)
+    compare(model, size * z, labels, weight, 1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")  # of the interpreter
+@pytest.mark.parametrize("name", ["softmax", "canonical"])
+def test_a_row_of_nan_is_seen_in_the_loss_of_its_run_alone(name):
+    model, z, labels, weight = model_and_batch(name, torch.float32)
+    z[1, 2, 0] = torch.nan
+    gradient, totals = torch.zeros_like(model.flat), torch.zeros(2, 2, device=DEVICE)
+    LinkStep(link_form(model.link), model.flat, model.n_weights)(z, labels, weight, gradient, totals)
+    assert torch.isfinite(totals[0]).tolist() == [True, False]
+    assert torch.isfinite(gradient[0]).all()
+
+
+def test_links_that_kernels_do_not_know():
+    class Own(SoftmaxLink):
+        pass
+
+    assert link_form(Own(3)) is None
+    assert not fits_kernels(link_form(CanonicalLink(5000)))
+    assert not fits_kernels(link_form(CompositeLink(3, hidden=17)))
+    mixed = CompositeLink(3)
+    mixed.blocks[1] = CompositeLink(3, network="cpflow").blocks[0]
+    assert link_form(mixed) is None

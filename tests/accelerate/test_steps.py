@@ -1,0 +1,140 @@
+"""The gradients that training uses, written by hand for the paper's link, against autograd; and run axes as such."""
+
+import pytest
+import torch
+
+from legendretron.accelerate.steps import autograd_step, nll_step
+from legendretron.links import (
+    CanonicalLink,
+    CompositeLink,
+    PiecewiseLinearLink,
+    SoftmaxLink,
+    TrigonometricLink,
+    stack_runs,
+    take_run,
+)
+from tests.catalogue import CLASSES, LINKS_OF_MANY, LINKS_OF_TWO, generator, links_with, make_link, normal
+
+
+@pytest.mark.parametrize(("name", "c"), links_with(*CLASSES))
+@pytest.mark.parametrize("runs", [1, 3])
+def test_agree_with_autograd(name, c, runs):
+    _check(make_link(name, c, (runs,)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("network", ["ficnn", "cpflow"])
+@pytest.mark.parametrize(("hidden", "depth"), [(1, 1), (3, 1), (1, 3), (5, 2), (4, 4)])
+def test_agree_with_autograd_for_every_layout(network, hidden, depth):
+    link = CompositeLink(
+        4, 2, hidden, depth, network, init="paper", run_shape=(2,), dtype=torch.float64, generator=generator(hidden)
+    )
+    link.initialize(normal(2, 20, 3, key="first"))
+    _check(link, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", LINKS_OF_MANY)
+def test_agree_in_float32(name):
+    _check(make_link(name, 5, (2,), dtype=torch.float32), rtol=1e-3, dtype=torch.float32)
+
+
+def _check(link, rtol, dtype=torch.float64):
+    runs, c = link.run_shape[0], link.n_classes
+    step = None
+    for repetition in range(2):  # the second time the buffers are not fresh
+        z = normal(runs, 11, c - 1, key=repetition, scale=2.0, dtype=dtype)
+        y = torch.randint(c, (runs, 11), generator=generator("y", c, repetition))
+        weight = torch.rand(runs, 11, generator=generator("w", c, repetition), dtype=torch.float64).to(dtype)
+        step = step or nll_step(link, z)
+        _compare(step(z, y, weight), autograd_step(link)(z, y, weight), link, rtol, dtype)
+
+
+def _compare(found, expected, link, rtol, dtype):
+    nll, hit, dz, gradients = found
+    assert not nll.requires_grad
+    assert torch.allclose(nll, expected[0], rtol=rtol, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    assert torch.equal(hit, expected[1])
+    assert len(gradients) == len(list(link.parameters()))
+    for ours, theirs in zip([dz, *gradients], [expected[2], *expected[3]], strict=True):
+        assert ours.shape == theirs.shape
+        assert torch.allclose(
+            ours, theirs, rtol=rtol, atol=rtol * (1e-3 + theirs.abs().amax() if theirs.numel() else 0)
+        )
+
+
+@pytest.mark.parametrize("name", LINKS_OF_MANY)
+def test_stack_and_take_are_inverse(name):
+    stacked = make_link(name, 3, (4,))
+    z = normal(4, 6, 2, key="z")
+    singles = [take_run(stacked, r) for r in range(4)]
+    for r, single in enumerate(singles):
+        assert single.run_shape == ()
+        assert torch.allclose(single(z[r]), stacked(z)[r], rtol=1e-13, atol=1e-15)
+    again = stack_runs(singles)
+    assert again.run_shape == (4,)
+    assert torch.equal(again(z), stacked(z))
+    # nothing is shared
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.zero_()
+    assert torch.allclose(singles[1](z[1]), stacked(z)[1], rtol=1e-13, atol=1e-15)
+
+
+DIFFERENT = {
+    "kind": (SoftmaxLink(3), CanonicalLink(3)),
+    "classes": (SoftmaxLink(3), SoftmaxLink(4)),
+    "network": (CompositeLink(3), CompositeLink(3, network="cpflow")),
+    # one unit a layer: all tensors of the two networks that both have are of the same shape
+    "network of one unit": (CompositeLink(3, hidden=1), CompositeLink(3, hidden=1, network="cpflow")),
+    "width": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=2, depth=1)),
+    "depth": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=1, depth=2)),
+    "blocks": (CompositeLink(3, n_blocks=1), CompositeLink(3, n_blocks=2)),
+    "blocks, the longer first": (CompositeLink(3, n_blocks=2), CompositeLink(3, n_blocks=1)),
+    "nests": (CanonicalLink(3, n_nests=1), CanonicalLink(3, n_nests=2)),
+    "precision": (CanonicalLink(3), CanonicalLink(3, dtype=torch.float64)),
+    "series": (
+        TrigonometricLink((-2.0, 2.0), [0.0, 1.0], "sine"),
+        TrigonometricLink((-2.0, 2.0), [0.0, 1.0], "cosine"),
+    ),
+}
+
+
+@pytest.mark.parametrize("links", DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_stack_refuses_what_is_not_alike(links):
+    with pytest.raises(ValueError, match=r"links must be alike, but links\[1\] has .* where links\[0\] has"):
+        stack_runs(links)
+
+
+def test_stack_refuses_buffers_that_differ():
+    tables = [PiecewiseLinearLink([-1.0, 1.0], [0.2, high]) for high in (0.8, 0.9)]
+    with pytest.raises(
+        ValueError, match="links must have equal buffers, but differ in 'values', which has no run axis"
+    ):
+        stack_runs(tables)
+    series = [TrigonometricLink((-2.0, 2.0), [c, 1.0], "sine") for c in (0.0, 1.0)]
+    with pytest.raises(ValueError, match=r"differ in 'coefficients'.*keep them in a list"):
+        stack_runs(series)
+    started = CompositeLink(3, network="cpflow")
+    started.initialize(torch.randn(8, 2, generator=generator("first")))
+    for links in ((started, CompositeLink(3, network="cpflow")), (CompositeLink(3, network="cpflow"), started)):
+        with pytest.raises(ValueError, match=r"differ in 'blocks.0.initialized'.*link.initialize\(z\)"):
+            stack_runs(links)
+
+
+@pytest.mark.parametrize("name", LINKS_OF_TWO)
+def test_equal_buffers_are_those_of_all_runs(name):
+    single = LINKS_OF_TWO[name]()
+    stacked = stack_runs([single, LINKS_OF_TWO[name]()])
+    z = normal(2, 6, 1, key="z", scale=3.0)
+    for link in (stacked, stack_runs([take_run(stacked, 0), take_run(stacked, 1)])):
+        assert torch.allclose(link(z), single(z), rtol=1e-13)
+        assert torch.allclose(link.link(link.inverse(z)), z, rtol=1e-7, atol=1e-7)
+        assert torch.allclose(link.potential(z), single.potential(z), rtol=1e-12)
+
+
+def test_stack_and_take_need_runs():
+    with pytest.raises(ValueError, match=r"links must be without run axes, got run_shape=\(2,\)"):
+        stack_runs([SoftmaxLink(3, run_shape=(2,))])
+    with pytest.raises(ValueError, match="at least one link"):
+        stack_runs([])
+    with pytest.raises(ValueError, match="run must be one of the runs"):
+        take_run(SoftmaxLink(3, run_shape=(2,)), 2)
