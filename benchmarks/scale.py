@@ -28,13 +28,13 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import torch
 import torch.distributed as dist
+from legendretron.distributed.layout import Layout, joined
+from legendretron.distributed.objective import SharedGradient
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
 from legendretron.distributed.class_parallel import SplitGradient, SplitModel
-from legendretron.distributed.layout import Layout, joined
-from legendretron.distributed.objective import SharedGradient
 from legendretron.links import make_link
 from legendretron.streaming import as_source
 from legendretron.training.adam import Adam
