@@ -14,9 +14,9 @@ import torch
 from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base
+from legendretron.estimators import base, stream_fit
 from legendretron.links import CanonicalLink
-from legendretron.training import as_features, batches
+from legendretron.training import History, as_features, batches
 
 N = 700
 
@@ -257,6 +257,67 @@ def test_too_few_rows_to_hold_out():
     X, y = np.eye(4), np.array([0, 1, 0, 1])
     with pytest.raises(ValueError, match=r"validation_fraction=0\.0001 of 4 rows"):
         legendretron(early_stopping=True, validation_fraction=1e-4).fit_stream((X, y))
+
+
+# --- checkpoints ---
+
+
+class _Died(Exception):
+    pass
+
+
+RESUMED = {
+    "epochs": ({"max_epochs": 6}, {}),
+    "steps": ({"max_epochs": "auto", "batch_size": 64}, {}),
+    "a small window": ({"max_epochs": "auto", "batch_size": 64}, {"buffer_rows": 100}),
+    "early stopping": ({"max_epochs": 6, "early_stopping": True}, {"buffer_rows": 100}),
+    "chosen strengths": ({"max_epochs": 6, "alpha": "auto", "link_alpha": "auto"}, {"sample_rows": 300}),
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
+    X, y, weight = table
+    parameters, arguments = RESUMED[case]
+    whole = legendretron(**parameters).fit_stream(pieces(X, y, weight), **arguments)
+    path, append, tried = tmp_path / "state", History.append, []
+
+    def fit():
+        model = legendretron(**parameters, checkpoint=path, checkpoint_every=1)
+        return model.fit_stream(pieces(X, y, weight), **arguments)
+
+    def die(self, epoch, *row):
+        if epoch == 4 and path.exists():
+            raise _Died
+        append(self, epoch, *row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", die)
+        with pytest.raises(_Died):
+            fit()
+    choose = stream_fit.StreamFit._choose_on
+    monkeypatch.setattr(stream_fit.StreamFit, "_choose_on", lambda *args: tried.append(args) or choose(*args))
+    resumed = fit()
+    assert tried == []
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    np.testing.assert_array_equal(resumed.history_["train_loss"], whole.history_["train_loss"])
+    np.testing.assert_array_equal(resumed.history_["validation_loss"], whole.history_["validation_loss"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_another_table_is_refused(table, tmp_path, monkeypatch):
+    X, y, _ = table
+    path = tmp_path / "state"
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", lambda self, epoch, *row: _raise(_Died) if epoch == 2 else None)
+        with pytest.raises(_Died):
+            legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X, y))
+    with pytest.raises(ValueError, match="belongs to other data"):
+        legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X + 1.0, y))
+
+
+def _raise(error):
+    raise error
 
 
 # --- files ---
