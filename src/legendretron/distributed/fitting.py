@@ -19,7 +19,7 @@ from legendretron.training.model import LinearModel
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["check_estimator", "fit_shards"]
+__all__ = ["JointError", "check_estimator", "fit_shards"]
 
 
 def check_estimator(estimator: LinearLinkClassifier) -> None:
