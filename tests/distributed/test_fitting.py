@@ -56,6 +56,14 @@ def test_balanced_classes_are_weights():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
 
 
+def test_more_shards_than_rows_of_a_batch():
+    """Then some batches have no row; all rows are trained on nevertheless."""
+    X, y, _ = table(n=60)
+    ours = on_shards(LegendreTronClassifier(**FIXED, batch_size=2, max_epochs=3, dtype="float64"), (X, y), n_shards=5)
+    assert np.isfinite(ours.coef_).all()
+    assert ours.score(X, y) > 0.5
+
+
 class Interrupted(Exception):
     pass
 

@@ -253,7 +253,7 @@ class _Window:
         self._piece: Rows | None = None
         self._filled = 0
         #: rows that have not been trained on, in random order, and how many of them can be before the window is filled again
-        self.order = torch.zeros(0, dtype=torch.int64)
+        self._order = torch.zeros(0, dtype=torch.int64)
         self.ready = 0
 
     def prepare(self, least: int) -> None:
@@ -261,11 +261,15 @@ class _Window:
         while self.ready < least:
             self._advance()
 
-    def take(self, n: int) -> Tensor:
+    def look_at(self, n: int) -> Tensor:
         """Places of the next rows, of those that are ready."""
-        places, self.order = self.order[:n], self.order[n:]
+        return self._place.start + self._order[:n]
+
+    def take(self, n: int) -> Tensor:
+        """Places of the next rows, which are not ready any more then."""
+        places, self._order = self.look_at(n), self._order[n:]
         self.ready -= n
-        return self._place.start + places
+        return places
 
     def close(self) -> None:
         """End reading."""
@@ -275,19 +279,19 @@ class _Window:
 
     def _advance(self) -> None:
         """Leave out what has been trained on, fill the window, and draw the order of its rows."""
-        self._store.keep(self._place, self.order)
+        self._store.keep(self._place, self._order)
         for values in (self._labels, self._weights):
-            values[: len(self.order)] = values[self.order]
-        self._filled, first = len(self.order), 0
+            values[: len(self._order)] = values[self._order]
+        self._filled, first = len(self._order), 0
         if self._reading is None:
             first = self._filled  # the rest of a pass comes before the rows of the next one
             self._pass += 1
             self._reading = self._passes(self._pass)
         self._fill()
         n, ended = self._filled, self._reading is None
-        self.order = torch.arange(n)
+        self._order = torch.arange(n)
         if self._shuffle:
-            self.order[first:] = first + draw_order(n - first, self._generator)
+            self._order[first:] = first + draw_order(n - first, self._generator)
         self.ready = n if ended or not self._shuffle else n // 2
 
     def _fill(self) -> None:
@@ -403,7 +407,7 @@ class StreamBatches(Batches):
             wanted = [min(max(wanted[0], 2), self.n_rows)]
         for shard, window in self._windows.items():
             window.prepare(wanted[shard])
-        places = torch.cat([window._place.start + window.order[: wanted[s]] for s, window in self._windows.items()])
+        places = torch.cat([window.look_at(wanted[shard]) for shard, window in self._windows.items()])
         return places[None].to(self._device), self._weights[places][None].to(self._device), sum(wanted)
 
     def take(self, most: int) -> Block:

@@ -187,7 +187,7 @@ class _Steps:
 
     def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep | JointStep:
         s, optimiser = self._state, self._state.optimiser
-        if s.layout.n_processes > 1:
+        if s.layout.n_processes > 1 or n_rows == 0:  # of many shards, a small batch may have no row
             return JointStep(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, s.layout)
         step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, n_rows)
         changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals]
