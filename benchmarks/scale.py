@@ -32,13 +32,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.distributed.class_parallel import SplitGradient, SplitModel
-from legendretron.distributed.layout import Layout, joined
-from legendretron.distributed.objective import SharedGradient
+from legendretron.distributed.class_parallel import SplitModel
+from legendretron.distributed.join_group import join_group
 from legendretron.links import make_link
 from legendretron.streaming import as_source
 from legendretron.training.adam import Adam
 from legendretron.training.features import as_features
+from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 
 #: Features, classes, and rows of one process in a step.
@@ -77,6 +77,14 @@ def batch_of(d: int, n_classes: int, rows: int) -> tuple[Any, torch.Tensor, torc
     return as_features(X, torch.float32, torch.device("cpu")), labels, torch.full((1, rows), 1.0 / rows)
 
 
+def compute_gradient(model: LinearModel, layout: Layout, batch: tuple[Any, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """The gradient of a step, added up over the processes that have different rows."""
+    features, labels, weight = batch
+    rows, gradient = torch.arange(labels.shape[1])[None], torch.zeros_like(model.flat)
+    model.loss_gradient(features, rows, labels, weight, gradient, cleared=True)
+    return layout.sum_over_rows(gradient)
+
+
 def measure_reading(rows: int = 200_000, d: int = 50) -> dict[str, Any]:
     """Rows a second that one process reads from Parquet and turns into arrays."""
     random = np.random.default_rng(0)
@@ -95,9 +103,9 @@ def measure_steps() -> list[dict[str, Any]]:
     found = []
     for d, n_classes, rows in STEPS:
         model = LinearModel(torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)])
-        objective, optimiser, rate = SharedGradient(model, Layout.alone()), Adam(model.flat), torch.tensor([[1e-3]])
+        optimiser, rate = Adam(model.flat), torch.tensor([[1e-3]])
         batch = batch_of(d, n_classes, rows)
-        gradient = seconds_of(lambda objective=objective, batch=batch: objective.gradient(*batch))
+        gradient = seconds_of(lambda model=model, batch=batch: compute_gradient(model, Layout.alone(), batch))
         update = seconds_of(lambda o=optimiser, m=model, r=rate: o.step(torch.ones_like(m.flat), r), least=0.3)
         found.append(
             {
@@ -129,41 +137,33 @@ class Sent(TorchDispatchMode):
 def worker(out: str) -> None:
     """What each of two processes measures."""
     found: dict[str, Any] = {"rows": [], "classes": []}
-    with joined("cpu") as layout:
+    with join_group("cpu") as layout:
         for d, n_classes, rows in STEPS:
             model = LinearModel(
                 torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)]
             )
-            objective, batch, sent = SharedGradient(model, layout), batch_of(d, n_classes, rows), []
-
-            def counted(state, bucket, sent=sent):  # torch would check annotations
-                sent.append(bucket.buffer().nbytes)
-                mean = bucket.buffer().div_(dist.get_world_size())
-                return dist.all_reduce(mean, async_op=True).get_future().then(lambda done: done.value()[0])
-
-            objective.wrapped.register_comm_hook(None, counted)
-            objective.gradient(*batch)
+            batch = batch_of(d, n_classes, rows)
             message = torch.ones_like(model.flat)
             found["rows"].append(
                 {
-                    "features": d, "classes": n_classes, "rows": rows, "bytes": sum(sent),
-                    "step_seconds": _agreed(lambda objective=objective, batch=batch: objective.gradient(*batch)),
+                    "features": d, "classes": n_classes, "rows": rows, "bytes": model.flat.nbytes,
+                    "step_seconds": _agreed(lambda m=model, batch=batch: compute_gradient(m, layout, batch)),
                     "message_seconds": _agreed(lambda message=message: dist.all_reduce(message)),
                 }
             )  # fmt: skip
-        split = Layout.of_group("cpu", 2)
+        split = Layout.join("cpu", 2)
         for d, n_classes, rows in SPLIT_STEPS:
             model = SplitModel(
                 torch.zeros(d, n_classes - 1), torch.zeros(n_classes - 1), make_link_of(n_classes), split
             )
-            objective, batch = SplitGradient(model, split), batch_of(d, n_classes, rows)
+            batch = batch_of(d, n_classes, rows)
             with Sent() as sent_by_classes:
-                objective.gradient(*batch)
+                compute_gradient(model, split, batch)
             found["classes"].append(
                 {
                     "features": d, "classes": n_classes, "rows": rows, "own_parameters": model.flat.numel(),
                     "bytes": sent_by_classes.bytes, "messages": sent_by_classes.messages,
-                    "step_seconds": _agreed(lambda objective=objective, batch=batch: objective.gradient(*batch)),
+                    "step_seconds": _agreed(lambda m=model, batch=batch: compute_gradient(m, split, batch)),
                 }
             )  # fmt: skip
         if layout.first:

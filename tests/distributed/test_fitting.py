@@ -7,8 +7,8 @@ import scipy.sparse
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.distributed.checkpoints import SharedFile
 from legendretron.distributed.fitting import fit_shards
-from legendretron.distributed.layout import Layout
 from legendretron.streaming import as_source
+from legendretron.training.layout import Layout
 
 FIXED = {"alpha": 1e-2, "link_alpha": 1e-2, "random_state": 0}
 
@@ -56,6 +56,14 @@ def test_balanced_classes_are_weights():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
 
 
+def test_more_shards_than_rows_of_a_batch():
+    """Then some batches have no row; all rows are trained on nevertheless."""
+    X, y, _ = table(n=60)
+    ours = on_shards(LegendreTronClassifier(**FIXED, batch_size=2, max_epochs=3, dtype="float64"), (X, y), n_shards=5)
+    assert np.isfinite(ours.coef_).all()
+    assert ours.score(X, y) > 0.5
+
+
 class Interrupted(Exception):
     pass
 
@@ -67,8 +75,8 @@ class LostAfter(SharedFile):
         super().__init__(path, Layout.alone())
         self.left = count
 
-    def written(self):
-        super().written()
+    def commit(self):
+        super().commit()
         self.left -= 1
         if self.left == 0:
             raise Interrupted
@@ -130,6 +138,7 @@ def test_a_saved_model_is_an_ordinary_one(tmp_path):
         ({"random_state": None}, {}, "random_state must be a number, so that all processes draw the same, got None"),
         ({"keep_interrupted": True}, {}, "keep_interrupted=True is not for several processes"),
         ({"warm_start": True}, {}, "warm_start=True"),
+        ({"checkpoint": "state"}, {}, "checkpoint='state' is for one process"),
         ({}, {"n_shards": 0}, "n_shards must be an integer of at least 1, got 0"),
         ({}, {"checkpoint_steps": 0}, "checkpoint_steps must be an integer of at least 1, got 0"),
     ],
@@ -152,5 +161,5 @@ def test_bad_rows_of_all_shards_are_counted():
 
 def test_one_class_only():
     X, _, _ = table(n=20)
-    with pytest.raises(ValueError, match="at least 2 classes, but the data contains only one class: 'ant'"):
+    with pytest.raises(ValueError, match="at least 2 classes, but the source has only one: 'ant'"):
         on_shards(LegendreTronClassifier(**FIXED), (X, np.full(20, "ant")))

@@ -15,7 +15,7 @@ from filelock import FileLock  # which torch needs, so it is there
 from legendretron import LegendreTronClassifier
 from legendretron.datasets.sources import source_of
 from legendretron.distributed.fitting import fit_shards
-from legendretron.distributed.layout import Layout
+from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def test_checkpoints_are_removed_and_errors_shared(written):
     assert not list(written.glob("state*"))
     errors = [(written / f"error-{rank}").read_text() for rank in range(2)]
     assert errors[0] == errors[1]
-    assert errors[0].startswith("AgreedError: ")
+    assert errors[0].startswith("JointError: ")
     assert "no target column 'lable'" in errors[0]
 
 

@@ -8,7 +8,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.datasets.sources import source_of
 from legendretron.distributed import fit_ray
 from legendretron.distributed.fitting import fit_shards
-from legendretron.distributed.layout import Layout
+from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table
 
 # a cluster takes its time to start

@@ -2,49 +2,54 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legendretron.distributed.shards import JointBatches, ShardReader
-from legendretron.distributed.source_shards import merged
 from legendretron.streaming import Batch, BlockSource, as_source, scan
-from legendretron.training.row_window import Rows
+from legendretron.streaming.scan import merge_summaries
+from legendretron.training.batches import Rows, StreamBatches
 
 
-@given(st.lists(st.integers(0, 200), min_size=1, max_size=6).filter(any), st.integers(1, 300))
+def batches_of(sizes, batch_size, mine=None, endless=False):
+    """Batches of the numbers of the rows; of some shards, as one of several processes has them."""
+
+    def passes(shard):
+        numbers = np.arange(sum(sizes[:shard]), sum(sizes[: shard + 1]))
+        return lambda number: iter([Rows(numbers[:, None].astype(float), numbers, np.ones(len(numbers)))])
+
+    generators = [torch.Generator().manual_seed(shard) for shard in range(len(sizes))]
+    return StreamBatches(
+        {shard: passes(shard) for shard in (range(len(sizes)) if mine is None else mine)}, sizes, batch_size,
+        window=10, generators=generators, shuffle=True, endless=endless, n_features=1, sparse=False,
+        dtype=torch.float64, device=torch.device("cpu"),
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=6), st.integers(1, 300))
 def test_every_row_is_in_one_joint_batch(sizes, batch_size):
-    batches = JointBatches(sizes, batch_size)
-    taken = np.array([[batches.taken(s, t) for t in range(batches.n_steps)] for s in range(len(sizes))])
-    assert (taken >= 0).all()
-    assert taken.sum(1).tolist() == sizes
-    assert [batches.joint(t) for t in range(batches.n_steps)] == taken.sum(0).tolist()
-    # as large as asked for, but for the rounding of each shard
-    assert taken.sum(0).max() <= min(batch_size, sum(sizes)) + len(sizes)
+    batches, seen, taken = batches_of(sizes, batch_size), [], 0
     assert batches.n_steps == -(-sum(sizes) // min(batch_size, sum(sizes)))
+    while taken < batches.n_steps:
+        block = batches.take(batches.n_steps - taken)
+        taken += len(block.rows)
+        seen.append(block.labels.flatten())
+        # as large as asked for, but for the rounding of each shard
+        assert abs(block.n_rows - batches.size) < len(sizes) or taken == batches.n_steps
+    assert torch.cat(seen).sort().values.tolist() == list(range(sum(sizes)))
 
 
-def rows(numbers):
-    numbers = np.asarray(numbers)
-    return Rows(numbers[:, None].astype(float), numbers, np.ones(len(numbers)))
-
-
-def test_reader_takes_rows_across_batches():
-    batches = [rows([0, 1, 2]), rows([]), rows([3]), rows([4, 5, 6, 7])]
-    reader = ShardReader(iter(batches), 0)
-    assert reader.take(2).labels.tolist() == [0, 1]
-    assert reader.take(0) is None
-    assert reader.take(4).labels.tolist() == [2, 3, 4, 5]
-    assert reader.take(2).x[:, 0].tolist() == [6.0, 7.0]
-    with pytest.raises(ValueError, match=r"shard 0 ended before its last row; the data must not change"):
-        reader.take(1)
-
-
-@pytest.mark.parametrize("skipped", [0, 1, 3, 4, 8])
-def test_reader_skips_what_was_trained_on(skipped):
-    reader = ShardReader(iter([rows([0, 1, 2]), rows([3]), rows([4, 5, 6, 7])]), 0)
-    reader.skip(skipped)
-    left = 8 - skipped
-    assert (reader.take(left).labels.tolist() if left else []) == list(range(skipped, 8))
+@pytest.mark.parametrize("endless", [True, False])
+def test_the_rows_of_all_processes_are_those_of_one(endless):
+    sizes = [50, 33, 20]
+    alone = batches_of(sizes, 16, endless=endless)
+    others = [batches_of(sizes, 16, mine, endless) for mine in ([0, 2], [1])]
+    for _ in range(20):
+        whole, parts = alone.take(1), [other.take(1) for other in others]
+        joint = torch.cat([part.labels.flatten() for part in parts])
+        assert joint.sort().values.tolist() == whole.labels.flatten().sort().values.tolist()
+        assert sum(float(part.weights.sum()) for part in parts) == pytest.approx(1.0)
+        assert {part.n_rows for part in parts} == {whole.n_rows}
 
 
 def make_source(n=90, seed=0):
@@ -81,7 +86,7 @@ def test_shards_are_the_same_in_every_epoch_and_make_up_the_whole(world):
 def test_merged_summaries_are_the_summary_of_the_whole(n_shards):
     source = make_source()
     whole = scan(source)
-    both = merged([scan(source, shard=(number, n_shards)) for number in range(n_shards)])
+    both = merge_summaries([scan(source, shard=(number, n_shards)) for number in range(n_shards)])
     assert both.classes.tolist() == whole.classes.tolist()
     assert both.class_rows.tolist() == whole.class_rows.tolist()
     assert both.n_rows == whole.n_rows
@@ -94,6 +99,6 @@ def test_parts_that_differ_are_named():
     numbers, words = (scan(as_source((np.eye(2), np.array(y)))) for y in ([0, 1], ["a", "b"]))
     wide = scan(as_source((np.eye(3), np.array([0, 1, 0]))))
     with pytest.raises(ValueError, match="2 and 3 features"):
-        merged([numbers, wide])
+        merge_summaries([numbers, wide])
     with pytest.raises(ValueError, match="labels of different types"):
-        merged([numbers, words])
+        merge_summaries([numbers, words])

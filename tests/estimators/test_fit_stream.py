@@ -14,9 +14,9 @@ import torch
 from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base
+from legendretron.estimators import base, stream_fit
 from legendretron.links import CanonicalLink
-from legendretron.training import as_features, minibatch, row_window, stepwise
+from legendretron.training import History, as_features, batches
 
 N = 700
 
@@ -75,8 +75,7 @@ def test_rows_in_the_same_order_give_the_result_of_memory(case, table, monkeypat
     """The window holds far less than the table, and batches begin and end anywhere in what arrives."""
     X, y, weight = table
     model = legendretron(**CASES[case])
-    for module in (minibatch, stepwise):
-        monkeypatch.setattr(module, "shuffled", in_order)
+    monkeypatch.setattr(batches, "draw_order", in_order)
     in_memory = model.fit(X, y, weight)
     streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
@@ -95,8 +94,7 @@ def test_a_table_that_fits_into_the_window_is_shuffled_as_in_memory(case, window
 def test_sparse_rows(case, table, monkeypatch):
     X, y, weight = table
     X = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
-    for module in (minibatch, stepwise):
-        monkeypatch.setattr(module, "shuffled", in_order)
+    monkeypatch.setattr(batches, "draw_order", in_order)
     in_memory = legendretron(**CASES[case]).fit(X, y, weight)
     streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
@@ -105,39 +103,89 @@ def test_sparse_rows(case, table, monkeypatch):
 def test_two_classes_and_logistic_regression(table, monkeypatch):
     X, y, weight = table
     X, y, weight = (part[y != "two"] for part in (X, y, weight))
-    for module in (minibatch, stepwise):
-        monkeypatch.setattr(module, "shuffled", in_order)
+    monkeypatch.setattr(batches, "draw_order", in_order)
     settings = {"alpha": 1e-3, "solver": "adam", "max_epochs": 3, "random_state": 0}
     in_memory = MultinomialLogisticClassifier(**settings).fit(X, y, weight)
     streamed = MultinomialLogisticClassifier(**settings).fit_stream((X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
 
 
-def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
-    generator = torch.Generator().manual_seed(0)
-    ids = np.arange(N)
-
-    def passes(number):
+def passes_of(ids):
+    def read_pass(number):
         for (part,) in pieces(ids):
-            yield row_window.Rows(part[:, None].astype(np.float64), part, np.ones(len(part)))
+            yield batches.Rows(part[:, None].astype(np.float64), part, np.ones(len(part)))
 
-    settings = {"n_rows": N, "n_features": 1, "batch_size": 32, "window": 200, "generator": generator, "sparse": False}
-    on = {"dtype": torch.float64, "device": torch.device("cpu")}
-    batches = row_window.WindowBatches(passes, shuffle=True, endless=True, **settings, **on)
-    taken = torch.cat([batches.take(1)[1].flatten() for _ in range(3 * N // 32)]).numpy()
-    counts = np.bincount(taken, minlength=N)
+    return read_pass
+
+
+def window_batches(shards, sizes, endless, **changes):
+    settings = {"window": 200, "shuffle": True, "n_features": 1, "sparse": False, "dtype": torch.float64, **changes}
+    generators = [torch.Generator().manual_seed(seed) for seed in range(len(sizes))]
+    device = torch.device("cpu")
+    return batches.StreamBatches(shards, sizes, 32, generators=generators, endless=endless, device=device, **settings)
+
+
+def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
+    ids = np.arange(N)
+    stream = window_batches({0: passes_of(ids)}, [N], endless=True)
+    labels = torch.cat([stream.take(1).labels.flatten() for _ in range(3 * N // 32)]).numpy()
+    counts = np.bincount(labels, minlength=N)
     assert counts.min() >= 2
     assert counts.max() <= 4
-    assert (np.bincount(taken[:N], minlength=N) == 1).all()  # the first pass
-    assert np.abs(taken[:N] - ids).mean() > 30  # rows have moved far, as far as the window allows
-    plain = row_window.WindowBatches(passes, shuffle=True, endless=False, **settings, **on)
-    for number in range(2):
-        plain.begin(number)
-        found = []
-        while (batch := plain.take()) is not None:
-            found.append(batch[1].flatten())
-        assert len(found[-1]) % 32 == N % 32
-        np.testing.assert_array_equal(np.sort(torch.cat(found)), ids)
+    assert (np.bincount(labels[:N], minlength=N) == 1).all()  # the first pass
+    assert np.abs(labels[:N] - ids).mean() > 30  # rows have moved far, as far as the window allows
+    plain = window_batches({0: passes_of(ids)}, [N], endless=False)
+    for _ in range(2):
+        taken, left = [], plain.n_steps
+        while left:
+            taken.append(plain.take(left).labels)
+            left -= len(taken[-1])
+        assert taken[-1].shape == (1, 1, N % 32)
+        np.testing.assert_array_equal(np.sort(torch.cat([part.flatten() for part in taken])), ids)
+
+
+@pytest.mark.parametrize("endless", [True, False])
+@pytest.mark.parametrize("window", [50, 10_000])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("sizes", [[N], [400, 250, 50]])
+def test_batches_after_a_checkpoint_are_those_without_one(endless, window, sparse, sizes):
+    """Also of rows that were read before it, as a window holds them."""
+    ends = np.cumsum(sizes)
+
+    def passes_of_shard(shard, read):
+        def read_pass(number):
+            read.add(number)
+            ids = np.random.default_rng((shard, number)).permutation(np.arange(ends[shard] - sizes[shard], ends[shard]))
+            for part in np.array_split(ids, 7):
+                x = (1.0 + part)[:, None]
+                yield batches.Rows(scipy.sparse.csr_array(x) if sparse else x, part, np.ones(len(part)))
+
+        return read_pass
+
+    def make(read):
+        shards = {number: passes_of_shard(number, read) for number in range(len(sizes))}
+        return window_batches(shards, sizes, endless, window=window, sparse=sparse)
+
+    def take(stream, count):
+        taken = []
+        while count:
+            block = stream.take(count)
+            count -= len(block.rows)
+            for rows, labels, weights in zip(*block[:3], strict=True):
+                z, _ = stream.features.product(rows, torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
+                np.testing.assert_array_equal(z.flatten(), 1.0 + labels.flatten())  # features of the same rows
+                assert weights.sum().item() == pytest.approx(1.0)
+                taken.append(labels.flatten().tolist())
+        return taken
+
+    read: set[int] = set()
+    whole = take(make(read), 110)
+    for skipped in (1, 22, 44, 71, 97):
+        read = set()
+        stream = make(read)
+        stream.skip(skipped)
+        assert take(stream, 110 - skipped) == whole[skipped:]
+        assert min(read) >= skipped * 32 // N - 1  # passes long before are not read again
 
 
 def test_a_shuffled_stream_is_as_good(table):
@@ -211,6 +259,67 @@ def test_too_few_rows_to_hold_out():
         legendretron(early_stopping=True, validation_fraction=1e-4).fit_stream((X, y))
 
 
+# --- checkpoints ---
+
+
+class _Died(Exception):
+    pass
+
+
+RESUMED = {
+    "epochs": ({"max_epochs": 6}, {}),
+    "steps": ({"max_epochs": "auto", "batch_size": 64}, {}),
+    "a small window": ({"max_epochs": "auto", "batch_size": 64}, {"buffer_rows": 100}),
+    "early stopping": ({"max_epochs": 6, "early_stopping": True}, {"buffer_rows": 100}),
+    "chosen strengths": ({"max_epochs": 6, "alpha": "auto", "link_alpha": "auto"}, {"sample_rows": 300}),
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
+    X, y, weight = table
+    parameters, arguments = RESUMED[case]
+    whole = legendretron(**parameters).fit_stream(pieces(X, y, weight), **arguments)
+    path, append, tried = tmp_path / "state", History.append, []
+
+    def fit():
+        model = legendretron(**parameters, checkpoint=path, checkpoint_every=1)
+        return model.fit_stream(pieces(X, y, weight), **arguments)
+
+    def die(self, epoch, *row):
+        if epoch == 4 and path.exists():
+            raise _Died
+        append(self, epoch, *row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", die)
+        with pytest.raises(_Died):
+            fit()
+    choose = stream_fit.StreamFit._choose_on
+    monkeypatch.setattr(stream_fit.StreamFit, "_choose_on", lambda *args: tried.append(args) or choose(*args))
+    resumed = fit()
+    assert tried == []
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    np.testing.assert_array_equal(resumed.history_["train_loss"], whole.history_["train_loss"])
+    np.testing.assert_array_equal(resumed.history_["validation_loss"], whole.history_["validation_loss"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_another_table_is_refused(table, tmp_path, monkeypatch):
+    X, y, _ = table
+    path = tmp_path / "state"
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", lambda self, epoch, *row: _raise(_Died) if epoch == 2 else None)
+        with pytest.raises(_Died):
+            legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X, y))
+    with pytest.raises(ValueError, match="belongs to other data"):
+        legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X + 1.0, y))
+
+
+def _raise(error):
+    raise error
+
+
 # --- files ---
 
 
@@ -264,7 +373,6 @@ def test_memory_maps(table, tmp_path):
     [
         ({"solver": "lbfgs"}, "solver='lbfgs' takes all rows at once"),
         ({"warm_start": True}, "warm_start=True does not apply"),
-        ({"checkpoint": "file", "random_state": 0}, "checkpoint='file' does not apply"),
         ({"cv": [(np.arange(3), np.arange(3))]}, "cv must be None or a number of folds"),
         ({"link": CanonicalLink(3).requires_grad_(False)}, "a link that is kept fixed"),
     ],

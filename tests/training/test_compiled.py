@@ -18,7 +18,7 @@ from legendretron.links import (
 )
 from legendretron.potentials import CPFlowNetwork
 from legendretron.training import LinearModel, as_features, train
-from legendretron.training import state as state_module
+from legendretron.training import engine as engine_module
 from legendretron.training import step as step_module
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
@@ -324,7 +324,7 @@ def test_without_numba_the_same_is_trained_by_plain_operations(problem, link, mo
         made.append(type(real(*arguments)))
         return real(*arguments)
 
-    monkeypatch.setattr(state_module, "make_step", noted)
+    monkeypatch.setattr(engine_module, "make_step", noted)
     for present in (True, False):
         monkeypatch.setattr(support_module, "has_numba", lambda present=present: present)
         model = problem.model(link, [1, 2])

@@ -6,7 +6,7 @@ import torch
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.training import LinearModel, Sample, as_features, train
-from legendretron.training import state as state_module
+from legendretron.training import engine as engine_module
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty
 from legendretron.training.step import CapturedStep, Step, make_step
@@ -48,7 +48,7 @@ def test_equals_the_cpu(link, sparse):
 def test_captured_steps_equal_plain_ones(link, sparse, monkeypatch):
     problem = Problem(sparse=sparse, d=20 if sparse else 5)
     captured, _ = trained(problem, link, "cuda")
-    monkeypatch.setattr(state_module, "make_step", lambda step, state, compiled: step)
+    monkeypatch.setattr(engine_module, "make_step", lambda step, state, compiled: step)
     plain, _ = trained(problem, link, "cuda")
     # contributions of sparse rows are added up in any order
     rtol, atol = (1e-6, 1e-8) if sparse else (1e-9, 1e-11)

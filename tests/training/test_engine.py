@@ -28,7 +28,7 @@ def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link, solver):
         alone = problem.model(link, [seed])
         single = train(alone, problem.sample([seed]), problem.settings([seed], solver=solver))
         assert torch.allclose(together.flat[r], alone.flat[0], rtol=1e-9, atol=1e-11)
-        of_run = result.history.of_run(r)
+        of_run = result.history.select_run(r)
         assert np.allclose(of_run["train_loss"], single.history["train_loss"], rtol=1e-10)
 
 
@@ -54,7 +54,7 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
             link_alpha=settings.link_alpha[one],
             learning_rate=settings.learning_rate[one],
         )
-        train(alone, sample.of_run(r), single)
+        train(alone, sample.select_run(r), single)
         assert torch.allclose(model.flat[r], alone.flat[0], rtol=1e-8, atol=1e-10)
     assert not torch.allclose(model.flat[0], model.flat[1])
 
@@ -65,8 +65,6 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
     for penalty in ((False, False), (True, False), (False, True))
 ])  # fmt: skip
 def test_gradient_of_the_objective_against_finite_differences(problem, link, symmetric, centred):
-    from legendretron.training.step import objective_gradient
-
     model = problem.model(link, [0])
     sample = problem.sample([0])
     if model.link.needs_batch:
@@ -75,21 +73,13 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
     penalty = Penalty(model, *strengths, intercept=True, symmetric=symmetric, centred=centred)
     weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.empty_like(model.flat)
-    like = model.flat.new_empty(1, 100, problem.c - 1)
+    batch = sample.features, sample.rows, sample.labels, weight
 
     def value():
-        nll, _ = objective_gradient(
-            model,
-            sample.features,
-            sample.rows,
-            sample.labels,
-            weight,
-            torch.empty_like(gradient),
-            nll_step(model.link, like),
-        )
+        nll, _ = model.loss_gradient(*batch, torch.empty_like(gradient))
         return float((nll * weight).sum() + penalty.value())
 
-    objective_gradient(model, sample.features, sample.rows, sample.labels, weight, gradient, nll_step(model.link, like))
+    model.loss_gradient(*batch, gradient)
     penalty.add_gradient(gradient)
     start = model.flat.clone()
     for i in range(model.flat.shape[1]):
@@ -170,7 +160,7 @@ def test_early_stopping_keeps_the_best_weights(problem, solver):
     result = train(model, problem.sample([1, 2]), settings, held_out)
     loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
     for run in range(2):
-        of_run = result.history.of_run(run)["validation_loss"][: int(result.n_iter[run])]
+        of_run = result.history.select_run(run)["validation_loss"][: int(result.n_iter[run])]
         assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)
         assert int(result.n_iter[run]) < 300
         best = int(of_run.argmin())
@@ -188,7 +178,10 @@ def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, tmp_
         pass
 
     stopped = problem.model(link, [1, 2])
-    settings = problem.settings([1, 2], max_epochs=12, checkpoint=path, checkpoint_every=4, fingerprint="same")
+
+    def settings():  # with generators that begin anew
+        return problem.settings([1, 2], max_epochs=12, checkpoint=path, checkpoint_every=4, fingerprint="same")
+
     original = History.append
 
     def fail_in_epoch_seven(self, epoch, *rest):
@@ -199,13 +192,13 @@ def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, tmp_
     History.append = fail_in_epoch_seven
     try:
         with pytest.raises(Stop):
-            train(stopped, problem.sample([1, 2]), settings, held_out)
+            train(stopped, problem.sample([1, 2]), settings(), held_out)
     finally:
         History.append = original
     assert path.exists()
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     resumed = problem.model(link, [1, 2])
-    result = train(resumed, problem.sample([1, 2]), settings, held_out)
+    result = train(resumed, problem.sample([1, 2]), settings(), held_out)
     assert torch.equal(resumed.flat, whole.flat)
     assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
     assert not path.exists()  # removed when all is done

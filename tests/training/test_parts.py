@@ -12,8 +12,8 @@ from legendretron._internal.files import write_atomically
 from legendretron.accelerate.steps import autograd_step, nll_step
 from legendretron.links import SoftmaxLink
 from legendretron.training import History, LinearModel, as_features
-from legendretron.training.minibatch import rate_factor
 from legendretron.training.progress import Progress
+from legendretron.training.schedule import rate_factor
 from legendretron.training.threads import thread_count, threads_for
 
 
@@ -36,7 +36,7 @@ def test_history_becomes_a_data_frame():
     expected = ["epoch", "run", "train_loss", "validation_loss", "accuracy", "learning_rate", "seconds"]
     assert list(frame.columns) == expected
     assert len(frame) == len(history) == 4
-    assert history.of_run(1)["train_loss"].tolist() == [0.6, 0.5]
+    assert history.select_run(1)["train_loss"].tolist() == [0.6, 0.5]
     again = History.from_dict(history.to_dict())
     assert np.array_equal(again["seconds"], history["seconds"])
     assert "2 epochs, 2 runs" in repr(history)

@@ -10,10 +10,10 @@ import torch
 
 from legendretron._internal.artifacts import read_artifact
 from legendretron.training import History, train
-from legendretron.training import stepwise as stepwise_module
+from legendretron.training import engine as engine_module
+from legendretron.training.batches import SampleBatches, draw_order
 from legendretron.training.checkpoint import _KIND
 from legendretron.training.progress import Progress
-from legendretron.training.stepwise import _Stream
 from tests.training.conftest import LINKS
 
 every_link = pytest.mark.parametrize("link", LINKS)
@@ -23,13 +23,13 @@ every_link = pytest.mark.parametrize("link", LINKS)
 def seen(monkeypatch):
     """Batches and rates of all steps that are taken."""
     taken = []
-    take = stepwise_module.take_steps
+    take = engine_module.take_steps
 
-    def watch(step, batches, rates, rate):
-        taken.append((*batches, rates))
-        return take(step, batches, rates, rate)
+    def watch(step, block, rates, rate):
+        taken.append((*block[:3], rates))
+        return take(step, block, rates, rate)
 
-    monkeypatch.setattr(stepwise_module, "take_steps", watch)
+    monkeypatch.setattr(engine_module, "take_steps", watch)
 
     def joined():
         return [torch.cat(parts) for parts in zip(*taken, strict=True)]
@@ -66,12 +66,10 @@ def test_steps_rows_and_rates(problem, seen, steps, batch_size, link):
 
 def test_orders_are_those_of_the_generators(problem, seen):
     """As by epochs, where the batches divide the rows."""
-    from legendretron.training.minibatch import shuffled
-
     sample = problem.sample([1])
     train(problem.model("softmax", [1]), sample, problem.settings([1], max_steps=8, batch_size=25))
     generator = torch.Generator().manual_seed(1)
-    expected = torch.cat([sample.rows[0][shuffled(100, generator)] for _ in range(2)])
+    expected = torch.cat([sample.rows[0][draw_order(100, generator)] for _ in range(2)])
     assert torch.equal(seen()[0][:, 0].reshape(-1), expected)
 
 
@@ -111,33 +109,16 @@ def test_resumed_in_the_middle_of_a_pass(problem, link, tmp_path, monkeypatch):
         patch.setattr(History, "append", die)
         with pytest.raises(_Stop):
             train(problem.model(link, [1, 2]), problem.sample([1, 2]), settings(), held_out)
-    tensors, notes = read_artifact(path, _KIND)
+    _, notes = read_artifact(path, _KIND)
     assert notes["epoch"] == 20
-    assert int(tensors["batches.taken"][0]) == (130 * 20 // 50) * 32 % 100 != 0
-    assert tensors["batches.order"].shape == (2, 100)
+    assert notes["step"] == 130 * 20 // 50
+    assert notes["step"] * 32 % 100 != 0
     resumed = problem.model(link, [1, 2])
     result = train(resumed, problem.sample([1, 2]), settings(), held_out)
     assert torch.equal(resumed.flat, whole.flat)
     assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
     assert np.array_equal(result.history["validation_loss"], whole_result.history["validation_loss"])
     assert not path.exists()
-
-
-def test_a_checkpoint_by_epochs_is_not_one_by_steps(problem, tmp_path, monkeypatch):
-    settings = {"checkpoint": tmp_path / "c", "checkpoint_every": 1, "fingerprint": "same"}
-    append = History.append
-
-    def die(self, epoch, *rest):
-        if epoch == 3:
-            raise _Stop
-        append(self, epoch, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(History, "append", die)
-        with pytest.raises(_Stop):
-            train(problem.model("softmax", [1]), problem.sample([1]), problem.settings([1], **settings))
-    with pytest.raises(ValueError, match="its tensors must be"):
-        train(problem.model("softmax", [1]), problem.sample([1]), problem.settings([1], max_steps=20, **settings))
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -170,7 +151,7 @@ def test_validation_keeps_the_best_and_stops(problem):
     result = train(model, problem.sample([1, 2]), settings, held_out)
     loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
     for run in range(2):
-        of_run = result.history.of_run(run)["validation_loss"][: int(result.n_iter[run])]
+        of_run = result.history.select_run(run)["validation_loss"][: int(result.n_iter[run])]
         assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)
         assert len(of_run) < 50
 
@@ -190,11 +171,11 @@ def test_links_that_have_to_see_a_batch_see_the_first_of_two_rows_at_least(probl
     model, given = problem.model("cpflow", [1]), []
     initialize = type(model).initialize_link
     monkeypatch.setattr(
-        type(model), "initialize_link", lambda self, *args: (given.append(args), initialize(self, *args))
+        type(model), "initialize_link", lambda self, *args, **how: (given.append(args), initialize(self, *args, **how))
     )
     train(model, problem.sample([1]), problem.settings([1], max_steps=10, batch_size=batch_size))
     assert not model.link.needs_batch
-    ((_, rows, _),) = given
+    ((_, rows, *_),) = given
     assert rows.shape == (1, max(2, batch_size))
     assert torch.equal(rows[0], seen()[0][:, 0].reshape(-1)[: rows.shape[1]])
 
@@ -219,6 +200,6 @@ def test_divergence(problem, may_diverge):
 
 
 def test_rows_without_weight_change_nothing_but_the_order(problem):
-    stream = _Stream(problem.sample([1]), 30, [torch.Generator().manual_seed(0)])
-    weights = stream.take(7)[2]
+    batches = SampleBatches(problem.sample([1]), 30, [torch.Generator().manual_seed(0)], endless=True)
+    weights = batches.take(7).weights
     assert weights.sum((1, 2)).tolist() == pytest.approx([1.0] * 7)

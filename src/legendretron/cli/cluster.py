@@ -152,7 +152,7 @@ def fit_by_cluster(
     skip_bad_rows: int = 0,
 ) -> None:
     """Fit, write the model, and report; of the processes of torchrun the first writes and reports."""
-    from legendretron.distributed.fitting import AgreedError
+    from legendretron.distributed.fitting import JointError
 
     place = re.sub(r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", str(data))  # an address; a path has lost its second slash
     first = os.environ.get("RANK", "0") == "0"
@@ -180,7 +180,7 @@ def fit_by_cluster(
                     storage_path=cluster.storage, max_failures=cluster.max_failures,
                 )  # fmt: skip
                 estimator.save(out)
-    except AgreedError:
+    except JointError:
         if first:
             raise
         raise typer.Exit(1) from None  # the first process says it

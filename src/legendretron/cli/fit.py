@@ -374,7 +374,7 @@ def fit(
     text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     parts = streamed_parts(data, format, stream, outputs)
     if parts is not None:
-        check_streamable({"--checkpoint": checkpoint, "--suspicious": suspicious})
+        check_streamable({"--suspicious": suspicious})
         began = time.perf_counter()
         try:
             scores, encoder = fit_in_batches(

@@ -12,16 +12,15 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 from legendretron._internal.process_groups import whole
-from legendretron.distributed.layout import Layout
 from legendretron.links import Link, NoisyLink
 from legendretron.nn.class_parallel import ClassParallel
 from legendretron.nn.head import LegendreHead
 from legendretron.nn.split import sharded_nll_and_hits
 from legendretron.training.features import DenseFeatures, Features
+from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
-from legendretron.training.penalty import Penalty
 
-__all__ = ["SplitGradient", "SplitModel", "SplitPenalty"]
+__all__ = ["SplitModel"]
 
 
 class SplitModel(LinearModel):
@@ -64,11 +63,11 @@ class SplitModel(LinearModel):
         self.sizes = [math.prod(shape) for shape in self.shapes]
         start = 0
         for (name, parameter), shape, size in zip(list(head.named_parameters()), self.shapes, self.sizes, strict=True):
-            own = self.flat[0, start : start + size].view(shape)
+            view = self.flat[0, start : start + size].view(shape)
             start += size
             assert isinstance(parameter, DTensor)
             part = DTensor.from_local(
-                own, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
+                view, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
                 stride=parameter.stride(),
             )  # fmt: skip
             owner, _, last = name.rpartition(".")
@@ -89,14 +88,60 @@ class SplitModel(LinearModel):
         return total
 
     @torch.no_grad()
+    def initialize_link(
+        self,
+        features: Features,
+        rows: Tensor,
+        weights: Tensor,
+        n_rows: int | None = None,
+        *,
+        across_ranks: bool = False,
+    ) -> None:
+        """See :meth:`LinearModel.initialize_link`."""
+        if n_rows is not None and n_rows < 2:
+            self.link.keep_start()
+            return
+        self.link.initialize(self.head._predictor(_matrix(features, rows)), weights[0], across_ranks=across_ranks)
+
+    def loss_gradient(
+        self,
+        features: Features,
+        rows: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        gradient: Tensor,
+        *,
+        cleared: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`LinearModel.loss_gradient`."""
+        with torch.enable_grad():
+            nll, hit = self._scores(features, rows, labels)
+            parts = torch.autograd.grad((nll * weight[0]).sum(), self.parameters, materialize_grads=True)
+        placed = [_as_placed(part, like).reshape(1, -1) for part, like in zip(parts, self.parameters, strict=True)]
+        torch.cat(placed, dim=1, out=gradient)
+        return nll.detach()[None], hit[None]
+
+    @torch.no_grad()
+    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """See :meth:`LinearModel.score_sums`."""
+        if not rows.shape[1]:
+            return weights.new_zeros(3, 1)
+        nll, hit = self._scores(features, rows, labels)
+        return torch.stack([(value * weights[0]).sum() for value in (nll, hit, torch.ones_like(nll))])[:, None]
+
+    def _scores(self, features: Features, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        predictor = self.head._predictor(_matrix(features, rows))
+        return sharded_nll_and_hits(self.head.link, predictor, labels[0], self.head.noise)
+
+    @torch.no_grad()
     def take(self, run: int) -> tuple[Tensor, Tensor, Link]:
         """Weight ``(d, K)``, bias ``(K,)`` and link, whole on every process."""
         weight, bias, *of_link = (whole(parameter.detach()).clone() for parameter in self.parameters)
         for parameter, value in zip(self._template.parameters(), of_link, strict=True):
             parameter.copy_(value)
-        kept = dict(self._template.named_buffers())
+        buffers = dict(self._template.named_buffers())
         for name, buffer in self.link.named_buffers():
-            kept[name].copy_(whole(buffer))
+            buffers[name].copy_(whole(buffer))
         self._template.load_state_dict(self._template.state_dict())  # so that modules notice what has been initialised
         return weight.T.contiguous(), bias, self._template
 
@@ -105,73 +150,13 @@ def _local(parameter: Any) -> Tensor:
     return parameter.to_local().detach()
 
 
-class SplitPenalty(Penalty):
-    """The penalty of a model whose classes are divided: what it takes sums of all classes for is added up."""
-
-    model: SplitModel
-
-    def shared(self) -> Tensor | None:
-        """See :meth:`Penalty.shared`."""
-        own = super().shared()
-        return None if own is None else self.model.sum_over_classes(own)
-
-
-class SplitGradient:
-    """The objective of processes that divide the classes, and perhaps the rows too.
-
-    Parameters
-    ----------
-    model : SplitModel
-        This process's part.
-    layout : Layout
-        Which processes there are.
-    """
-
-    penalty = SplitPenalty
-
-    def __init__(self, model: SplitModel, layout: Layout) -> None:
-        self.model, self.layout = model, layout
-
-    def initialize_link(self, features: Features, weight: Tensor, n_rows: int) -> None:
-        """See :class:`~legendretron.distributed.training.Objective`."""
-        if n_rows < 2:
-            self.model.link.keep_start()
-            return
-        with torch.no_grad():
-            z = self.model.head._predictor(_matrix(features))
-            self.model.link.initialize(z, weight[0], across_ranks=True)
-
-    def gradient(self, features: Features, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """See :class:`~legendretron.distributed.training.Objective`."""
-        model = self.model
-        gradient = torch.zeros_like(model.flat)
-        loss = hits = weight.new_zeros(())
-        if labels.shape[1]:
-            nll, hit = self._scores(features, labels)
-            total = (nll * weight[0]).sum()
-            found = torch.autograd.grad(total, model.parameters, materialize_grads=True)
-            parts = [_as_placed(part, like).reshape(1, -1) for part, like in zip(found, model.parameters, strict=True)]
-            gradient = torch.cat(parts, dim=1)
-            loss, hits = total.detach(), (hit * weight[0]).sum()
-        return self.layout.sum_over_rows(gradient), loss, hits
-
-    @torch.no_grad()
-    def scores(self, features: Features, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """See :class:`~legendretron.distributed.training.Objective`."""
-        return self._scores(features, labels)
-
-    def _scores(self, features: Features, labels: Tensor) -> tuple[Tensor, Tensor]:
-        head = self.model.head
-        return sharded_nll_and_hits(head.link, head._predictor(_matrix(features)), labels[0], head.noise)
-
-
 def _as_placed(gradient: Tensor, parameter: DTensor) -> Tensor:
     """The part of a gradient that belongs to this process's part of the parameter."""
     assert isinstance(gradient, DTensor)
     return gradient.redistribute(placements=parameter.placements).to_local()
 
 
-def _matrix(features: Features) -> Tensor:
+def _matrix(features: Features, rows: Tensor) -> Tensor:
     if not isinstance(features, DenseFeatures):
         raise ValueError("class_parallel needs dense features, got a sparse matrix; leave it out, or make X dense.")
-    return features.x
+    return features.x[rows[0]]

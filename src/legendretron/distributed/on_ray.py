@@ -18,12 +18,14 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.sources import are_paths, source_of
-from legendretron.distributed.fitting import AgreedError, agreed, check_estimator, fit_shards
-from legendretron.distributed.layout import PATIENCE, Layout
+from legendretron.distributed.fitting import check_estimator, fit_shards
+from legendretron.distributed.join_group import PATIENCE
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.streaming.as_source import as_source
 from legendretron.streaming.source import Source
+from legendretron.training.checkpoint import CheckpointStore
+from legendretron.training.layout import JointError, Layout
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -67,9 +69,9 @@ def fit_ray(
 ) -> AnyClassifier:
     """Fit an estimator by the workers of a Ray cluster, each on its shards of the rows.
 
-    Workers are started by Ray Train. Gradients are averaged by ``DistributedDataParallel``, so that the result is that of one
-    worker on the joint batches. If a worker is lost, all are started again and go on from the last checkpoint, with the same
-    result as if nothing had happened.
+    Workers are started by Ray Train. Gradients are added up, so that the result is that of one worker on the joint batches.
+    If a worker is lost, all are started again and go on from the last checkpoint, with the same result as if nothing had
+    happened.
 
     Parameters
     ----------
@@ -166,9 +168,9 @@ def fit_ray(
             fitted = load_any_estimator(Path(folder, _MODEL))
             notes = json.loads(Path(folder, _NOTES).read_text())
             fitted.n_skipped_rows_, fitted.skipped_rows_ = int(notes["n_skipped_rows"]), tuple(notes["skipped_rows"])
-    kept = estimator.get_params(deep=False)
+    parameters = estimator.get_params(deep=False)
     estimator.__dict__.update(fitted.__dict__)
-    estimator.__dict__.update(kept)  # such as verbose, which a file does not hold
+    estimator.__dict__.update(parameters)  # such as verbose, which a file does not hold
     return estimator
 
 
@@ -195,13 +197,13 @@ def _work(config: dict[str, Any]) -> None:
 
     estimator, data = config["estimator"], config["data"]
     with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
-        layout = Layout.of_group(get_device(), config["class_parallel"])
+        layout = Layout.join(get_device(), config["class_parallel"])
         store = RayCheckpoints(Path(folder), layout)
         problem = ""
         try:
             source = data
             if isinstance(data, _Files):
-                source = agreed(layout, lambda: data.source(config["skip_bad_rows"]))
+                source = layout.call(lambda: data.source(config["skip_bad_rows"]))
             fit_shards(
                 estimator,
                 source,
@@ -211,7 +213,7 @@ def _work(config: dict[str, Any]) -> None:
                 checkpoint_steps=config["checkpoint_steps"],
                 skip_bad_rows=config["skip_bad_rows"],
             )
-        except AgreedError as error:  # on all workers alike: there is no sense in starting again
+        except JointError as error:  # on all workers alike: there is no sense in starting again
             problem = str(error)
         checkpoint = None
         if layout.first:
@@ -227,34 +229,36 @@ def _work(config: dict[str, Any]) -> None:
         ray.train.report({"finished": True}, checkpoint=checkpoint)
 
 
-class RayCheckpoints:
+class RayCheckpoints(CheckpointStore):
     """Checkpoints that Ray keeps where it keeps those of all runs, on a shared disk or in the cloud.
 
-    Each worker that has something to keep hands in a file, and Ray counts a checkpoint only if all of them have.
+    Each worker that has something to keep hands in a file, and Ray counts a checkpoint only if all of them have. It keeps
+    the last ones of each run.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._layout = layout
-        self._name = f"training-{layout.class_rank + 1}-of-{layout.n_class_parts}.safetensors"
-        self.path = folder / "checkpoint" / self._name
+        super().__init__(
+            folder / "checkpoint" / f"training-{layout.class_rank + 1}-of-{layout.n_class_parts}.safetensors"
+        )
         self.path.parent.mkdir()
 
     def fetch(self) -> None:
-        """See :class:`~legendretron.distributed.checkpoints.CheckpointStore`."""
+        """See :class:`~legendretron.training.checkpoint.CheckpointStore`."""
         import ray.train
 
-        if (kept := ray.train.get_checkpoint()) is None:
+        if (checkpoint := ray.train.get_checkpoint()) is None:
             return
-        with kept.as_directory() as folder:
-            if (found := Path(folder, self._name)).exists():
-                shutil.copyfile(found, self.path)
+        with checkpoint.as_directory() as folder:
+            if (newest := Path(folder, self.path.name)).exists():
+                shutil.copyfile(newest, self.path)
 
-    def written(self) -> None:
-        """See :class:`~legendretron.distributed.checkpoints.CheckpointStore`."""
+    def commit(self) -> None:
+        """See :class:`~legendretron.training.checkpoint.CheckpointStore`."""
         import ray.train
 
-        own = self._layout.data_rank == 0
-        ray.train.report({}, checkpoint=ray.train.Checkpoint.from_directory(self.path.parent) if own else None)
+        has_file = self._layout.data_rank == 0
+        ray.train.report({}, checkpoint=ray.train.Checkpoint.from_directory(self.path.parent) if has_file else None)
 
-    def remove(self) -> None:
-        """Leave them to Ray, which keeps the last of each run."""
+    def end(self) -> None:
+        """Leave the checkpoints to Ray."""

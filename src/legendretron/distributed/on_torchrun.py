@@ -13,8 +13,9 @@ from torch import distributed
 from legendretron._internal.validation import check_device
 from legendretron.datasets.sources import source_of
 from legendretron.distributed.checkpoints import SharedFile
-from legendretron.distributed.fitting import agreed, fit_shards
-from legendretron.distributed.layout import Layout, joined, started_by_torchrun
+from legendretron.distributed.fitting import fit_shards
+from legendretron.distributed.join_group import join_group, started_by_torchrun
+from legendretron.training.layout import Layout
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -41,8 +42,8 @@ def fit_torchrun(
 ) -> AnyClassifier:
     """Fit an estimator by all processes that ``torchrun`` has started, each on its shards of the rows.
 
-    Every process calls this with the same arguments. Gradients are averaged by ``DistributedDataParallel``, through Gloo on
-    the CPU and NCCL with ``device="cuda"``, so that the result is that of one process on the joint batches. Processes that
+    Every process calls this with the same arguments. Gradients are added up, through Gloo on the CPU and NCCL with
+    ``device="cuda"``, so that the result is that of one process on the joint batches. Processes that
     ``torchrun --max-restarts`` starts again go on from the checkpoint, with the same result as if nothing had happened.
 
     Parameters
@@ -85,21 +86,21 @@ def fit_torchrun(
         )
     device = check_device(estimator.device)
     if distributed.is_initialized():
-        own = torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
-        group: Any = nullcontext(Layout.of_group(own, class_parallel))
+        device = torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
+        group: Any = nullcontext(Layout.join(device, class_parallel))
     else:
-        group = joined(device.type, class_parallel)
+        group = join_group(device.type, class_parallel)
     with group as layout:
         store = None if checkpoint is None else SharedFile(checkpoint, layout)
         columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
-        source = agreed(layout, lambda: source_of(data, **columns, skip_bad_rows=skip_bad_rows))
+        source = layout.call(lambda: source_of(data, **columns, skip_bad_rows=skip_bad_rows))
         fit_shards(
             estimator, source, layout, n_shards=n_shards, store=store, checkpoint_steps=checkpoint_steps,
             skip_bad_rows=skip_bad_rows,
         )  # fmt: skip
         if out is not None and layout.first:
             estimator.save(out)
-        layout.everyone(None)  # nobody needs the checkpoint any more
+        layout.gather(None)  # nobody needs the checkpoint any more
         if store is not None and layout.first:
             store.remove()
     return estimator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -13,41 +13,58 @@ from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Batch, Source, Summary, scan
 from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import RowCheck
+from legendretron.streaming.row_check import BadRowError, RowCheck
 from legendretron.streaming.row_hash import HELD_OUT, SAMPLE, row_share
-from legendretron.training.row_window import Rows
+from legendretron.streaming.scan import merge_summaries
+from legendretron.training.batches import Rows
+from legendretron.training.layout import Layout
 
-__all__ = ["StreamData", "Taken", "balanced_factors", "given_factors", "scan_with_class_weight"]
+__all__ = ["LabelledRows", "Shard", "join_rows", "map_shards", "scan_shards"]
 
 #: Rows of each class that a sample has in the mean, if there are so many: classes must not be missing in it.
 _LEAST_OF_CLASS = 30
+T = TypeVar("T")
 
 
-def scan_with_class_weight(
-    source: Source, class_weight: Any, skip_bad_rows: int
-) -> tuple[Summary, dict[Any, float] | None]:
-    """The first pass, and the factors on the weights of each class's rows; for balanced classes, it takes two passes."""
-    factors = given_factors(class_weight)
+def map_shards(function: Callable[[int], T], n_shards: int, layout: Layout) -> list[T]:
+    """Results for all shards; every process calls the function for the shards that it reads."""
+    results = layout.call(lambda: {shard: function(shard) for shard in layout.list_shards(n_shards)})
+    everyone = {shard: result for part in layout.gather(results) for shard, result in part.items()}
+    return [everyone[shard] for shard in range(n_shards)]
+
+
+def scan_shards(
+    source: Source, class_weight: Any, skip_bad_rows: int, n_shards: int, layout: Layout
+) -> tuple[list[Summary], dict[Any, float] | None]:
+    """The first pass over all shards, and the factors on the weights of each class's rows.
+
+    For balanced classes, it takes two passes.
+    """
+
+    def scan_all(factors: dict[Any, float] | None) -> list[Summary]:
+        def scan_one(shard: int) -> Summary:
+            return scan(source, factors=factors, skip_bad_rows=skip_bad_rows, shard=(shard, n_shards))
+
+        summaries = map_shards(scan_one, n_shards, layout)
+        n_skipped = sum(summary.n_skipped for summary in summaries)
+        if n_skipped > skip_bad_rows:
+            raise BadRowError(
+                f"{n_skipped} rows are bad, but only {skip_bad_rows} may be left out; repair them, or raise skip_bad_rows."
+            )
+        return summaries
+
+    factors = None
     if class_weight == "balanced":
-        factors = balanced_factors(scan(source, skip_bad_rows=skip_bad_rows))
-    return scan(source, factors=factors, skip_bad_rows=skip_bad_rows), factors
+        counted = merge_summaries(scan_all(None))
+        even = counted.n_rows / (len(counted.classes) * counted.class_rows)
+        factors = dict(zip(counted.classes.tolist(), even.tolist(), strict=True))
+    elif isinstance(class_weight, dict):
+        factors = class_weight
+        with_class_weight(factors, np.array(list(factors), dtype=object), np.ones(len(factors)))  # checks the values
+    return scan_all(factors), factors
 
 
-def given_factors(class_weight: Any) -> dict[Any, float] | None:
-    """Factors on the weights of each class's rows that are given, after a check."""
-    if not isinstance(class_weight, dict):
-        return None
-    with_class_weight(class_weight, np.array(list(class_weight), dtype=object), np.ones(len(class_weight)))
-    return class_weight
-
-
-def balanced_factors(counted: Summary) -> dict[Any, float]:
-    """Factors by which all classes count alike."""
-    even = counted.n_rows / (len(counted.classes) * counted.class_rows)
-    return dict(zip(counted.classes.tolist(), even.tolist(), strict=True))
-
-
-class Taken(NamedTuple):
+class LabelledRows(NamedTuple):
     """Rows in memory: features (n, d), places of their labels among the classes, and weights."""
 
     X: Any
@@ -55,14 +72,27 @@ class Taken(NamedTuple):
     weight: np.ndarray
 
 
+def join_rows(parts: list[LabelledRows]) -> LabelledRows:
+    """Several parts, one at least, as one."""
+    X, places, weight = zip(*parts, strict=True)
+    stacked = scipy.sparse.vstack(X, format="csr") if scipy.sparse.issparse(X[0]) else np.concatenate(X)
+    return LabelledRows(stacked, np.concatenate(places), np.concatenate(weight))
+
+
 @dataclass(frozen=True)
-class StreamData:
-    """A source after its first pass.
+class Shard:
+    """A part of a source after the first pass, or all of it.
 
     Attributes
     ----------
-    source, summary
-        The rows, and what is known of them.
+    source : Source
+        The rows.
+    part : tuple of int
+        Which part of how many.
+    summary : Summary
+        What is known of all rows of the source.
+    n_rows, n_skipped : int
+        Rows of this part with positive weight, and its bad rows.
     factors : dict or None
         Factors on the weights of each class's rows.
     seed : int
@@ -74,20 +104,23 @@ class StreamData:
     """
 
     source: Source
+    part: tuple[int, int]
     summary: Summary
+    n_rows: int
+    n_skipped: int
     factors: dict[Any, float] | None
     seed: int
     held_out: float
     dtype: Any
 
-    def _batches(self, epoch: int | None) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
+    def _read(self, epoch: int | None) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
         """Checked batches of rows with positive weight, with the places of their labels and their weights."""
-        summary, seen = self.summary, 0
-        check = RowCheck(summary.feature_names, summary.n_skipped)
-        of_class = None
+        summary, n_read = self.summary, 0
+        check = RowCheck(summary.feature_names, self.n_skipped)
+        class_factors = None
         if self.factors is not None:
-            of_class = np.array([self.factors.get(label, 1.0) for label in summary.classes.tolist()])
-        for raw in self.source.batches(epoch, seed=self.seed):
+            class_factors = np.array([self.factors.get(label, 1.0) for label in summary.classes.tolist()])
+        for raw in self.source.batches(epoch, seed=self.seed, shard=self.part):
             batch = check(raw)
             if not len(batch):
                 continue
@@ -98,61 +131,49 @@ class StreamData:
                 batch = batch.take(~np.isin(batch.y, left_out))  # type: ignore[arg-type]
             places = summary.numbers(batch)
             weight = np.ones(len(batch)) if batch.weight is None else batch.weight
-            seen += len(batch)
-            if seen > summary.n_rows:
+            n_read += len(batch)
+            if n_read > self.n_rows:
                 break
-            yield batch, places, weight if of_class is None else weight * of_class[places]
-        if seen != summary.n_rows:
-            more = "more than " if seen > summary.n_rows else ""
+            yield batch, places, weight if class_factors is None else weight * class_factors[places]
+        if n_read != self.n_rows:
+            more = "more than " if n_read > self.n_rows else ""
             raise ValueError(
-                f"source had {summary.n_rows} rows in the first pass, but {more}{min(seen, summary.n_rows)} in another; it "
+                f"source had {self.n_rows} rows in the first pass, but {more}{min(n_read, self.n_rows)} in another; it "
                 "must yield the same rows each time it is read."
             )
 
     def _is_held_out(self, batch: Batch) -> np.ndarray:
         return row_share(batch.row_numbers, self.seed, HELD_OUT) < self.held_out
 
-    def gather(self, sample_rows: int | None) -> tuple[Taken | None, Taken | None]:
-        """Read a sample of about so many rows into memory, and those that are held out.
+    def gather(self, sample_share: float) -> tuple[LabelledRows, LabelledRows]:
+        """Read about this share of the rows into memory, and those that are held out.
 
         Classes with few rows have more of them in the sample, with less weight.
         """
-        summary = self.summary
-        share = 0.0 if sample_rows is None else min(1.0, sample_rows / summary.n_rows)
-        of_class = np.clip(_LEAST_OF_CLASS / summary.class_rows, share, 1.0) if share else np.zeros(1)
-        sampled: list[Taken] = []
-        held: list[Taken] = []
-        for batch, places, weight in read_ahead(self._batches(None)):
-            if share:
-                rates = of_class[places]
-                own = row_share(batch.row_numbers, self.seed, SAMPLE) < rates
-                sampled.append(Taken(batch.X[own], places[own], (weight * share / rates)[own]))
-            if self.held_out:
-                out = self._is_held_out(batch)
-                held.append(Taken(batch.X[out], places[out], weight[out]))
-        return self.joined(sampled), self.joined(held)
+        class_rates = np.clip(_LEAST_OF_CLASS / self.summary.class_rows, sample_share, 1.0) * (sample_share > 0.0)
+        sampled: list[LabelledRows] = []
+        held: list[LabelledRows] = []
+        for batch, places, weight in read_ahead(self._read(None)):
+            X, rates = batch.X.astype(self.dtype, copy=False), class_rates[places]
+            chosen = row_share(batch.row_numbers, self.seed, SAMPLE) < rates
+            sampled.append(LabelledRows(X[chosen], places[chosen], weight[chosen] * sample_share / rates[chosen]))
+            out = self._is_held_out(batch)
+            held.append(LabelledRows(X[out], places[out], weight[out]))
+        return join_rows(sampled), join_rows(held)
 
-    def joined(self, parts: list[Taken]) -> Taken | None:
-        """Several parts as one; None if there is none."""
-        if not parts:
-            return None
-        X, places, weight = zip(*parts, strict=True)
-        stacked = scipy.sparse.vstack(X, format="csr") if self.summary.sparse else np.concatenate(X)
-        return Taken(stacked.astype(self.dtype, copy=False), np.concatenate(places), np.concatenate(weight))
-
-    def passes(self, units: Standardizer, precision: Any, shuffle: bool) -> Callable[[int], Generator[Rows]]:
+    def read_passes(self, units: Standardizer, precision: Any, shuffle: bool) -> Callable[[int], Generator[Rows]]:
         """Passes over the rows that are not held out, in these units, read ahead in a thread."""
         summary, n_classes = self.summary, len(self.summary.classes)
         even = summary.n_rows / summary.total_weight
 
-        def prepared(number: int) -> Iterator[Rows]:
-            for batch, places, weight in self._batches(number if shuffle else None):
+        def read_pass(number: int) -> Iterator[Rows]:
+            for batch, places, weight in self._read(number if shuffle else None):
                 X = batch.X.astype(self.dtype, copy=False)
                 if self.held_out:
-                    kept = ~self._is_held_out(batch)
-                    X, places, weight = X[kept], places[kept], weight[kept]
+                    trained = ~self._is_held_out(batch)
+                    X, places, weight = X[trained], places[trained], weight[trained]
                 x = units.transform(X).astype(precision, copy=False)
                 labels = swap_labels(places, n_classes)
                 yield Rows(x, labels.astype(np.int64, copy=False), (weight * even).astype(precision))
 
-        return lambda number: read_ahead(prepared(number))
+        return lambda number: read_ahead(read_pass(number))

@@ -1,39 +1,38 @@
-"""A fit of rows that are read in batches, pass by pass, in bounded memory."""
+"""A fit of rows that are read in batches, pass by pass, in bounded memory, by one process or by several."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from legendretron._internal.validation import check_device, check_integer
+from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.fixed_link import is_fixed
+from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.stream_data import StreamData, Taken, scan_with_class_weight
+from legendretron.estimators.stream_data import LabelledRows, Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
-from legendretron.links import LabelNoise
-from legendretron.streaming import Source, Summary
-from legendretron.training import LinearModel, Sample, TrainingSettings, as_features
-from legendretron.training.row_window import WindowBatches
-from legendretron.training.streamed import train_streamed
+from legendretron.links import LabelNoise, Link
+from legendretron.streaming import Source
+from legendretron.streaming.scan import merge_summaries
+from legendretron.training import LinearModel, Sample, as_features
+from legendretron.training.batches import StreamBatches
+from legendretron.training.checkpoint import CheckpointStore
+from legendretron.training.engine import train_batches
+from legendretron.training.layout import Layout
 from legendretron.tuning import Tuning
 
-__all__ = [
-    "MOST_HELD_OUT",
-    "SAMPLE_ROWS",
-    "check_streamable",
-    "chosen_on",
-    "fit_source",
-    "sample_size",
-    "stream_settings",
-    "take_names",
-    "units_of",
-]
+__all__ = ["SAMPLE_ROWS", "StreamFit", "check_streamable", "fit_source"]
 
 #: Rows that strengths are chosen on, and bytes of their features at most.
 SAMPLE_ROWS = 100_000
@@ -41,49 +40,23 @@ _SAMPLE_BYTES = 2**28
 #: Bytes of the features in the window in which rows are shuffled, and its rows at most; of sparse rows.
 _WINDOW_BYTES, _WINDOW_ROWS, _SPARSE_ROWS = 2**26, 2**20, 2**16
 #: Rows held out for early stopping at most: they are in memory.
-MOST_HELD_OUT = 100_000
+_MOST_HELD_OUT = 100_000
 
 
 def fit_source(
-    estimator: Any,
-    source: Source,
-    *,
-    skip_bad_rows: int,
-    buffer_rows: int | None,
-    sample_rows: int,
+    estimator: Any, source: Source, *, skip_bad_rows: int, buffer_rows: int | None, sample_rows: int
 ) -> None:
-    """Fit an estimator to a source; see :meth:`LinearLinkClassifier.fit_stream`."""
+    """Fit an estimator to a source by this process; see :meth:`LinearLinkClassifier.fit_stream`."""
     check_streamable(estimator)
-    skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
-    sample_rows = check_integer("sample_rows", sample_rows, 1)
-    if buffer_rows is not None:
-        buffer_rows = check_integer("buffer_rows", buffer_rows, 0)
-    summary, factors = scan_with_class_weight(source, estimator.class_weight, skip_bad_rows)
-    if summary.lost:
-        classes = f"class{'es' if len(summary.lost) > 1 else ''} {', '.join(map(repr, summary.lost))}"
-        warnings.warn(f"all rows of {classes} are bad and were left out.", stacklevel=4)
-    if len(summary.classes) < 2:
-        raise ValueError(
-            f"fit_stream needs rows of at least 2 classes, but the source has only one: "
-            f"{summary.classes.tolist()[0]!r}."
-        )
-    take_names(estimator, summary)
-    dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
-    seed, strengths = estimator._seed(), estimator._strengths()
-    share = min(estimator.validation_fraction, MOST_HELD_OUT / summary.n_rows) if estimator.early_stopping else 0.0
-    data = StreamData(source, summary, factors, seed % 2**63, share, dtype)
-    wanted = None
-    if not strengths.fixed:
-        wanted = sample_size(summary, sample_rows)
-        if summary.n_rows <= wanted:  # all rows are in memory, and better fitted there
-            whole, _ = replace(data, held_out=0.0).gather(summary.n_rows)
-            assert whole is not None
-            estimator._train(whole.X, summary.classes[whole.places], whole.weight, summary.classes, seed, resume=False)
-            estimator.n_skipped_rows_, estimator.skipped_rows_ = summary.n_skipped, summary.skipped
-            return
-    sample, held = data.gather(wanted) if wanted is not None or share else (None, None)
-    _train_streamed(estimator, data, seed, sample, held, buffer_rows)
-    estimator.n_skipped_rows_, estimator.skipped_rows_ = summary.n_skipped, summary.skipped
+    layout = Layout.alone(check_device(estimator.device))
+    fit = StreamFit(
+        estimator, source, layout, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows
+    )
+    if fit.fits_in_sample:
+        fit.fit_in_memory()
+    else:
+        fit.prepare()
+        fit.train()
 
 
 def check_streamable(estimator: Any) -> None:
@@ -99,8 +72,6 @@ def check_streamable(estimator: Any) -> None:
         )
     if estimator.warm_start:
         raise ValueError("warm_start=True does not apply to fit_stream; leave it out, or go on with partial_fit.")
-    if estimator.checkpoint is not None:
-        raise ValueError(f"checkpoint={estimator.checkpoint!r} does not apply to fit_stream; leave it out.")
     if not (estimator.cv is None or isinstance(estimator.cv, Integral)):
         raise ValueError(
             f"cv must be None or a number of folds of the sample that strengths are chosen on, got {estimator.cv!r}: a "
@@ -108,142 +79,265 @@ def check_streamable(estimator: Any) -> None:
         )
 
 
-def sample_size(summary: Summary, sample_rows: int) -> int:
-    """Rows that strengths are chosen on: so many, or fewer if their features would take too much memory."""
-    return sample_rows if summary.sparse else min(sample_rows, max(1, _SAMPLE_BYTES // (8 * summary.n_features)))
+def _make_model(weight: Tensor, bias: Tensor, link: Link) -> LinearModel:
+    return LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
 
 
-def take_names(estimator: Any, summary: Summary) -> None:
-    """Note the number of features, and their names if they have some."""
-    estimator.n_features_in_ = summary.n_features
-    estimator.__dict__.pop("feature_names_in_", None)
-    if summary.feature_names is not None:
-        estimator.feature_names_in_ = np.asarray(summary.feature_names, dtype=object)
+class StreamFit:
+    """The fit of an estimator to a source; every process of the layout makes one, and has the fitted estimator at the end.
 
+    Here the first pass is done, and a second one if rows are held out, or sampled to choose strengths on. Then come
+    :meth:`prepare` and :meth:`train`, or :meth:`fit_in_memory`.
 
-def units_of(estimator: Any, summary: Summary) -> Standardizer:
-    """Means and deviations that features are standardised by, if they are to be."""
-    nothing = np.zeros(summary.n_features)
-    if not estimator.standardize:
-        return Standardizer(nothing, np.ones(summary.n_features))
-    return Standardizer(nothing if summary.sparse else summary.mean, summary.scale)
+    Parameters
+    ----------
+    estimator : LinearLinkClassifier
+        The same on all processes.
+    source : Source
+        Of which each process reads its shards.
+    layout : Layout
+        Which part of the work is this process's.
+    n_shards : int
+        Parts that the rows are divided into.
+    skip_bad_rows, buffer_rows, sample_rows
+        As in :meth:`~legendretron.LegendreTronClassifier.fit_stream`; the buffer is that of a shard.
+    """
 
+    def __init__(
+        self,
+        estimator: Any,
+        source: Source,
+        layout: Layout,
+        *,
+        n_shards: int = 1,
+        skip_bad_rows: int = 0,
+        buffer_rows: int | None = None,
+        sample_rows: int = SAMPLE_ROWS,
+    ) -> None:
+        self.estimator, self.layout, self.buffer_rows = estimator, layout, buffer_rows
+        skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
+        sample_rows = check_integer("sample_rows", sample_rows, 1)
+        if buffer_rows is not None:
+            self.buffer_rows = check_integer("buffer_rows", buffer_rows, 0)
+        estimator._checkpoint_path(online=False)  # raises if it is unsuitable, before the table is read
+        summaries, factors = scan_shards(source, estimator.class_weight, skip_bad_rows, n_shards, layout)
+        self.summary = summary = merge_summaries(summaries)
+        if summary.lost:
+            classes = f"class{'es' if len(summary.lost) > 1 else ''} {', '.join(map(repr, summary.lost))}"
+            warnings.warn(f"all rows of {classes} are bad and were left out.", stacklevel=5)
+        if len(summary.classes) < 2:
+            only = summary.classes.tolist()[0]
+            raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
+        self.seed = estimator._seed()
+        self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
+        share = min(estimator.validation_fraction, _MOST_HELD_OUT / summary.n_rows) if estimator.early_stopping else 0.0
+        self.shards = [
+            Shard(
+                source,
+                (number, n_shards),
+                summary,
+                part.n_rows,
+                part.n_skipped,
+                factors,
+                seed=self.seed % 2**63,
+                held_out=share,
+                dtype=self.dtype,
+            )
+            for number, part in enumerate(summaries)
+        ]
+        self.tuned = not estimator._strengths().fixed
+        self.sample_rows = sample_rows
+        if self.tuned and not summary.sparse:
+            self.sample_rows = min(sample_rows, max(1, _SAMPLE_BYTES // (8 * summary.n_features)))
+        standardized = estimator.standardize
+        mean = np.zeros(summary.n_features) if summary.sparse or not standardized else summary.mean
+        self.units = Standardizer(mean, summary.scale if standardized else np.ones(summary.n_features))
 
-def _train_streamed(
-    estimator: Any,
-    data: StreamData,
-    seed: int,
-    sample: Taken | None,
-    held: Taken | None,
-    buffer_rows: int | None,
-) -> None:
-    summary, device = data.summary, check_device(estimator.device)
-    n_classes, dtype = len(summary.classes), torch.float32 if data.dtype == np.float32 else torch.float64
-    generator = torch.Generator().manual_seed(seed)
-    units = units_of(estimator, summary)
-    start = estimator._fresh(units, n_classes, generator, dtype)
-    before = generator.get_state()
-    link = estimator._make_link(n_classes, generator, dtype, summary.n_rows)
-    noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=sample is not None)
-    tuning = None if sample is None else chosen_on(estimator, summary, sample, units, dtype, device, seed, noise)
-    alpha, link_alpha = estimator._strengths().pair() if tuning is None else tuning.chosen
-    plan = estimator._plan_of(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=True)
-    if plan.is_softmax:
-        generator.set_state(before)
-    model = LinearModel(
-        start.weight.to(device, plan.precision).unsqueeze(0),
-        start.bias.to(device, plan.precision).unsqueeze(0),
-        [plan.link.to(plan.precision)],
-    )
-    n_held = 0 if held is None else len(held.places)
-    n_rows = summary.n_rows - n_held
-    validation = None if held is None else _validation(estimator, summary, held, units, plan.precision, device)
-    settings = stream_settings(estimator, generator, n_rows, plan.strengths)
-    precision = np.dtype(np.float32 if plan.precision == torch.float32 else np.float64)
-    if buffer_rows is None:
+    @property
+    def fits_in_sample(self) -> bool:
+        """Whether strengths are to be chosen, and all rows are read into memory for it: they are better fitted there."""
+        return self.tuned and self.summary.n_rows <= self.sample_rows
+
+    def fit_in_memory(self) -> None:
+        """Fit as in memory; for one shard."""
+        (shard,), classes = self.shards, self.summary.classes
+        rows, _ = replace(shard, held_out=0.0).gather(1.0)
+        self._set_names()
+        self.estimator._train(rows.X, classes[rows.places], rows.weight, classes, self.seed, resume=False)
+        self._set_skipped()
+
+    def _set_names(self) -> None:
+        summary, estimator = self.summary, self.estimator
+        estimator.n_features_in_ = summary.n_features
+        estimator.__dict__.pop("feature_names_in_", None)
+        if summary.feature_names is not None:
+            estimator.feature_names_in_ = np.asarray(summary.feature_names, dtype=object)
+
+    def _set_skipped(self) -> None:
+        self.estimator.n_skipped_rows_, self.estimator.skipped_rows_ = self.summary.n_skipped, self.summary.skipped
+
+    def _gather(self) -> LabelledRows | None:
+        """Read the rows held out; return the sample that strengths are chosen on, on the first process."""
+        summary, estimator, layout = self.summary, self.estimator, self.layout
+        self.held: LabelledRows | None = None
+        self.sizes = [shard.n_rows for shard in self.shards]
+        share = self.sample_rows / summary.n_rows if self.tuned else 0.0
+        early_stopping = self.shards[0].held_out > 0.0
+        if not (share or early_stopping):
+            return None
+        sampled, held = {}, {}
+
+        def gather(number: int) -> int:
+            sampled[number], held[number] = self.shards[number].gather(min(share, 1.0))
+            return len(held[number].places)
+
+        n_held = map_shards(gather, len(self.shards), layout)
+        self.sizes = [size - n for size, n in zip(self.sizes, n_held, strict=True)]
+        if early_stopping:
+            if not 0 < sum(n_held) < summary.n_rows:
+                raise ValidationSplitError(
+                    f"early_stopping cannot hold out validation_fraction={estimator.validation_fraction} of "
+                    f"{summary.n_rows} rows; raise validation_fraction, or set early_stopping=False."
+                )
+            self.held = join_rows(list(held.values()))
+        if not share:
+            return None
+        parts = {number: part for other in layout.gather_at_first(sampled) for number, part in other.items()}
+        return join_rows([parts[number] for number in sorted(parts)]) if parts else None
+
+    def prepare(self, make_model: Callable[[Tensor, Tensor, Link], LinearModel] = _make_model) -> None:
+        """Hold out rows, choose strengths, and make the model by a function of weight ``(d, K)``, bias ``(K,)`` and link."""
+        estimator, n_classes, device = self.estimator, len(self.summary.classes), self.layout.device
+        sample = self._gather()
+        dtype = torch.float32 if self.dtype == np.float32 else torch.float64
+        self.generator = generator = torch.Generator().manual_seed(self.seed)
+        self.start = estimator._fresh(self.units, n_classes, generator, dtype)
+        before = generator.get_state()
+        link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
+        noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=self.tuned)
+        self.kept_choice: KeptChoice | None = None
+        self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
+        strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
+        self.plan = plan = estimator._plan_of(link, strengths, self.tuning, noise, found, dtype, anew=True)
+        if plan.is_softmax:
+            generator.set_state(before)
+        weight, bias = (part.to(device, plan.precision) for part in (self.start.weight, self.start.bias))
+        self.model = make_model(weight, bias, plan.link.to(device, plan.precision))
+
+    def _identify(self, *settings: Any) -> str:
+        """Fingerprint of the data and of settings beside the estimator's parameters."""
+        s = self.summary
+        numbers = [self.seed, self.sample_rows, -1 if self.buffer_rows is None else self.buffer_rows, *settings]
+        return fingerprint(self.estimator, (s.classes, s.class_weight, s.mean, s.variance, numbers))
+
+    def _choose(self, sample: LabelledRows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+        """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
+        path = self.estimator.checkpoint
+        if path is not None:
+            self.kept_choice = KeptChoice(Path(path), self._identify())
+            if (tuning := self.kept_choice.load()) is not None:
+                return tuning
+        chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
+        tuning = self.layout.broadcast(chosen)
+        assert tuning is not None
+        if self.kept_choice is not None and not tuning.interrupted:
+            self.kept_choice.save(tuning)
+        return tuning
+
+    def _choose_on(self, sample: LabelledRows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+        estimator, classes = self.estimator, self.summary.classes
+        missing = np.setdiff1d(np.arange(len(classes)), sample.places)
+        if len(missing):
+            raise ValueError(
+                f"the sample of {len(sample.places)} rows that strengths are chosen on has none of class "
+                f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give alpha and link_alpha."
+            )
+        features = as_features(self.units.transform(sample.X), dtype, self.layout.device)
+        labels, rows = swap_labels(sample.places, len(classes)), np.arange(len(sample.places))
+        weight, y = sample.weight / sample.weight.max(), classes[sample.places]
+        problem = estimator._problem(features, labels, weight, sample.X, y, rows, None, self.seed, noise, None)
+        tuning: Tuning = estimator._choose(replace(problem, fit_whole=False), estimator._strengths())
+        return tuning
+
+    def _validation(self) -> Sample | None:
+        """The rows that this process holds out, in memory."""
+        if self.held is None:
+            return None
+        device, precision = self.layout.device, self.plan.precision
+        labels = swap_labels(self.held.places, len(self.summary.classes))
+        return Sample(
+            as_features(self.units.transform(self.held.X), precision, device),
+            torch.arange(len(labels), device=device).unsqueeze(0),
+            torch.as_tensor(labels, dtype=torch.int64, device=device).unsqueeze(0),
+            torch.as_tensor(self.held.weight, dtype=precision, device=device).unsqueeze(0),
+        )
+
+    def _batches(self, batch_size: int, endless: bool) -> StreamBatches:
+        summary, plan, sizes = self.summary, self.plan, self.sizes
+        precision = np.dtype(np.float32 if plan.precision == torch.float32 else np.float64)
         row_bytes = summary.n_features * precision.itemsize
         window = _SPARSE_ROWS if summary.sparse else min(_WINDOW_ROWS, max(1, _WINDOW_BYTES // row_bytes))
-    else:
-        window = buffer_rows
-    shuffle = buffer_rows != 0
-    batches = WindowBatches(
-        # what fits into the window is shuffled there, as rows in memory are
-        data.passes(units, precision, shuffle=shuffle and n_rows > window),
-        n_rows=n_rows,
-        n_features=summary.n_features,
-        batch_size=settings.batch_size,
-        window=window,
-        generator=generator,
-        shuffle=shuffle,
-        endless=settings.max_steps is not None,
-        sparse=summary.sparse,
-        dtype=plan.precision,
-        device=device,
-    )
-    observed = summary.class_weight[::-1] if n_classes == 2 else summary.class_weight
-    class_weight = torch.as_tensor(observed / observed.sum())
-    result = train_streamed(model, batches, settings, class_weight, n_rows, validation)
-    estimator._keep(model, result, plan, summary.classes, observed, n_rows, start, data.dtype)
-    estimator._tuning = tuning
-    estimator._report(result, tuning is not None and tuning.interrupted)
-
-
-def chosen_on(
-    estimator: Any,
-    summary: Summary,
-    sample: Taken,
-    units: Standardizer,
-    dtype: torch.dtype,
-    device: torch.device,
-    seed: int,
-    noise: LabelNoise | None,
-) -> Tuning:
-    """Strengths, and noise in the labels, chosen on the sample."""
-    n_classes = len(summary.classes)
-    missing = np.setdiff1d(np.arange(n_classes), sample.places)
-    if len(missing):
-        raise ValueError(
-            f"the sample of {len(sample.places)} rows that strengths are chosen on has none of class "
-            f"{summary.classes[missing].tolist()[0]!r}; raise sample_rows, or give alpha and link_alpha."
+        if self.buffer_rows is not None:
+            window = self.buffer_rows
+        shuffle, generators = self.buffer_rows != 0, [self.generator]
+        if len(sizes) > 1:
+            seeds = [int(torch.randint(2**63 - 1, (), generator=self.generator)) for _ in sizes]
+            generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        passes = {
+            # what fits into the window is shuffled there, as rows in memory are
+            number: self.shards[number].read_passes(self.units, precision, shuffle=shuffle and sizes[number] > window)
+            for number in self.layout.list_shards(len(sizes))
+        }
+        return StreamBatches(
+            passes,
+            sizes,
+            batch_size,
+            window=window,
+            generators=generators,
+            shuffle=shuffle,
+            endless=endless,
+            n_features=summary.n_features,
+            sparse=summary.sparse,
+            dtype=plan.precision,
+            device=self.layout.device,
         )
-    features = as_features(units.transform(sample.X), dtype, device)
-    labels = 1 - sample.places if n_classes == 2 else sample.places
-    y, rows = summary.classes[sample.places], np.arange(len(sample.places))
-    weight = sample.weight / sample.weight.max()
-    problem = estimator._problem(features, labels, weight, sample.X, y, rows, None, seed, noise, None)
-    tuning: Tuning = estimator._choose(replace(problem, fit_whole=False), estimator._strengths())
-    return tuning
 
+    def train(self, store: CheckpointStore | None = None, checkpoint_steps: int | None = None) -> None:
+        """Train, and keep the result in the estimator.
 
-def _validation(
-    estimator: Any,
-    summary: Summary,
-    held: Taken,
-    units: Standardizer,
-    precision: torch.dtype,
-    device: torch.device,
-) -> Sample:
-    """The rows held out, in memory."""
-    n_held, n_classes = len(held.places), len(summary.classes)
-    if not 0 < n_held < summary.n_rows:
-        raise ValidationSplitError(
-            f"early_stopping cannot hold out validation_fraction={estimator.validation_fraction} of {summary.n_rows} rows; "
-            "raise validation_fraction, or set early_stopping=False."
+        Parameters
+        ----------
+        store : CheckpointStore, optional
+            Where checkpoints of several processes go.
+        checkpoint_steps : int, optional
+            Steps between two checkpoints, in place of ``estimator.checkpoint_every`` epochs.
+        """
+        estimator, plan, n_rows = self.estimator, self.plan, sum(self.sizes)
+        settings = estimator._training_settings((), self.generator, n_rows, plan.strengths, online=False)
+        if settings.max_steps is not None:  # as in memory, but with one pass over all rows at least
+            settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_rows / settings.batch_size)))
+        settings = replace(
+            settings,
+            checkpoint=settings.checkpoint if store is None else store,
+            checkpoint_steps=checkpoint_steps,
+            fingerprint=self._identify(*plan.strengths, *self.sizes),
+            verbose=settings.verbose if self.layout.first else 0,
         )
-    labels = 1 - held.places if n_classes == 2 else held.places
-    return Sample(
-        as_features(units.transform(held.X), precision, device),
-        torch.arange(n_held, device=device).unsqueeze(0),
-        torch.as_tensor(labels, dtype=torch.int64, device=device).unsqueeze(0),
-        torch.as_tensor(held.weight, dtype=precision, device=device).unsqueeze(0),
-    )
-
-
-def stream_settings(
-    estimator: Any, generator: torch.Generator, n_rows: int, strengths: tuple[float, float]
-) -> TrainingSettings:
-    """How to train: as in memory, but with one pass over all rows at least."""
-    settings: TrainingSettings = estimator._training_settings((), generator, n_rows, strengths, online=False)
-    if settings.max_steps is None:
-        return settings
-    return replace(settings, max_steps=max(settings.max_steps, math.ceil(n_rows / settings.batch_size)))
+        observed = swap_classes(self.summary.class_weight)
+        result = train_batches(
+            self.model,
+            self._batches(settings.batch_size, endless=settings.max_steps is not None),
+            settings,
+            torch.as_tensor(observed / observed.sum()).unsqueeze(0),
+            self._validation(),
+            layout=self.layout,
+            show_rows=True,
+        )
+        if self.kept_choice is not None and not result.interrupted:
+            self.kept_choice.remove()
+        self._set_names()
+        estimator._keep(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
+        estimator._tuning = self.tuning
+        self._set_skipped()
+        if self.layout.first:
+            estimator._report(result, self.tuning is not None and self.tuning.interrupted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.row_check import RowCheck
 from legendretron.streaming.source import Source
 
-__all__ = ["Summary", "scan"]
+__all__ = ["Summary", "merge_summaries", "scan"]
 
 #: Kinds of labels, as numpy names them, that can be mixed.
 _NUMBERS = {"i", "u", "f"}
@@ -185,6 +185,52 @@ def scan(
         feature_names=source.feature_names,
         skipped=tuple(check.skipped),
         lost=tuple(sorted(check.labels - {*rows}, key=str)),
+    )
+
+
+def merge_summaries(summaries: list[Summary]) -> Summary:
+    """The summary of several parts of a source.
+
+    Examples
+    --------
+    >>> from legendretron.streaming import as_source
+    >>> parts = [scan(as_source((np.array([[0.0], [1.0]]), np.array(y)))) for y in (["a", "b"], ["b", "c"])]
+    >>> both = merge_summaries(parts)
+    >>> both.classes.tolist(), both.class_rows.tolist(), both.mean.tolist(), both.variance.tolist()
+    (['a', 'b', 'c'], [1, 2, 1], [0.5], [0.25])
+    """
+    first = summaries[0]
+    if len(summaries) == 1:
+        return first
+    for other in summaries[1:]:
+        if other.n_features != first.n_features or other.sparse != first.sparse:
+            raise ValueError(
+                f"parts of the data differ: {first.n_features} and {other.n_features} features"
+                f"{', sparse and dense' if first.sparse != other.sparse else ''}."
+            )
+    kinds = {summary.classes.dtype.kind for summary in summaries}
+    if len(kinds) > 1:
+        raise ValueError(f"parts of the data have labels of different types, {sorted(kinds)}; use one type.")
+    classes = np.unique(np.concatenate([summary.classes for summary in summaries]))
+    rows, weight = np.zeros(len(classes), dtype=np.int64), np.zeros(len(classes))
+    moments = Moments(first.n_features)
+    for summary in summaries:
+        places = np.searchsorted(classes, summary.classes)
+        rows[places] += summary.class_rows
+        weight[places] += summary.class_weight
+        moments.merge(summary.total_weight, summary.mean, summary.variance * summary.total_weight)
+    return replace(
+        first,
+        classes=classes,
+        class_rows=rows,
+        class_weight=weight,
+        n_rows=int(rows.sum()),
+        mean=moments.mean,
+        variance=moments.variance,
+        dtype=np.result_type(*(summary.dtype for summary in summaries)),
+        n_skipped=sum(summary.n_skipped for summary in summaries),
+        lost=tuple(sorted({label for part in summaries for label in part.lost} - {*classes.tolist()}, key=str)),
+        skipped=tuple(place for summary in summaries for place in summary.skipped),
     )
 
 

@@ -60,8 +60,8 @@ class Adam:
         if self._number is not None:
             self._number = int(self.count)
 
-    def taken(self, steps: int) -> None:
-        """Note that the moments, the count and the parameters have been changed by so many steps elsewhere."""
+    def advance(self, steps: int) -> None:
+        """Note that so many steps were taken elsewhere, on the memory of the moments, the count and the parameters."""
         if self._number is not None:
             self._number += steps
 

@@ -6,18 +6,40 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from legendretron._internal.artifacts import is_artifact, read_artifact, write_artifact
 from legendretron.training.history import History
 
-__all__ = ["checkpoint_progress", "load_checkpoint", "save_checkpoint"]
+__all__ = ["CheckpointStore", "load_checkpoint", "read_progress", "save_checkpoint"]
 
 _NAME = "legendretron-checkpoint"
 #: The number of the format: raise it when what is written changes. A test holds what each number means.
-_KIND = f"{_NAME}-2"
-_NOTES = {"fingerprint", "epoch", "seconds", "history"}
+_KIND = f"{_NAME}-3"
+_NOTES = {"fingerprint", "epoch", "step", "seconds", "history"}
+
+
+class CheckpointStore:
+    """Keeps the newest checkpoint, here in a file. Other stores do it for several processes, all of which call the methods.
+
+    Parameters
+    ----------
+    path : Path
+        Where this process writes its checkpoint, and reads it from.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fetch(self) -> None:
+        """Put the newest checkpoint that all processes have written at :attr:`path`, if there is one."""
+
+    def commit(self) -> None:
+        """Note that this process has written, or has nothing to write."""
+
+    def end(self) -> None:
+        """Remove the checkpoint once training has ended, if it is not needed until the model is saved."""
+        self.path.unlink(missing_ok=True)
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -60,22 +82,21 @@ def load_checkpoint(
     return tensors, notes
 
 
-def checkpoint_progress(path: Path) -> tuple[int, int] | None:
-    """Epochs done, and steps taken in the one after them, of a checkpoint; None if there is none that can be read."""
+def read_progress(path: Path) -> int | None:
+    """Steps taken before a checkpoint; None if there is none that can be read."""
     try:
-        tensors, notes = read_artifact(path, _KIND)
+        return int(read_artifact(path, _KIND)[1]["step"])
     except (ValueError, OSError):
         return None
-    taken = tensors.get("batches.taken")
-    return int(notes["epoch"]), 0 if taken is None else int(taken.sum())
 
 
 def _check(tensors: dict[str, Tensor], notes: dict[str, Any], expected: dict[str, Tensor]) -> None:
     if set(notes) != _NOTES:
         raise ValueError(f"its notes must be {sorted(_NOTES)}, got {sorted(notes)}.")
-    epoch, seconds = notes["epoch"], notes["seconds"]
-    if type(epoch) is not int or epoch < 0:
-        raise ValueError(f"epoch must be an integer that is not negative, got {epoch!r}.")
+    for name in ("epoch", "step"):
+        if type(notes[name]) is not int or notes[name] < 0:
+            raise ValueError(f"{name} must be an integer that is not negative, got {notes[name]!r}.")
+    seconds = notes["seconds"]
     if type(seconds) is not float or not 0.0 <= seconds < math.inf:
         raise ValueError(f"seconds must be a finite number that is not negative, got {seconds!r}.")
     History.from_dict(notes["history"])
@@ -87,8 +108,3 @@ def _check(tensors: dict[str, Tensor], notes: dict[str, Any], expected: dict[str
             raise ValueError(
                 f"{name} must be of shape {tuple(like.shape)} and {like.dtype}, got {tuple(found.shape)} and {found.dtype}."
             )
-        if name.startswith("generator."):
-            try:
-                torch.Generator().set_state(found)
-            except RuntimeError as error:
-                raise ValueError(f"{name} is not the state of a generator: {error}.") from error

@@ -1,19 +1,29 @@
-"""Training of many models side by side."""
+"""Training of many models side by side, on rows in memory or on rows that arrive in pieces: the one loop of all fits."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from torch import Tensor
 
 from legendretron._internal.validation import check_choice
+from legendretron.training.batches import Batches, Block, SampleBatches
+from legendretron.training.features import Features
 from legendretron.training.interrupt import stop_requests
+from legendretron.training.joint_step import JointStep
+from legendretron.training.layout import Layout
 from legendretron.training.lbfgs import train_lbfgs
-from legendretron.training.minibatch import train_minibatch
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
-from legendretron.training.stepwise import train_steps
+from legendretron.training.progress import Progress
+from legendretron.training.schedule import Schedule
+from legendretron.training.state import TrainingState
+from legendretron.training.step import AnyStep, CapturedStep, CompiledStep, Step, make_step
 from legendretron.training.threads import threads_for
 
-__all__ = ["train"]
+__all__ = ["train", "train_batches"]
 
 
 def train(
@@ -70,11 +80,132 @@ def train(
     True
     """
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
-    rows = sample.rows.shape[1] if settings.solver == "lbfgs" else min(settings.batch_size, sample.rows.shape[1])
-    work = 2.0 * model.n_runs * rows * model.n_features * model.n_outputs
-    with threads_for(work), stop_requests(settings.keep_interrupted) as stop_requested:
-        if settings.solver == "lbfgs":
+    n_rows = sample.rows.shape[1]
+    if settings.solver == "lbfgs":
+        with threads_for(_work(model, n_rows)), stop_requests(settings.keep_interrupted) as stop_requested:
             return train_lbfgs(model, sample, settings, validation, stop_requested)
-        if settings.max_steps is not None:
-            return train_steps(model, sample, settings, validation, stop_requested)
-        return train_minibatch(model, sample, settings, validation, stop_requested, moments)
+    batches = SampleBatches(sample, settings.batch_size, settings.generators, endless=settings.max_steps is not None)
+    class_weight = sample.class_weight(model.n_outputs + 1)
+    return train_batches(model, batches, settings, class_weight, validation, moments=moments)
+
+
+def _work(model: LinearModel, n_rows: float) -> float:
+    """Multiplications of a step."""
+    return 2.0 * model.n_runs * n_rows * model.n_features * model.n_outputs
+
+
+def train_batches(
+    model: LinearModel,
+    batches: Batches,
+    settings: TrainingSettings,
+    class_weight: Tensor,
+    validation: Sample | None = None,
+    *,
+    moments: tuple[Tensor, ...] | None = None,
+    layout: Layout | None = None,
+    show_rows: bool = False,
+) -> TrainingResult:
+    """Train a model in place by Adam, on batches from any source.
+
+    Parameters
+    ----------
+    model, settings, validation, moments
+        As for :func:`train`; of several processes, ``validation`` holds the rows of this one.
+    batches : Batches
+        To train on; endless if ``settings.max_steps`` is given.
+    class_weight : Tensor of shape (R, C)
+        Sum of the weights of each class's rows.
+    layout : Layout, optional
+        Of several processes, all of which call this.
+    show_rows : bool
+        Whether to show the speed, in rows a second.
+    """
+    layout = Layout.alone() if layout is None else layout
+    with (
+        closing(batches),
+        threads_for(_work(model, batches.size / layout.n_data)),
+        stop_requests(settings.keep_interrupted) as stop_requested,
+    ):
+        state = TrainingState(model, settings, class_weight, validation, layout)
+        if moments is not None:
+            state.optimiser.load(moments)
+        if state.resume():
+            batches.skip(state.step)
+        elif model.link.needs_batch:
+            rows, weights, n_rows = batches.first()
+            model.initialize_link(batches.features, rows, weights, n_rows, across_ranks=layout.n_processes > 1)
+        schedule = Schedule(settings, batches.n_steps)
+        interrupted = fit_loop(state, batches, schedule, stop_requested, show_rows)
+        return state.finish(interrupted)
+
+
+def fit_loop(
+    state: TrainingState,
+    batches: Batches,
+    schedule: Schedule,
+    stop_requested: Callable[[], bool],
+    show_rows: bool = False,
+) -> bool:
+    """Train for the epochs that are left; returns whether training was interrupted."""
+    settings, steps = state.settings, _Steps(state)
+    progress = Progress(schedule.n_epochs, settings.verbose, label=settings.label)
+    began, n_rows = time.monotonic() - state.seconds, 0
+    with closing(progress):
+        while state.epoch < schedule.n_epochs and not bool(state.stopped.all()):
+            while (left := schedule.end(state.epoch) - state.step) > 0:
+                block = batches.take(state.limit_steps(left))
+                rates = state.rates(schedule.factors(state.epoch, state.step, len(block.rows)))
+                for _ in take_steps(steps.find(batches.features, block), block, rates, state.rate):
+                    if stop_requested():
+                        return True
+                n_rows += len(block.rows) * block.n_rows
+                state.end_steps(len(block.rows), block.n_rows)
+            losses = state.end_epoch(time.monotonic() - began)
+            progress.rows = n_rows if show_rows else None
+            progress.update(state.epoch, *losses)
+            if state.store is not None and state.epoch % settings.checkpoint_every == 0:
+                state.save()
+    return False
+
+
+class _Steps:
+    """The steps for batches of different sizes, made anew if the features are others."""
+
+    def __init__(self, state: TrainingState) -> None:
+        self._state = state
+        self._features: Features | None = None
+        self._made: dict[tuple[int, int], AnyStep | JointStep] = {}
+
+    def find(self, features: Features, block: Block) -> AnyStep | JointStep:
+        """The step for the batches of a block."""
+        if features is not self._features:
+            self._made, self._features = {}, features
+        size = block.rows.shape[-1], block.n_rows
+        if size not in self._made:
+            self._made[size] = self._make(features, *size)
+        return self._made[size]
+
+    def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep | JointStep:
+        s, optimiser = self._state, self._state.optimiser
+        if s.layout.n_processes > 1 or n_rows == 0:  # of many shards, a small batch may have no row
+            return JointStep(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, s.layout)
+        step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, n_rows)
+        changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals]
+        return make_step(step, changing, s.settings.compiled)
+
+
+def take_steps(step: AnyStep | JointStep, block: Block, rates: Tensor, rate: Tensor) -> Iterator[None]:
+    """Take a step for each batch, at rates ``(S, R)`` or ``(1, R)``, and yield where training can be ended.
+
+    ``rate`` of shape (R, 1) is what plain steps read; it holds the rates of the last step afterwards.
+    """
+    rows, labels, weights, _ = block
+    if isinstance(step, CompiledStep | CapturedStep):
+        rate.copy_(rates[-1].unsqueeze(1))
+        yield from step.in_pieces(rows, labels, weights, rates)
+        return
+    for number, batch in enumerate(zip(rows, labels, weights, strict=True)):
+        if number == 0 or len(rates) > 1:
+            rate.copy_(rates[number].unsqueeze(1))
+        step(*batch)
+        yield

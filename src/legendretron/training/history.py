@@ -55,7 +55,7 @@ class History:
     def __getitem__(self, column: str) -> np.ndarray:
         return np.asarray(self._columns[column])
 
-    def of_run(self, run: int) -> History:
+    def select_run(self, run: int) -> History:
         """Return the history of one run, as run 0."""
         keep = [i for i, r in enumerate(self._columns["run"]) if r == run]
         single = History()

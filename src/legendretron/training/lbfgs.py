@@ -19,7 +19,7 @@ from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
-from legendretron.training.step import CompiledStep, Step, make_step, objective_gradient
+from legendretron.training.step import CompiledStep, Step, make_step
 
 __all__ = ["train_lbfgs"]
 
@@ -67,8 +67,8 @@ class _Run:
     ) -> None:
         weight, bias, link = model.take(run)
         self.model = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
-        self.sample = sample.of_run(run)
-        self.validation = None if validation is None else validation.of_run(run)
+        self.sample = sample.select_run(run)
+        self.validation = None if validation is None else validation.select_run(run)
         self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
         one = slice(run, run + 1)
         self.penalty = Penalty(
@@ -86,8 +86,6 @@ class _Run:
         self.gradient = torch.empty_like(self.model.flat)
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
-        sizes = {chunk.stop - chunk.start for chunk in self.chunks}
-        self.nll_steps = {m: nll_step(self.model.link, model.flat.new_empty(1, m, model.n_outputs)) for m in sizes}
         self.loss = self.accuracy = float("nan")
         self.reached = self.model.flat.clone()
         self.best: torch.Tensor | None = None  # on the validation sample, if there is one
@@ -105,8 +103,7 @@ class _Run:
         total = self.gradient if len(self.chunks) == 1 else torch.zeros_like(self.gradient)
         for chunk in self.chunks:
             rows, labels, weight = self.sample.rows[:, chunk], self.sample.labels[:, chunk], self.weight[:, chunk]
-            step = self.nll_steps[rows.shape[1]]
-            nll, hit = objective_gradient(self.model, self.sample.features, rows, labels, weight, self.gradient, step)
+            nll, hit = self.model.loss_gradient(self.sample.features, rows, labels, weight, self.gradient)
             self.loss += float((nll * weight).sum())
             self.accuracy += float((hit * weight).sum())
             if total is not self.gradient:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
@@ -50,6 +51,7 @@ class LinearModel:
         self.weight, self.bias, *of_link = self.views(self.flat)
         for parameter, view in zip(self.link.parameters(), of_link, strict=True):
             parameter.data = view
+        self._nll_steps: dict[int, NLLStep] = {}
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Return the tensors of the model as views of a matrix like :attr:`flat`."""
@@ -71,13 +73,54 @@ class LinearModel:
         return chunks(n, self.n_runs * (self.n_outputs + 1))
 
     @torch.no_grad()
-    def initialize_link(self, features: Features, rows: Tensor, weights: Tensor) -> None:
-        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights; a single row changes nothing."""
-        if rows.shape[1] < 2:  # no variance to take; initialised later, it would undo what has been trained until then
-            self.link.keep_start()
+    def initialize_link(
+        self,
+        features: Features,
+        rows: Tensor,
+        weights: Tensor,
+        n_rows: int | None = None,
+        *,
+        across_ranks: bool = False,
+    ) -> None:
+        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights; a single row changes nothing.
+
+        With ``across_ranks`` these are the rows of this process, of ``n_rows`` on all.
+        """
+        if (rows.shape[1] if n_rows is None else n_rows) < 2:
+            self.link.keep_start()  # no variance to take; initialised later, it would undo what has been trained until then
             return
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        self.link.initialize(z, weights)
+        self.link.initialize(z, weights, across_ranks=across_ranks)
+
+    def nll_step(self, n_rows: int) -> NLLStep:
+        """The function that computes loss and derivatives of the link, for batches of so many rows."""
+        if n_rows not in self._nll_steps:
+            like = self.flat.new_empty(self.n_runs, n_rows, self.n_outputs)
+            self._nll_steps[n_rows] = nll_step(self.link, like)
+        return self._nll_steps[n_rows]
+
+    @torch.no_grad()
+    def loss_gradient(
+        self,
+        features: Features,
+        rows: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        gradient: Tensor,
+        *,
+        cleared: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like :attr:`flat`; ``cleared`` if it is zero now.
+
+        Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
+        """
+        z, batch = features.product(rows, self.weight, self.bias.unsqueeze(1))
+        nll, hit, dz, of_link = self.nll_step(rows.shape[1])(z, labels, weight)
+        runs, n_weights = self.n_runs, self.n_weights
+        batch.gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
+        rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
+        gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
+        return nll, hit
 
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
@@ -86,16 +129,26 @@ class LinearModel:
         return self.link._log_proba(z)
 
     @torch.no_grad()
-    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
+    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Weighted sums of log-losses and of hits, and the sum of the weights, of each run: shape (3, R)."""
         picked, hits = [], []
         for part in self.row_chunks(rows.shape[1]):
-            log_p, own = self.log_proba(features, rows[:, part]), labels[:, part]
-            picked.append(torch.gather(log_p, -1, own.unsqueeze(-1)).squeeze(-1))
-            hits.append(predicted_class(log_p) == own)
-        total = weights.sum(-1)
-        loss = -(torch.cat(picked, dim=1) * weights).sum(-1) / total
-        return loss, (torch.cat(hits, dim=1) * weights).sum(-1) / total
+            log_p, observed = self.log_proba(features, rows[:, part]), labels[:, part]
+            picked.append(torch.gather(log_p, -1, observed.unsqueeze(-1)).squeeze(-1))
+            hits.append(predicted_class(log_p) == observed)
+        if not picked:
+            return weights.new_zeros(3, self.n_runs)
+        loss, hit = -(torch.cat(picked, dim=1) * weights).sum(-1), (torch.cat(hits, dim=1) * weights).sum(-1)
+        return torch.stack([loss, hit, weights.sum(-1)])
+
+    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
+        loss, hits, total = self.score_sums(features, rows, labels, weights)
+        return loss / total, hits / total
+
+    def sum_over_classes(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes that classes are divided over; the tensor itself, as here they are not."""
+        return tensor
 
     def take(self, run: int) -> tuple[Tensor, Tensor, Link]:
         """Weight ``(d, K)``, bias ``(K,)`` and link of one run, as copies."""

@@ -74,7 +74,7 @@ class Penalty:
         """What ``symmetric`` subtracts from the gradients of all weights of a feature: (R, d), or nothing."""
         if not self.symmetric:
             return None
-        return self.model.weight.sum(-1) * self.shared_strength()[:, None]
+        return self.model.sum_over_classes(self.model.weight.sum(-1) * self.shared_strength()[:, None])
 
     def shared_strength(self) -> Tensor:
         """What the sum of a feature's weights is multiplied by in :meth:`shared`, shape (R,); 0 if not ``symmetric``."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.features import Features
 from legendretron.training.history import History
 
@@ -69,17 +70,16 @@ class Sample:
         lengths = torch.tensor(self.lengths or [relative.shape[1]]).to(relative).unsqueeze(1)
         return relative * (lengths / relative.sum(1, keepdim=True))
 
-    def constant_loss(self, n_classes: int) -> Tensor:
-        """Mean log-loss of the same probabilities for every row, the frequencies of the classes: shape (R,)."""
-        counts = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)
-        counts.scatter_add_(1, self.labels, self.weights.double())
-        return torch.special.entr(counts / counts.sum(1, keepdim=True)).sum(1)
+    def class_weight(self, n_classes: int) -> Tensor:
+        """Sum of the weights of each class's rows, shape (R, C)."""
+        total = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)
+        return total.scatter_add_(1, self.labels, self.weights.double())
 
-    def of_run(self, run: int) -> Sample:
+    def select_run(self, run: int) -> Sample:
         """Return the sample of one run, with a run axis of size 1."""
         rows = slice(None) if self.lengths is None else slice(0, self.lengths[run])
-        own, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
-        return Sample(self.features, own, labels, weights, self.normalise)
+        row_numbers, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
+        return Sample(self.features, row_numbers, labels, weights, self.normalise)
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,12 @@ class TrainingSettings:
     learning_rate : Tensor of shape (R,)
         Initial rate of Adam.
     generators : list of torch.Generator
-        One per run, on the CPU, for the order of the batches. Training advances them.
+        One per run, on the CPU, for the order of the batches. Training advances them. To resume
+        from a checkpoint, they must be as they were at the start.
     solver : {"adam", "lbfgs"}
         Minibatches, or full-batch quasi-Newton.
     schedule, decay, decay_every
-        See :func:`~legendretron.training.minibatch.rate_factor`.
+        See :func:`~legendretron.training.schedule.rate_factor`.
     max_epochs, batch_size : int
         Passes over the data (iterations of L-BFGS), and rows per step.
     penalize_intercept, symmetric, centred : bool
@@ -108,10 +109,12 @@ class TrainingSettings:
         Least improvement that counts; for L-BFGS, the gradient that counts as zero.
     verbose : int
         See :class:`~legendretron.training.progress.Progress`.
-    checkpoint : path, optional
+    checkpoint : path or CheckpointStore, optional
         File to write the state of training to, and to resume from if it exists.
     checkpoint_every : int
         Epochs between two checkpoints.
+    checkpoint_steps : int, optional
+        Steps between two checkpoints, in place of epochs.
     fingerprint : str
         What identifies data and settings, so that a checkpoint of something else is refused.
     max_steps : int, optional
@@ -150,8 +153,9 @@ class TrainingSettings:
     n_iter_no_change: int = 10
     tol: float = 1e-6
     verbose: int = 0
-    checkpoint: Path | None = None
+    checkpoint: Path | CheckpointStore | None = None
     checkpoint_every: int = 10
+    checkpoint_steps: int | None = None
     fingerprint: str = ""
     keep_interrupted: bool = False
     max_steps: int | None = None

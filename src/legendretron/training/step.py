@@ -14,7 +14,6 @@ from legendretron.accelerate.cpu.support import compiled_applies
 from legendretron.accelerate.cpu.training import CompiledTraining, Csr
 from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
-from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
@@ -25,36 +24,11 @@ from legendretron.training.threads import thread_count
 if TYPE_CHECKING:
     from legendretron.accelerate.cuda.step import LinkStep
 
-__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step", "objective_gradient"]
+__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
 
 
 #: Compiled steps are taken for about so long before training looks whether it is to end.
 _SECONDS_AT_ONCE = 0.1
-
-
-def objective_gradient(
-    model: LinearModel,
-    features: Features,
-    rows: Tensor,
-    labels: Tensor,
-    weight: Tensor,
-    gradient: Tensor,
-    step: NLLStep,
-    *,
-    cleared: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like ``model.flat``; ``cleared`` if it is zero now.
-
-    Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
-    """
-    z, batch = features.product(rows, model.weight, model.bias.unsqueeze(1))
-    nll, hit, dz, of_link = step(z, labels, weight)
-    runs = model.n_runs
-    n_weights = model.n_weights
-    batch.gradient(dz, gradient[:, :n_weights].view(runs, model.n_features, model.n_outputs), cleared)
-    rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
-    gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
-    return nll, hit
 
 
 class Step:
@@ -90,8 +64,7 @@ class Step:
         self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         self.kernels = _kernels_for(model)
         if self.kernels is None:
-            like = model.flat.new_empty(model.n_runs, n_rows, model.n_outputs)
-            self.nll_step = nll_step(model.link, like)
+            model.nll_step(n_rows)  # made here, before a graph is captured
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
@@ -99,9 +72,7 @@ class Step:
         if self.kernels is not None:
             self._by_kernels(self.kernels, rows, labels, weight)
             return
-        nll, hit = objective_gradient(
-            self.model, self.features, rows, labels, weight, self.gradient, self.nll_step, cleared=self.clear
-        )
+        nll, hit = self.model.loss_gradient(self.features, rows, labels, weight, self.gradient, cleared=self.clear)
         self.optimiser.step(self.gradient, self.rate, self.penalty, clear=self.clear)
         self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
         self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
@@ -230,7 +201,7 @@ class CompiledStep:
         integers = [part.to(torch.int64) for part in (rows, labels)]
         numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
         self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
-        self.optimiser.taken(len(rows))
+        self.optimiser.advance(len(rows))
 
     def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> Iterator[None]:
         """Take ``S`` steps at rates of shape (S, R) or (1, R), and yield now and then, where training can be ended."""

@@ -196,7 +196,7 @@ def _train(
         runs_of = range(number * len(parts), number * len(parts) + len(folds))
         own, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=rate > 0.0)
         last = (number + 1) * len(parts) - 1
-        fitted = FittedLink(*model.take(last), result.history.of_run(last)) if whole else None
+        fitted = FittedLink(*model.take(last), result.history.select_run(last)) if whole else None
         losses = np.where(np.isfinite(own), own, np.inf)
         scores.append(LinkScore(candidate, steps, losses, estimate, rate, whole=fitted))
     if rate > 0.0:  # of the best one it is also asked whether its noise is none of its own making

@@ -77,7 +77,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
         trained = time.perf_counter()
         fitted.evaluate(test)
         evaluation = time.perf_counter() - trained
-        clock = fitted.training.history.of_run(0)["seconds"]
+        clock = fitted.training.history.select_run(0)["seconds"]
         # the first epoch includes the warm-up, so it counts only if there is no second one
         epoch = (clock[-1] - clock[0]) / (epochs_timed - 1) if epochs_timed > 1 else clock[0]
         start = max(0.0, trained - began - epochs_timed * epoch)

@@ -60,7 +60,7 @@ def training(classifier: Any) -> str:
 
 
 def _history(history: History) -> str:
-    run = history.of_run(0)
+    run = history.select_run(0)
     epoch, train, held = run["epoch"], run["train_loss"], run["validation_loss"]
     both = np.concatenate([train, held[np.isfinite(held)]])
     both = both[np.isfinite(both)]

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed.rendezvous import rendezvous
 
-from legendretron.distributed.fresh_store import fresh_store
+__all__ = ["JointError", "Layout"]
 
-__all__ = ["PATIENCE", "Layout", "joined", "started_by_torchrun"]
+T = TypeVar("T")
 
-#: How long a process waits for the others, that may still read or choose penalties, before it takes them for lost.
-PATIENCE = timedelta(hours=2)
+
+class JointError(ValueError):
+    """An error that all processes raise together, so that none waits for another.
+
+    Examples
+    --------
+    >>> raise JointError("no target column")
+    Traceback (most recent call last):
+    legendretron.training.layout.JointError: no target column
+    """
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,11 @@ class Layout:
         The processes that hold the same classes, one for each group of rows; None for all processes.
     classes : DeviceMesh, optional
         The processes that work on the same rows, each for a part of the classes; None if classes are not divided.
+
+    Examples
+    --------
+    >>> Layout.alone().list_shards(3)
+    [0, 1, 2]
     """
 
     rank: int
@@ -53,7 +62,7 @@ class Layout:
         return cls(0, 1, torch.device(device), 0, 1)
 
     @classmethod
-    def of_group(cls, device: str | torch.device, class_parallel: int = 1) -> Layout:
+    def join(cls, device: str | torch.device, class_parallel: int = 1) -> Layout:
         """The layout of the default process group, with classes over so many processes each."""
         rank, size = distributed.get_rank(), distributed.get_world_size()
         device = torch.device(device)
@@ -86,69 +95,53 @@ class Layout:
         """How many parts of the classes there are."""
         return 1 if self.classes is None else int(self.classes.size())
 
-    def shards(self, n_shards: int) -> list[int]:
+    def list_shards(self, n_shards: int) -> list[int]:
         """The shards of the rows that this process reads."""
         return list(range(self.data_rank, n_shards, self.n_data))
 
     def sum_over_rows(self, tensor: Tensor) -> Tensor:
-        """Sum of what processes have found on their rows."""
+        """Sum over the processes that have different rows; the tensor itself if there is one."""
         if self.n_data == 1:
             return tensor
         total = tensor.clone()
         distributed.all_reduce(total, group=self.data_group)
         return total
 
-    def everyone(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks; plain Python objects that are small."""
         if self.n_processes == 1:
             return [value]
-        found: list[Any] = [None] * self.n_processes
-        distributed.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.n_processes
+        distributed.all_gather_object(values, value)
+        return values
 
-    def at_first(self, value: Any) -> list[Any]:
+    def gather_at_first(self, value: Any) -> list[Any]:
         """The values of all processes on the first one; an empty list on the others."""
         if self.n_processes == 1:
             return [value]
-        found: list[Any] | None = [None] * self.n_processes if self.first else None
-        distributed.gather_object(value, found, dst=0)
-        return found or []
+        values: list[Any] | None = [None] * self.n_processes if self.first else None
+        distributed.gather_object(value, values, dst=0)
+        return values or []
 
-    def from_first(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The value of the first process, on every one."""
         if self.n_processes == 1:
             return value
-        held = [value]
-        distributed.broadcast_object_list(held, src=0, device=self.device if self.device.type == "cuda" else None)
-        return held[0]
+        values = [value]
+        distributed.broadcast_object_list(values, src=0, device=self.device if self.device.type == "cuda" else None)
+        return values[0]
 
-
-def started_by_torchrun() -> bool:
-    """Whether ``torchrun``, or a launcher like it, has started this process as one of a group."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
-
-
-@contextmanager
-def joined(device: str, class_parallel: int = 1) -> Iterator[Layout]:
-    """Join the group of processes that ``torchrun`` describes in the environment; leave it at the end.
-
-    With a GPU for each process, ``device="cuda"``, messages go through NCCL; on the CPU through Gloo.
-    """
-    kind = torch.device(device).type
-    if kind == "cuda":
-        own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(own)
-    else:
-        own = torch.device(device)
-    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
-    distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo",
-        store=fresh_store(store, rank, size),
-        rank=rank,
-        world_size=size,
-        timeout=PATIENCE,
-    )
-    try:
-        yield Layout.of_group(own, class_parallel)
-    finally:
-        distributed.destroy_process_group()
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on every process; if it raises an error on some, all raise a :class:`JointError`."""
+        if self.n_processes == 1:
+            return function()
+        result: T | None = None
+        message = ""
+        try:
+            result = function()
+        except (ValueError, OSError) as error:
+            message = str(error) or repr(error)
+        for other in self.gather(message):
+            if other:
+                raise JointError(other)
+        return result  # type: ignore[return-value]
