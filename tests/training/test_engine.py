@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.accelerate.steps import nll_step
 from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, History, train
 from legendretron.training.penalty import Penalty

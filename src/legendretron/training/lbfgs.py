@@ -11,7 +11,6 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
-from legendretron.accelerate.steps import nll_step
 from legendretron.training.adam import Adam
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
