@@ -373,7 +373,7 @@ def test_a_model_of_a_table_with_text_predicts_in_batches(kind, frame, run, tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--suspicious", "file"], "'--suspicious': it needs all rows in memory"),
+        (["--suspicious", "file.csv"], "'--suspicious': it needs all rows in memory"),
         (["--solver", "lbfgs"], "--solver lbfgs takes all rows at once"),
         (["--no-stream"], "is 20 files, which are read in batches"),
         (["--target", "nothing"], "has no target column 'nothing'"),
