@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from legendretron import LegendreTronClassifier, TableClassifier
 from tests.estimators.test_numpy_predictor import table
 
+ROOT = Path(__file__).resolve().parents[2]
 PROBE = """
 import json, sys
 from legendretron.cli import main
@@ -71,3 +73,10 @@ def test_predictions_are_those_of_the_model_itself(files, run, monkeypatch):
     whole = run(*words).json
     assert quick["prediction"] == whole["prediction"]
     assert quick["p(old)"] == pytest.approx(whole["p(old)"], rel=1e-9)
+
+
+def test_the_page_says_what_was_recorded():
+    record = json.loads((ROOT / "docs" / "results" / "start_speed.json").read_text())
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    assert f"`predict` of {record['table_rows']} rows then takes less than half the processor time" in text
+    assert all(row["ratio"] < 0.5 for row in record["rows"] if row["case"].startswith("predict"))

@@ -55,7 +55,8 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 64)
 
 
-def test_from_fit_to_evaluate(tables, frame, run, tmp_path):
+def test_from_fit_to_evaluate(tables, frame, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("legendretron.cli.streams._SMALL", 0)  # one file and several by the same operations
     whole, parts = tables
     pattern = parts / f"part-*{whole.suffix}"
     models = [tmp_path / f"{name}.safetensors" for name in ("whole", "streamed", "pattern")]
