@@ -89,7 +89,8 @@ class LegendreLink(NoisyLabels):
         predict with.
 
         - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned.
-          It starts at a quarter. Give it a learning rate of its own, see :func:`parameter_groups`.
+          It starts at a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller: of ``C`` labels that
+          are replaced one is right again. Give the share a learning rate of its own, see :func:`parameter_groups`.
         - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels
           alone do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate`
           goes to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more
