@@ -110,3 +110,19 @@ def test_binary_losses_refuse_more_classes():
 def test_repr():
     assert "cost=0.3" in repr(AsymmetricBinaryLoss(0.3))
     assert "scale_by_half=True" in repr(SquareLoss())
+
+
+@pytest.mark.parametrize(("dtype", "logit"), [(torch.float32, 80.0), (torch.float64, 600.0)])
+def test_gradients_of_matsushitas_loss_are_exact_as_long_as_they_are_no_larger_than_the_limit(dtype, logit):
+    x = torch.tensor([[0.0, logit, 1.0]], dtype=dtype, requires_grad=True)
+    for y in range(3):
+        (gradient,) = torch.autograd.grad(MatsushitaLoss()(x, torch.tensor([y])), x)
+        ratios = torch.exp(0.5 * (x - x[:, y]).detach()) / 4
+        ratios[0, y] -= ratios.sum()
+        torch.testing.assert_close(gradient, ratios, rtol=1e-4 if dtype == torch.float32 else 1e-12, atol=0.0)
+    x = torch.tensor([[0.0, 4 * logit, -torch.inf]], dtype=dtype, requires_grad=True)
+    right, wrong = (torch.autograd.grad(MatsushitaLoss()(x, torch.tensor([y])), x)[0] for y in (1, 0))
+    assert right.abs().max() < 1e-30  # a confident right answer
+    largest = torch.finfo(dtype).max ** 0.5 / 4
+    torch.testing.assert_close(wrong, torch.tensor([[-largest, largest, 0.0]], dtype=dtype), rtol=1e-4, atol=0.0)
+    assert MatsushitaLoss()(x, torch.tensor([0])).isinf()

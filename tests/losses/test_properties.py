@@ -5,6 +5,7 @@ import scipy.optimize
 import torch
 
 from legendretron.diagnostics import properness
+from legendretron.losses import Criterion
 from tests.catalogue import CLASSES, EXISTING_LOSSES, EXISTING_SMOOTH_LOSSES, LEADING, LOSSES, normal, possible, proba
 
 # a link that is inverted by Newton's method, in many dimensions
@@ -159,6 +160,43 @@ def test_certain_labels_and_predictions(name, c):
             assert not loss.regret(p, q).isnan().any()
         assert loss.bayes_risk(corner).isfinite().all()
         assert (loss.regret(corner, corner).abs() <= tolerance).all()
+
+
+CRITERIA = [name for name in LOSSES if isinstance(LOSSES[name](2), Criterion)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("name", "c"), [(n, c) for n, c in EXISTING_LOSSES if n in CRITERIA and c <= 10])
+def test_extreme_logits_give_no_nan(name, c, dtype):
+    """Confident answers, right and wrong, and masked classes: all values and gradients are numbers, or limits of them."""
+    loss = LOSSES[name](c).to(dtype)
+    one = torch.eye(c, dtype=torch.bool)
+    high, low = [180.0, 1e3, 1e30], [-180.0, -1e3, -1e30, -torch.inf]
+    rows = [torch.zeros(c, c, dtype=dtype).masked_fill(one, value) for value in (*high, *low)]
+    if c > 2:  # two masked classes
+        rows.append(torch.zeros(c, c, dtype=dtype).masked_fill(one | one.roll(1, 0), -torch.inf))
+    logits = torch.cat(rows).repeat_interleave(c, 0)
+    labels = torch.arange(len(logits)) % c
+    for smoothing in (0.0, 0.1):
+        loss.label_smoothing = smoothing
+        for x, y in zip(logits.split(c), labels.split(c), strict=True):
+            for target in (y, torch.nn.functional.one_hot(y, c).to(dtype)):
+                x = x.detach().requires_grad_()
+                if refuses_masks(name, x):
+                    with pytest.raises(ValueError, match="logits hold a masked class"):
+                        loss(x, target)
+                    continue
+                value = loss(x, target)
+                (gradient,) = torch.autograd.grad(value, x)
+                assert not value.isnan()
+                assert gradient.isfinite().all()
+
+
+def refuses_masks(name, x):
+    """A composite link compares all classes, and with noise a masked label stays possible."""
+    if name == "canonical_noisy":
+        return bool(x.isneginf().any())
+    return name == "composite" and x.shape[-1] > 2 and bool(x.amax() - x.amin() >= 1e30)
 
 
 @every_loss

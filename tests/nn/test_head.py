@@ -323,6 +323,16 @@ def test_parameter_groups_leave_out_what_is_frozen_or_empty():
         parameter_groups(net, network={"params": []})
 
 
+@pytest.mark.parametrize("group", ["link", "network", "noise"])
+def test_parameter_groups_refuse_options_that_would_be_ignored(group):
+    head = LegendreHead(6, 5, label_noise="learn")
+    match = rf"{group} holds 'learning_rate', which is an option of no optimiser .* the learning rate is 'lr'"
+    with pytest.raises(ValueError, match=match):
+        parameter_groups(head, **{group: {"weight_decay": 0.1, "learning_rate": 1}})
+    options = {"lr": 0.1, "betas": (0.9, 0.99), "momentum": 0.9, "maximize": False}  # of different optimisers
+    assert [g["betas"] for g in parameter_groups(head, **{group: options}) if g["name"] == group] == [(0.9, 0.99)]
+
+
 # --- errors ---
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from legendretron.links import SoftmaxLink
+from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.nn import LegendreLink
 
 C = 4
@@ -187,6 +188,74 @@ def test_links_that_compare_all_classes_refuse_a_mask(other, k, low):
     match = r"logits hold a masked class, -(1e\+09|3e\+38|inf).*masked_fill\(mask, -inf\).*'softmax' or 'canonical'"
     with pytest.raises(ValueError, match=match):
         link(masked_rows(k, low))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("k", range(C))
+def test_every_class_keeps_the_digits_of_the_others_or_is_refused(other, k, dtype):
+    """The last class, to which the others are compared, as well as any other one."""
+    link, exact = make(other, dtype).eval(), make(other, torch.float64).eval()
+    others = [j for j in range(C) if j != k]
+    refused = []
+    for low in [-1e3, -1e4, -1e5, -1e6, -1e7, -1e8, -4e8, *(-(10.0**power) for power in range(9, 31)), -math.inf]:
+        logits = masked_rows(k, low, dtype)
+        try:
+            log_p = link(logits)
+        except ValueError:
+            refused.append(low)
+            continue
+        # low ones change nothing any more, and float64 has digits enough for this one
+        expected = exact(masked_rows(k, max(low, -1e5), torch.float64))
+        torch.testing.assert_close(log_p[:, others].double(), expected[:, others], rtol=1e-5, atol=1e-5)
+        assert (log_p[:, k].exp() < 1e-30).all()
+        log_p[:, others].sum().backward()
+        assert logits.grad.isfinite().all()
+    assert refused == sorted(refused, reverse=True)  # once refused, all that is lower is refused too
+    assert refused[-1] == -math.inf
+    assert refused[0] < (-4e8 if dtype == torch.float32 else -2e9)
+
+
+def test_gradients_of_rows_whose_last_class_is_masked(other):
+    link, exact = make(other).eval(), make(other, torch.float64).eval()
+    logits, wide = masked_rows(C - 1, -1e8), masked_rows(C - 1, -1e8, torch.float64)
+    labels = torch.tensor([0, 2])
+    nn.functional.nll_loss(link(logits), labels).backward()
+    nn.functional.nll_loss(exact(wide), labels).backward()
+    torch.testing.assert_close(logits.grad.double(), wide.grad, rtol=1e-5, atol=1e-6)
+    for name, parameter in link.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad.double(), exact.get_parameter(name).grad, rtol=1e-5, atol=1e-6, msg=name
+        )
+    loss = CompositeLoss(link.link)
+    torch.testing.assert_close(loss(logits, labels), nn.functional.nll_loss(link(logits), labels))
+
+
+def test_a_canonical_link_of_ones_own_refuses_a_mask_of_which_differences_lose_digits():
+    class Own(SoftmaxLink):
+        pass
+
+    loss = CanonicalLoss(Own(C))
+    logits, labels = rows(), torch.tensor([0, 2])
+    torch.testing.assert_close(loss(logits, labels), nn.functional.cross_entropy(logits, labels))
+    logits[0, -1] = -1e5
+    with pytest.raises(ValueError, match="logits hold a masked class, -1e\\+05, but Own compares all classes"):
+        loss(logits, labels)
+
+
+@pytest.mark.parametrize("tool", ["vmap", pytest.param("compile", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("k", range(C))
+def test_where_values_are_not_read_lost_digits_give_nan(other, k, tool):
+    link, exact = make(other).eval(), make(other, torch.float64).eval()
+    run = torch.func.vmap(link) if tool == "vmap" else torch.compile(copy.deepcopy(link), backend="aot_eager")
+    others = [j for j in range(C) if j != k]
+    for low in (-1e3, -1e4, -1e5, -1e6, -1e7, -1e8, -1e9, -1e30, -math.inf):
+        log_p = run(masked_rows(k, low).detach())
+        if not log_p.isnan().all():
+            assert k < C - 1 or low >= -1e4
+            expected = exact(masked_rows(k, max(low, -1e5), torch.float64))
+            torch.testing.assert_close(log_p[:, others].double(), expected[:, others], rtol=1e-3, atol=1e-3)
+        elif k < C - 1:
+            assert low <= -1e9
 
 
 def test_where_values_are_not_read_a_mask_gives_nan_and_never_a_number(other):

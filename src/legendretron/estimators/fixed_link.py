@@ -56,7 +56,7 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
     if isinstance(link, NoisyLink):
         raise ValueError(
             "link must be that of the true labels, got a NoisyLink, whose canonical loss has no minimum for a row that is "
-            "classified right; give its part without noise, link.link."
+            "classified right; give its part without noise, link.clean."
         )
     if link.run_shape:
         raise ValueError(

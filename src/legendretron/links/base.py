@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
 from legendretron._internal.start import set_start
@@ -42,6 +43,9 @@ _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device",
 
 #: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
+
+#: How far below the largest the last logit may be before differences to it are taken with more digits than float32 has.
+_FAR = 128.0
 
 
 class TensorSpec(NamedTuple):
@@ -222,7 +226,16 @@ class Link(nn.Module, ABC):
 
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
-        return self._log_proba(self._predictors_of_logits(logits))
+        z = self._predictors_of_logits(logits)
+        if not self._needs_double(logits):
+            return self._log_proba(z)
+        tensors = chain(self.named_parameters(), self.named_buffers())
+        wide = {name: tensor.double() for name, tensor in tensors if tensor.is_floating_point()}
+        return functional_call(self, wide, (_from_logits(logits.double()),)).to(z.dtype)
+
+    def _needs_double(self, logits: Tensor) -> bool:
+        """Whether differences of logits lose digits in their own precision, as far as that can be told without waiting."""
+        return self.n_classes > 2 and _can_be_widened(logits) and _far_reference(logits)
 
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
@@ -238,19 +251,27 @@ class Link(nn.Module, ABC):
         """Whether ``_log_proba_of_logits`` is exact for masked classes."""
         return False
 
-    def _without_masks(self, logits: Tensor) -> Tensor:
+    def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
         """Logits of users; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
 
         Not for predictors, which are differences already: however large they are, none of them rounds another.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (*run_shape, n, C)
+            Of all classes.
+        of_canonical_loss : bool
+            Whether they are for ``_scores_and_proba``, and not for ``_log_proba_of_logits``, which has more digits.
         """
-        if self._takes_masks:
+        if self._takes_masks or self.n_classes == 2:  # of two classes there is one difference, which rounds no other
             return logits
-        lowest = logits.detach().amin(-1, keepdim=True)
-        spread = logits.detach().amax(-1, keepdim=True) - lowest
-        # of two classes there is one difference, which is exact or infinite; of more, beyond the first bound a difference of
-        # single digits is rounded to nothing, and below the second the logits of a run that diverges are no mask
-        limit = torch.finfo(logits.dtype)
-        masked = spread > (limit.max if self.n_classes == 2 else max(1.0 / limit.eps, _LOWEST_MASK))
+        x = logits.detach()
+        top, lowest = x.amax(-1, keepdim=True), x.amin(-1, keepdim=True)
+        # beyond the first bound a difference of single digits is rounded to nothing, and below the second the logits of a
+        # run that diverges are no mask
+        masked = top - lowest > max(1.0 / torch.finfo(x.dtype).eps, _LOWEST_MASK)
+        if of_canonical_loss or not _can_be_widened(x):
+            masked |= _rounds(x, top)
         if logits.is_cuda or not has_values(logits):
             return torch.where(masked, torch.nan, logits)
         if bool(masked.any()):
@@ -514,3 +535,22 @@ class Link(nn.Module, ABC):
 def _from_logits(logits: Tensor) -> Tensor:
     """Predictors of the logits of all classes: their differences to the last."""
     return logits[..., :-1] - logits[..., -1:]
+
+
+def _can_be_widened(logits: Tensor) -> bool:
+    """Whether there is a dtype with more digits, and values can be read, without waiting, to see where it is needed."""
+    return logits.dtype == torch.float32 and not logits.is_cuda and has_values(logits)
+
+
+def _far_reference(logits: Tensor) -> bool:
+    """Whether the last logit of a row is so low that differences to it have lost a few digits of the other logits."""
+    x = logits.detach()
+    return bool((x.amax(-1) - x[..., -1] > _FAR).any())
+
+
+def _rounds(x: Tensor, top: Tensor) -> Tensor:
+    """Rows in which differences to the last logit have lost most digits of the others, ``(..., C) -> (..., 1)``.
+
+    In a run that diverges all logits are large, and differences lose no more digits than the logits have lost already.
+    """
+    return top - x[..., -1:] > (1024.0 * top.abs()).clamp(min=torch.finfo(x.dtype).eps ** -0.6)

@@ -8,8 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from legendretron._internal.validation import has_values
 from legendretron.links.base import Link
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
@@ -133,6 +134,16 @@ class NoisyLink(Link):
     def _takes_masks(self) -> bool:
         return self.clean._takes_masks
 
+    def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
+        logits = super()._without_masks(logits, of_canonical_loss=of_canonical_loss)
+        read = of_canonical_loss and not logits.is_cuda and has_values(logits)
+        if read and bool(logits.isneginf().any()) and bool(self._kept_and_fixed(logits)[0] < 1.0):
+            raise ValueError(
+                "logits hold a masked class, -inf, but with noise its label remains possible, and the canonical loss of the "
+                "other labels falls without bound. Use CanonicalLoss(link.clean), or CompositeLoss(link)."
+            )
+        return logits
+
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         log_p = self.noise.log_clean(log_softmax_plus(log_odds))
         return self.clean._from_log_odds(log_p[..., :-1] - log_p[..., -1:])
@@ -156,8 +167,8 @@ class NoisyLink(Link):
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         scores, p = self.clean._scores_and_proba(logits)
         kept, fixed = self._kept_and_fixed(p)
-        # as in _canonical_losses, with the logit of the reference class in place of 0
-        x = logits - logits[..., -1:]
+        # as in _canonical_losses, with the highest logit, which is never masked, in place of 0
+        x = logits - logits.amax(-1, keepdim=True)
         return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
 
     def _kept_and_fixed(self, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -164,6 +164,9 @@ class CanonicalLoss(LossOfLink):
     def _is_softmax(self) -> bool:
         return type(self.canonical_link) is SoftmaxLink and self.least is None
 
+    def _without_masks(self, logits: Tensor) -> Tensor:
+        return self.canonical_link._without_masks(logits, of_canonical_loss=True)
+
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         scores = self.canonical_link._canonical_scores(logits)
         return scores if self.least is None else scores + self.least.to(scores)

@@ -53,9 +53,11 @@ class LegendreLink(NoisyLabels):
     **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
     probability 0, its gradient is 0, and the other classes share what is left as if it did not exist, whichever class it
     is. (If all of a row are minus infinity, the row is NaN, as in torch.) A composite link, or one of your own, compares all
-    classes with each other, so that none can be left out before it: if one of three or more logits is so far below the
-    largest that it is a mask (5e8 in float32; of two it must be infinite), there is a ``ValueError``, or, on a GPU and in
-    compiled graphs, where values are not looked at, a row of NaN. ``C - 1`` predictors are never taken for a mask.
+    classes with each other, so that of three or more none can be left out before it: if a logit is so far below the
+    largest that it is a mask (5e8 in float32), there is a ``ValueError``, or, on a GPU and in compiled graphs, where values
+    are not looked at, a row of NaN. There a row is NaN, too, if the last logit is so low that the others would lose their
+    digits in the differences to it (from 14,000 below the largest on in float32; on a CPU these are taken in float64).
+    ``C - 1`` predictors are never taken for a mask.
     Mask log-probabilities instead, which works with every link:
     ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
@@ -88,7 +90,8 @@ class LegendreLink(NoisyLabels):
         predict with.
 
         - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned.
-          It starts at a quarter. Give it a learning rate of its own, see :func:`parameter_groups`.
+          It starts at a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller: of ``C`` labels that
+          are replaced one is right again. Give the share a learning rate of its own, see :func:`parameter_groups`.
         - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels
           alone do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate`
           goes to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more

@@ -135,6 +135,16 @@ class NoisyLabels(nn.Module):
         It is 0 without ``label_noise``. If it is learned, it is what training has found so far. Labels alone determine it
         only if the network can tell the true class of some rows for certain. A network that learns wrong labels by heart
         finds too few of them.
+
+        Symmetric noise *replaces* a share of the labels, ``head.noise.rate()``, by any class alike, which in one of ``C``
+        cases is the right one: so the share of wrong labels is ``(C - 1) / C`` of that.
+
+        Examples
+        --------
+        >>> from legendretron.nn import LegendreHead
+        >>> head = LegendreHead(16, 5, label_noise="learn")  # it starts with a quarter of the labels replaced
+        >>> round(head.noise_rate, 6), round(float(head.noise.rate()), 6)
+        (0.2, 0.25)
         """
         if self.noise is None:
             return 0.0

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import Any
 
-from torch import nn
+from torch import nn, optim
 
 from legendretron.links import LabelNoise, Link
 
 __all__ = ["parameter_groups"]
+
+
+@cache
+def _known_options() -> frozenset[str]:
+    """Options of all optimisers of torch: an optimiser takes any others without a word."""
+    kinds = [kind for kind in vars(optim).values() if isinstance(kind, type) and issubclass(kind, optim.Optimizer)]
+    return frozenset(name for kind in kinds for name in inspect.signature(kind).parameters) - {"params", "defaults"}
 
 
 def parameter_groups(
@@ -28,7 +37,8 @@ def parameter_groups(
     model : Module
         Holds any number of links, directly or inside heads.
     link, network, noise : dict, optional
-        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``; others are the optimiser's.
+        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``, of any optimiser in ``torch.optim``; all
+        others have the values that are given to the optimiser. Set options of other optimisers in the groups returned.
 
     Returns
     -------
@@ -55,6 +65,11 @@ def parameter_groups(
     for name, options in (("link", link), ("network", network), ("noise", noise)):
         if options is not None and (not isinstance(options, dict) or {"params", "name"} & set(options)):
             raise ValueError(f"{name} must be a dict of optimiser options such as {{'lr': 0.01}}, got {options!r}.")
+        if unknown := [option for option in options or {} if option not in _known_options()]:
+            raise ValueError(
+                f"{name} holds {unknown[0]!r}, which is an option of no optimiser in torch.optim, so that it would be "
+                "ignored; the learning rate is 'lr'. If your own optimiser has it, set it in the groups that are returned."
+            )
 
     def of(kind: type[nn.Module]) -> set[int]:
         return {id(p) for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
