@@ -39,6 +39,7 @@ from legendretron.estimators.legendretron import LINK_SETTINGS
 from legendretron.estimators.loading import load_any_estimator
 from legendretron.estimators.saved_table_classifier import TABLE_FORMAT
 from legendretron.links import link_class, link_names
+from legendretron.links.registry import names_alone
 from legendretron.preprocessing.drift import DriftWatch
 
 __all__ = [
@@ -111,7 +112,7 @@ def check_parameters(estimator: Model) -> None:
 def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
     """Raise a usage error for settings that the link does not have, even with their default values."""
     if estimator.link not in link_names():
-        reason = f"there is no link {estimator.link!r}; there are {', '.join(link_names())}."
+        reason = f"there is no link {estimator.link!r}; there are {', '.join(names_alone())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
     with wrong_usage_of("--link"):
         has = link_class(str(estimator.link)).setting_names()
