@@ -391,7 +391,7 @@ FORGED = {
     "unknown parameter": (lambda header, tensors: header["parameters"].update(evil=1), "unknown are evil"),
     "estimator": (lambda header, tensors: header["parameters"].update(estimator="os"), "estimator must be null"),
     "candidates": (lambda header, tensors: header.update(candidates=[[1, 2]]), "candidates must be a list"),
-    "classes": (
+    "classes of the parameters": (
         lambda header, tensors: header["parameters"].update(classes=1),
         "classes must be an object or null in parameters, got 1",
     ),
@@ -460,7 +460,7 @@ FORGED_AROUND = {
     "logits": (lambda header, tensors: header.update(is_proba=False), "those of the probabilities of inner"),
     "classes": (lambda header, tensors: header["classes"]["values"].reverse(), "values must be sorted"),
     "other classes": (lambda header, tensors: header["classes"]["values"].__setitem__(3, "e"), "those of inner"),
-    "classes": (
+    "classes of the parameters": (
         lambda header, tensors: header["parameters"].update(classes=1),
         "classes must be an object or null in parameters, got 1",
     ),

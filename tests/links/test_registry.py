@@ -1,5 +1,7 @@
 """Links by name: what there is, what each can be set to, and the tensors it asks for, known without building it."""
 
+import re
+
 import pytest
 import torch
 
@@ -100,6 +102,15 @@ def test_names():
     assert LeakyLink.setting_names() == ("per_class",)
     with pytest.raises(ValueError, match=r"link must be one of .*'canonical'.*got 'leeky'.*import that first"):
         link_class("leeky")
+
+
+def test_the_names_of_an_error_work_by_themselves():
+    with pytest.raises(ValueError, match="link must be one of") as caught:
+        link_class("leeky")
+    names = re.findall(r"'(\w+)'", str(caught.value).partition(", or an object")[0])
+    assert {"softmax", "composite", "canonical", "leaky"} <= set(names)
+    for name in names:
+        assert make_link(name, 3).n_classes == 3
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,10 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
     """Raise a usage error for settings that the link does not have, even with their default values."""
     from legendretron.estimators.legendretron import LINK_SETTINGS
     from legendretron.links import link_class, link_names
+    from legendretron.links.registry import names_alone
 
     if estimator.link not in link_names():
-        reason = f"there is no link {estimator.link!r}; there are {', '.join(link_names())}."
+        reason = f"there is no link {estimator.link!r}; there are {', '.join(names_alone())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
     with wrong_usage_of("--link"):
         has = link_class(str(estimator.link)).setting_names()

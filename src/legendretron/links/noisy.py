@@ -10,7 +10,7 @@ from torch import Tensor
 
 from legendretron._internal.validation import has_values
 from legendretron.links.base import Link
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise, make_noise
+from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 

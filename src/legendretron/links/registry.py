@@ -25,6 +25,7 @@ __all__ = [
     "link_config",
     "link_names",
     "make_link",
+    "names_alone",
     "register_link",
     "state_layout",
 ]
@@ -98,6 +99,24 @@ def link_names() -> tuple[str, ...]:
     return tuple(sorted({*_LINKS, *(entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))}))
 
 
+def names_alone() -> tuple[str, ...]:
+    """Names of the links that need no settings, so that the name alone says all; those of packages not yet imported, too.
+
+    Examples
+    --------
+    >>> "softmax" in names_alone(), "noisy" in names_alone()
+    (True, False)
+    """
+    return tuple(name for name in link_names() if name not in _LINKS or not _needed(_LINKS[name]))
+
+
+def _needed(cls: type[Link]) -> list[str]:
+    """Settings of a link that have no default."""
+    arguments = inspect.signature(cls.__init__).parameters
+    empty = inspect.Parameter.empty
+    return [name for name in cls.setting_names() if name not in arguments or arguments[name].default is empty]
+
+
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and name != "object"
 
@@ -119,7 +138,7 @@ def link_class(name: str) -> type[Link]:
                     raise ValueError(
                         f"link {name!r}, an installed package's {entry.value!r}, cannot be imported: {error}"
                     ) from error
-        known = ", ".join(map(repr, link_names()))
+        known = ", ".join(map(repr, names_alone()))
         raise ValueError(
             f"link must be one of {known}, or an object, got {name!r}. A link of your own gets its name by "
             "@register_link when its module is imported: import that first."
@@ -174,9 +193,7 @@ def make_link(
         raise ValueError(f"{unknown[0]} is not a setting of link {kind!r}, which has {_listed(names)}; leave it out.")
     if init is not None and init not in cls.starts:
         raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_listed(cls.starts)}.")
-    arguments = inspect.signature(cls.__init__).parameters
-    optional = [name for name in names if name in arguments and arguments[name].default is not inspect.Parameter.empty]
-    if missing := [name for name in names if name not in optional and name not in settings]:
+    if missing := [name for name in _needed(cls) if name not in settings]:
         raise ValueError(
             f"link {kind!r} needs the setting {missing[0]}; an estimator or a head takes it in link_params."
         )
