@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["THOUSANDS", "written_numbers"]
+__all__ = ["THOUSANDS", "Marks", "marks_of", "written_numbers"]
 
 #: Marks between thousands, each with its forms in print: spaces that do not break a line, and a typographic apostrophe.
 THOUSANDS = {".": ".", ",": ",", "'": "'\u2019", " ": " \u00a0\u202f"}
@@ -33,3 +34,48 @@ def _pattern(decimal: str, thousands: str | None) -> re.Pattern[str]:
     grouped = f"[0-9]{{1,3}}(?:[{re.escape(THOUSANDS[thousands])}][0-9]{{3}})+|" if thousands else ""
     mark = re.escape(decimal)
     return re.compile(f"[+-]?(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class Marks(NamedTuple):
+    """How numbers are written: decimal mark, and what separates thousands."""
+
+    decimal: str
+    thousands: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """As arguments of ``pandas.read_csv``."""
+        given = {"decimal": self.decimal if self.decimal != "." else None, "thousands": self.thousands}
+        return " and ".join(f"{name}={mark!r}" for name, mark in given.items() if mark is not None)
+
+    def numbers(self, texts: list[str]) -> np.ndarray:
+        """The numbers that texts are; NaN where one is none."""
+        return written_numbers(texts, *self)
+
+
+#: Ways to write numbers that are not read without being told. A comma alone is taken for a decimal mark.
+_OTHER = (
+    Marks(","),
+    Marks(",", "."),
+    Marks(".", ","),
+    Marks(",", " "),
+    Marks(".", " "),
+    Marks(".", "'"),
+    Marks(",", "'"),
+)
+
+
+def marks_of(texts: list[str]) -> Marks | None:
+    """Return the way in which most texts are numbers, if they are in more than without marks between thousands.
+
+    Examples
+    --------
+    >>> marks_of(["1.234,56", "12,5", "?"]), marks_of(["1,5"]), marks_of(["1.5", "x"])
+    (Marks(decimal=',', thousands='.'), Marks(decimal=',', thousands=None), None)
+    """
+    best, most = None, int(np.isfinite(written_numbers(texts)).sum())
+    for marks in _OTHER:
+        count = int(np.isfinite(marks.numbers(texts)).sum())
+        if count > most:
+            best, most = marks, count
+    return best

@@ -58,7 +58,7 @@ def open_source(
                 f"{str(parts.files[0])!r} is LIBSVM text, whose features have no names to choose or drop by."
             )
         return LibsvmSource(parts.files, n_features)
-    if parts.format != "parquet":
+    if parts.format in ("csv", "tsv"):
         return TextSource(
             parts.files, parts.format, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
         )

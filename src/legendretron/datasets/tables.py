@@ -15,6 +15,7 @@ import numpy as np
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.labels import label_text
+from legendretron._internal.numbers import marks_of
 from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.row_places import place_of_row
@@ -458,9 +459,11 @@ def _numbers(table: Table) -> Any:
         words = [_first_text(frame[column]) for column in text[:8]]
         examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
         rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
+        marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
+        read = "" if marks is None else f"read the file with {marks.in_words}, "
         raise ValueError(
             f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; leave them out (fit --drop), or encode them as numbers."
+            f"{table.place_of(words[0][1])}; {read}leave them out (fit --drop), or encode them as numbers."
         )
     _check_gaps(table)
     single = all(dtype == np.float32 for dtype in frame.dtypes)

@@ -130,7 +130,7 @@ def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = No
                 f"{str(path)!r} has {len(book.sheet_names)} sheets, of which the first is read, {book.sheet_names[0]!r}.",
                 stacklevel=2,
             )
-        return book.parse(0, na_values=[*na], nrows=rows)
+        return pandas.read_excel(book, sheet_name=0, na_values=[*na], nrows=rows)
 
 
 def _split(table: Any, keep: Sequence[str]) -> tuple[Any, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from legendretron._internal.numbers import marks_of
 from legendretron.preprocessing.dates import DATE_KINDS, dates_of
 from legendretron.preprocessing.drift import Tally, usual_share
-from legendretron.preprocessing.marks import marks_of
 from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
 
 __all__ = ["KINDS", "FittedColumn"]

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from legendretron._internal.numbers import Marks, marks_of
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.dates import (
     DATE_KINDS,
@@ -14,7 +15,6 @@ from legendretron.preprocessing.dates import (
     look_like_other_dates,
     may_be_either,
 )
-from legendretron.preprocessing.marks import Marks, marks_of
 from legendretron.preprocessing.values import Values, numbers_of
 
 __all__ = ["MOST_COUNTED", "ColumnStatistics"]
@@ -67,6 +67,11 @@ class ColumnStatistics:
     def check(self, values: Values) -> None:
         """Raise a ``ValueError`` for values of another kind than those before."""
         if self.kind not in (None, values.kind) and not values.gaps.all():
+            if {self.kind, values.kind} == {"text", "number"}:  # perhaps numbers with a few words in them
+                of_text = self if self.kind == "text" else ColumnStatistics(self.name, self.categorical)
+                if of_text is not self:
+                    of_text.add(values)
+                of_text._check_words()
             raise ValueError(
                 f"column {self.name!r} holds values of kind {self.kind} in the first rows, and {values.kind} in later ones; "
                 f"convert them, or give categorical={self.name!r}."

@@ -1,0 +1,272 @@
+"""Twelve kinds of messy table, as people have them, from the command line: what is read, what is said, what is refused."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import legendretron
+from legendretron.datasets import table_chunks
+
+QUICK = ["--model", "logistic", "--alpha", "1e-3", "--seed", "0"]
+STREAM = pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "in batches"])
+FORMATS = pytest.mark.parametrize("end", ["csv", "parquet", "feather", "jsonl"])
+N = 120
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 50)
+
+
+def customers():
+    """Numbers and text with a gap here and there, and three classes."""
+    rng = np.random.default_rng(0)
+    age = rng.normal(40, 10, N).round(1)
+    city = rng.choice(["Rome", "Bern", "Oslo"], N)
+    label = np.where(age + 10 * (city == "Rome") + rng.normal(0, 5, N) > 45, "Yes", "No").astype(object)
+    label[::10] = "Maybe"
+    return pd.DataFrame({"age": age, "city": city, "answer": label})
+
+
+def write(frame, path):
+    writers = {
+        ".csv": lambda: frame.to_csv(path, index=False),
+        ".parquet": lambda: frame.to_parquet(path),
+        ".feather": lambda: frame.to_feather(path),
+        ".jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        ".xlsx": lambda: frame.to_excel(path, index=False),
+    }
+    writers[path.suffix]()
+    return path
+
+
+def fit(run, tmp_path, data, *more, code=0):
+    few = ["--epochs", "2"] if "--stream" in more else []
+    return run("fit", data, "-t", "answer", "-o", tmp_path / "model", *QUICK, *few, "--json", *more, code=code)
+
+
+def encoded(tmp_path):
+    """Names of what the fitted model takes."""
+    return legendretron.load(tmp_path / "model").encoder_.get_feature_names_out().tolist()
+
+
+@STREAM
+@FORMATS
+def test_missing_labels(run, tmp_path, stream, end):
+    """Rows without a label are left out, and no others."""
+    frame = customers()
+    frame.loc[[3, 40, 77, 78, 100], "answer"] = [None, None, None, " ", None]
+    frame.loc[5:30, "age"] = None
+    data = write(frame, tmp_path / f"t.{end}")
+    error = fit(run, tmp_path, data, *stream, code=1).error
+    assert "--missing-labels drop leaves" in error
+    assert "drop-rows" not in error
+    if not stream:
+        assert error.startswith("5 of 120 labels in target column 'answer' of")
+        assert {"csv": "line 5, line 42, line 79, ...", "parquet": "row group 0, row 3"}.get(
+            end, "row 3 (from 0)"
+        ) in error
+    ran = fit(run, tmp_path, data, "--missing-labels", "drop", *stream)
+    assert "5 rows without a label were left out" in ran.err
+    assert (ran.json["rows"], ran.json["rows_without_label"], ran.json["rows_left_out"]) == (N - 5, 5, 5)
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", *stream]
+    assert "--missing-labels drop leaves" in run(*words, code=1).error
+    ran = run(*words, "--missing-labels", "drop", "--json")
+    assert (ran.json["rows"], ran.json["rows_without_label"]) == (N - 5, 5)
+    assert ran.err == "5 rows without a label were left out\n"
+
+
+@STREAM
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_a_class_that_vanishes_with_dropped_rows(run, tmp_path, stream, text):
+    frame = customers() if text else customers().drop(columns="city").assign(more=1.5)
+    frame.loc[frame["answer"] == "Maybe", "age"] = None
+    data = write(frame, tmp_path / "t.csv")
+    ran = fit(run, tmp_path, data, "--missing", "drop-rows", *stream)
+    assert "warning: all rows of class 'Maybe' " in ran.err
+    assert ran.json["classes"] == ["No", "Yes"]
+    error = run("evaluate", tmp_path / "model", data, "-t", "answer", *stream, code=1).error
+    assert "does not know: 'Maybe'" in error or "missing values" in error
+
+
+@STREAM
+@FORMATS
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_white_space(run, tmp_path, stream, end, text):
+    """It makes no classes, categories or columns, in any format: one table gives one model."""
+    clean = customers() if text else customers().drop(columns="city")
+    spaced = clean.copy()
+    for name in spaced.columns.drop("age"):
+        places = np.arange(N) % 3
+        spaced[name] = np.where(
+            places == 1, spaced[name] + "  ", np.where(places == 2, " " + spaced[name], spaced[name])
+        )
+    data = write(spaced.rename(columns={"age": " age", "answer": "answer\t" if end != "csv" else "answer "}),
+                 tmp_path / f"t.{end}")  # fmt: skip
+    ran = fit(run, tmp_path, data, *stream)
+    assert ran.json["classes"] == ["Maybe", "No", "Yes"]
+    assert "warning" not in ran.err
+    p = run("predict", tmp_path / "model", data, "--proba", "--json", *([] if not stream else ["--no-stream"])).json
+    expected = fit(run, tmp_path, write(clean, tmp_path / "clean.parquet"), *stream).json
+    assert ran.json["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    of_clean = run("predict", tmp_path / "model", tmp_path / "clean.parquet", "--proba", "--json").json
+    np.testing.assert_allclose(p["p(Yes)"], of_clean["p(Yes)"], rtol=1e-9)
+    scores = run("evaluate", tmp_path / "model", data, "-t", "answer", "--json", *stream).json
+    assert scores["rows"] == N
+
+
+def test_white_space_in_the_classes_of_a_model_from_python(run, tmp_path):
+    frame = customers()
+    frame["answer"] = " " + frame["answer"]
+    legendretron.TableClassifier(legendretron.MultinomialLogisticClassifier(alpha=1e-3)).fit(
+        frame[["age", "city"]], frame["answer"]
+    ).save(tmp_path / "model")
+    data = write(frame, tmp_path / "t.csv")
+    assert run("evaluate", tmp_path / "model", data, "-t", "answer", "--json").json["rows"] == N
+
+
+@STREAM
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_labels_that_differ_by_case(run, tmp_path, stream, text):
+    frame = customers() if text else customers().drop(columns="city")
+    frame.loc[::7, "answer"] = frame.loc[::7, "answer"].str.lower()
+    ran = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream)
+    assert f"target column 'answer' of '{tmp_path / 't.csv'}' has labels that differ only by case or white" in ran.err
+    assert "'Yes' and 'yes'" in ran.err
+    new = write(frame.assign(answer=frame["answer"].str.upper()), tmp_path / "new.csv")
+    error = run("evaluate", tmp_path / "model", new, "-t", "answer", *stream, code=1).error
+    assert "; 'MAYBE' differs from 'Maybe' only by case or white space." in error
+
+
+@STREAM
+def test_categories_that_differ_by_case(run, tmp_path, stream):
+    frame = customers()
+    frame.loc[::7, "city"] = frame.loc[::7, "city"].str.upper()
+    ran = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream)
+    assert "column 'city' has categories that differ only by case or white space, and are taken for" in ran.err
+    assert "'Rome'" in ran.err
+    assert "'ROME'" in ran.err
+
+
+@STREAM
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_thousands_with_points(run, tmp_path, stream, text):
+    """What the advice says works, here and for predictions."""
+    rng = np.random.default_rng(0)
+    price = rng.uniform(100, 5000, N).round(2)
+    frame = pd.DataFrame({"price": [f"{value:,.2f}".translate({44: ".", 46: ","}) for value in price]})
+    frame = frame.assign(answer=np.where(price > 2000, "Yes", "No"), **({"city": "Rome"} if text else {}))
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    data = tmp_path / "t.csv"
+    for more in ([], ["--decimal", ","]):
+        error = fit(run, tmp_path, data, *stream, *more, code=1).error
+        assert "column 'price' holds numbers written as '" in error
+        assert "; read the file with --decimal ',' and --thousands '.', or give --categorical price" in error
+    marks = ["--decimal", ",", "--thousands", "."]
+    plain = fit(run, tmp_path, write(frame.assign(price=price), tmp_path / "plain.csv"), *stream).json
+    found = fit(run, tmp_path, data, *stream, *marks).json
+    assert found["log_loss"] == pytest.approx(plain["log_loss"], rel=1e-9)
+    assert found["read_as"][0]["thousands"] == "."
+    error = run("predict", tmp_path / "model", data, "--decimal", ",", code=1).error
+    assert "--decimal ',' and --thousands '.'" in error
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", *marks, *stream, "--json"]
+    assert run(*words).json["log_loss"] == pytest.approx(plain["log_loss"], rel=1e-9)
+
+
+@STREAM
+def test_a_mark_for_missing_values_among_decimal_commas(run, tmp_path, stream):
+    frame = customers()
+    frame["age"] = frame["age"].astype(str).str.replace(".", ",")
+    frame.loc[[7, 8], "age"] = "? "
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    error = fit(run, tmp_path, tmp_path / "t.csv", *stream, "--decimal", ",", code=1).error
+    assert (
+        "column 'age' holds numbers, and the text '?' (2); if that stands for a missing value, read the file with"
+        in error
+    )
+    assert "--na '?' and --decimal ','" in error
+    fit(run, tmp_path, tmp_path / "t.csv", *stream, "--na", "?", "--decimal", ",")
+    assert encoded(tmp_path)[:2] == ["age", "age is missing"]
+
+
+@STREAM
+@pytest.mark.parametrize(("form", "kind"), [("%d.%m.%Y", "day-first date"), ("%m/%d/%Y", "month-first date")])
+def test_dates_that_begin_with_the_day_or_the_month(run, tmp_path, stream, form, kind):
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=3 * row) for row in range(N)]
+    frame = pd.DataFrame({"since": days, "answer": np.where(np.arange(N) % 90 > 40, "Yes", "No")})
+    expected = fit(run, tmp_path, write(frame, tmp_path / "iso.csv"), *stream).json
+    data = write(frame.assign(since=[f"{day:{form}}" for day in days]), tmp_path / "t.csv")
+    ran = fit(run, tmp_path, data, *stream)
+    assert ran.json["columns"][0]["kind"] == kind
+    assert "warning" not in ran.err
+    assert ran.json["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    for path in (data, tmp_path / "iso.csv"):
+        scores = run("evaluate", tmp_path / "model", path, "-t", "answer", "--json", *stream).json
+        assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+
+
+@STREAM
+def test_dates_that_can_be_meant_in_two_ways(run, tmp_path, stream):
+    frame = pd.DataFrame({"since": [f"0{1 + row % 9}/0{1 + row % 7}/2020" for row in range(N)]})
+    frame["answer"] = np.where(np.arange(N) % 5 > 2, "Yes", "No")
+    ran = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream)
+    assert (
+        "'since' holds dates, such as '01/01/2020', that can be meant in two ways; the day is taken to come" in ran.err
+    )
+    assert ran.json["columns"][0]["kind"] == "day-first date"
+
+
+@STREAM
+@FORMATS
+def test_other_formats(run, tmp_path, stream, end):
+    """One table gives one model, whatever the format."""
+    frame = customers()
+    frame.loc[[1, 2], "city"] = None
+    found = fit(run, tmp_path, write(frame, tmp_path / f"t.{end}"), *stream).json
+    expected = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream).json
+    assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert found["classes"] == expected["classes"]
+    words = ["predict", tmp_path / "model", tmp_path / f"t.{end}", "--keep", "age", "-o", tmp_path / "p.csv", *stream]
+    run(*words, "--quiet")
+    assert pd.read_csv(tmp_path / "p.csv")["age"].tolist() == frame["age"].tolist()
+
+
+def test_excel(run, tmp_path):
+    pytest.importorskip("openpyxl")
+    frame = customers().assign(since=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N), "D"))
+    frame.loc[3, "answer"] = None
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        frame.rename(columns={"city": "city "}).to_excel(book, sheet_name="Data", index=False)
+        frame.to_excel(book, sheet_name="Notes")
+    error = run("fit", tmp_path / "t.xlsx", "-t", "answer", "-o", tmp_path / "model", *QUICK, "--quiet", code=1).error
+    assert "1 of 120 labels in target column 'answer'" in error
+    assert "in row 5 of the sheet" in error
+    ran = fit(run, tmp_path, tmp_path / "t.xlsx", "--missing-labels", "drop")
+    assert "has 2 sheets, of which the first is read, 'Data'" in ran.err
+    kinds = {column["name"]: column["kind"] for column in ran.json["columns"]}
+    assert kinds == {"age": "number", "city": "categories", "since": "date"}
+    run("predict", tmp_path / "model", tmp_path / "t.xlsx", "--quiet", "-o", tmp_path / "p.csv")
+    (tmp_path / "broken.xlsx").write_bytes(b"PK\x03\x04")
+    error = run("predict", tmp_path / "model", tmp_path / "broken.xlsx", code=1).error
+    assert "broken.xlsx' is damaged or not an Excel file" in error
+
+
+def test_formats_that_are_not_read(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    (tmp_path / "us.xlsx").write_bytes(b"PK\x03\x04")
+    words = ["-t", "y", "-o", tmp_path / "model"]
+    error = run("fit", tmp_path / "us.xlsx", *words, code=1).error
+    assert "us.xlsx', an Excel file, needs openpyxl: pip install 'legendretron[excel]'; or save it as CSV." in error
+    error = run("fit", tmp_path / "us.dta", *words, code=1).error
+    new = tmp_path / "us.parquet"
+    assert (
+        f"convert it, in Python: import pandas; pandas.read_stata('{tmp_path / 'us.dta'}').to_parquet('{new}')" in error
+    )
+    (tmp_path / "us.jsonl").write_text('{"a": 1, "y": "u"}\nnot JSON\n')
+    assert (
+        "us.jsonl' is not JSON with an object in each line" in run("fit", tmp_path / "us.jsonl", *words, code=1).error
+    )
+    (tmp_path / "us.feather").write_text("a,y\n1,u\n")
+    assert "us.feather' is damaged or not a Feather file" in run("fit", tmp_path / "us.feather", *words, code=1).error
