@@ -34,9 +34,8 @@ class BertWithLearnedLoss(BertPreTrainedModel):
         if not init_weights(module):
             super()._init_weights(module)
 
-    def forward(
-        self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **_: object
-    ) -> SequenceClassifierOutput:
+    # no **kwargs: to a model that takes them the Trainer leaves the division by gradient_accumulation_steps
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> SequenceClassifierOutput:
         log_proba = self.head(self.bert(input_ids).pooler_output)
         loss = None if labels is None else nn.functional.nll_loss(log_proba, labels)
         return SequenceClassifierOutput(loss=loss, logits=log_proba)

@@ -2,11 +2,13 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -28,3 +30,25 @@ def test_networks(tmp_path, script, arguments, least):
     accuracy, log_loss = re.search(r"test accuracy ([\d.]+), log-loss ([\d.]+)", done.stdout).groups()
     assert float(accuracy) > least
     assert float(log_loss) < 1.3
+
+
+@pytest.mark.exhaustive  # importing the Trainer takes long
+@pytest.mark.parametrize("steps", [1, 4])
+def test_the_loss_that_a_trainer_logs_is_that_of_its_batches_when_gradients_are_accumulated(tmp_path, steps):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    example = runpy.run_path(str(EXAMPLES / "huggingface_trainer.py"))
+    config = transformers.BertConfig(
+        vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, num_labels=5,
+        max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    model, data = example["BertWithLearnedLoss"](config), example["MostFrequentToken"](32, seed=0)
+    arguments = transformers.TrainingArguments(
+        output_dir=tmp_path, max_steps=1, per_device_train_batch_size=32 // steps, gradient_accumulation_steps=steps,
+        logging_steps=1, report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, dataloader_pin_memory=False,
+    )  # fmt: skip
+    with torch.no_grad():
+        expected = model(data.tokens, data.labels).loss.item()
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=data)
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-3)

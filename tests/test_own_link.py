@@ -361,3 +361,69 @@ def test_defaults_of_estimators_and_heads_are_those_of_the_links():
                     assert ours[name].default == "auto"  # by the number of rows
                     continue
                 assert ours[name].default == inspect.signature(link_class(kind)).parameters[name].default
+
+
+class OneSlope(Link):
+    """As in the guide, with one slope, and all of the ways to forget the run axes below."""
+
+    def __init__(self, n_classes, *, run_shape=(), device=None, dtype=None):
+        super().__init__(n_classes, run_shape)
+        self.log_slope = nn.Parameter(torch.zeros(*self.run_shape, 1, device=device, dtype=dtype))
+
+    def _log_odds(self, z):
+        return z * self.log_slope.exp().unsqueeze(-2)
+
+    def _from_log_odds(self, log_odds):
+        return log_odds / self.log_slope.exp().unsqueeze(-2)
+
+
+class NoRowAxis(OneSlope):
+    def _log_odds(self, z):
+        return z * self.log_slope.exp()
+
+
+class NoRunShape(OneSlope):
+    def __init__(self, n_classes):
+        super().__init__(n_classes)
+
+    def _log_odds(self, z):
+        return z * self.log_slope.exp()[0]
+
+
+class TooWide(OneSlope):
+    def _log_odds(self, z):
+        return torch.cat([z, z[..., :1]], dim=-1)
+
+
+class TooNarrow(OneSlope):
+    def _log_odds(self, z):
+        return z[..., :1]
+
+
+class NarrowProba(OneSlope):
+    def _log_proba(self, z):
+        return torch.log_softmax(z, dim=-1)
+
+
+@pytest.mark.parametrize("link", [NoRowAxis, NoRunShape])
+@pytest.mark.parametrize("strengths", [GIVEN, {}], ids=["given", "chosen"])
+def test_a_link_that_forgets_the_run_axes_is_refused_before_training(link, strengths):
+    fitted(OneSlope(3))
+    model = LegendreTronClassifier(link(3), max_epochs=5, random_state=0, **strengths)
+    with pytest.raises(ValueError, match=rf"{link.__name__} does not compute several runs at once.*unsqueeze\(-2\)"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("link", [TooWide, TooNarrow, NarrowProba])
+def test_a_link_of_the_wrong_width_is_refused(link):
+    match = rf"{link.__name__} gives [24] log-probabilities for n_classes=3: its _log_odds must return 2 entries"
+    z = torch.zeros(5, 2)
+    for use in (
+        lambda: fitted(link(3)),
+        lambda: link(3)(z),
+        lambda: link(3).inverse(z),
+        lambda: LegendreHead(2, 3, link=link(3))(z),
+        lambda: LegendreLink(3, link=link(3))(torch.zeros(5, 3)),
+    ):
+        with pytest.raises(ValueError, match=match):
+            use()

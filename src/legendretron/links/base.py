@@ -421,6 +421,11 @@ class Link(nn.Module, ABC):
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
         """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""
+        if log_proba.shape[-1] != self.n_classes:
+            raise ValueError(
+                f"{type(self).__name__} gives {log_proba.shape[-1]} log-probabilities for n_classes={self.n_classes}: its "
+                f"_log_odds must return {self.n_classes - 1} entries for each row, or its _log_proba {self.n_classes}."
+            )
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:
@@ -440,7 +445,7 @@ class Link(nn.Module, ABC):
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
         rows = self._rows("z", z, self.n_classes - 1)
         with full_precision(rows):
-            return self._log_proba(rows).exp().reshape(*z.shape[:-1], self.n_classes)
+            return self._shaped(self._log_proba(rows), z).exp()
 
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""

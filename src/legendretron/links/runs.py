@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 import torch
 
+from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 
 __all__ = ["stack_runs", "take_run"]
@@ -25,7 +27,8 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     Raises
     ------
     ValueError
-        If the links differ in anything but the values of their parameters.
+        If the links differ in anything but the values of their parameters, or are of a user's own class that does not
+        compute several runs at once.
 
     Examples
     --------
@@ -52,10 +55,51 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
                 "batch cannot be stacked with others that have had one: call link.initialize(z) on them first. Links given "
                 "by different tables cannot be stacked at all: keep them in a list."
             )
-    stacked = _with_run_shape(first, (len(links),))
+    _check_own_link(first)
+    return _stacked(links)
+
+
+def _stacked(links: Sequence[AnyLink]) -> AnyLink:
+    stacked = _with_run_shape(links[0], (len(links),))
     for name, parameter in stacked.named_parameters():
         parameter.data = torch.stack([link.get_parameter(name).detach() for link in links])
     return stacked
+
+
+@torch.no_grad()
+def _check_own_link(link: Link) -> None:
+    """Raise a ``ValueError`` if a user's link does not compute two runs side by side as it computes each of them.
+
+    With one run, or as many rows as runs, a mistake may not show, or only in the values.
+    """
+    if not any(isinstance(part, Link) and not _is_ours(part) for part in link.modules()):
+        return
+    runs = [copy.deepcopy(link).eval() for _ in range(2)]
+    for parameter in runs[1].parameters():
+        parameter.add_(0.125)
+    like = next((t for t in chain(link.parameters(), link.buffers()) if t.is_floating_point()), torch.empty(0))
+    shape = (2, 3, link.n_classes - 1)  # as many rows as neither runs nor one
+    z = torch.linspace(-1.5, 2.0, math.prod(shape), dtype=at_least_single(like).dtype, device=like.device).reshape(
+        shape
+    )
+    single = torch.stack([run.inverse(rows) for run, rows in zip(runs, z, strict=True)])
+    name, together = type(link).__name__, None
+    try:
+        together = _stacked(runs).inverse(z)
+    except (RuntimeError, IndexError, ValueError) as error:
+        reason = f": {error}"
+    else:
+        reason = ", and gives other probabilities"
+    if together is None or not torch.allclose(together, single, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            f"{name} does not compute several runs at once{reason}. With run_shape=(R,) its parameters have an axis of R "
+            "entries in front, and predictors the shape (R, n, C - 1): give a parameter an axis for the rows by "
+            "parameter.unsqueeze(-2), and transpose by .mT. See 'Writing a link' in the documentation."
+        )
+
+
+def _is_ours(link: Link) -> bool:
+    return type(link).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _settings(link: Link) -> list[tuple[object, ...]]:

@@ -143,7 +143,7 @@ class NoisyLabels(nn.Module):
         --------
         >>> from legendretron.nn import LegendreHead
         >>> head = LegendreHead(16, 5, label_noise="learn")  # it starts with a quarter of the labels replaced
-        >>> round(head.noise_rate, 6), round(float(head.noise.rate()), 6)
+        >>> round(head.noise_rate, 6), round(head.noise.rate().item(), 6)
         (0.2, 0.25)
         """
         if self.noise is None:
