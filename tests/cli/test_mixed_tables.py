@@ -158,7 +158,7 @@ def test_missing_values(run, tmp_path):
     ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
     assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
-    rows = run(*words, "--missing", "drop-rows", "--json").json["row"]
+    rows = run(*words, "--missing", "drop-rows", "--json").json["row_from_0"]
     assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
     scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--missing", "drop-rows", "--json").json
     assert scores["rows"] == 12

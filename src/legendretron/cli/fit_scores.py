@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["FitScores"]
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table, and how many rows were left out."""
+    """Scores on all rows of the table, how many rows were left out, and how many rows each class has."""
 
     rows: int
     log_loss: float
     accuracy: float
     left_out: int
+    counts: np.ndarray
