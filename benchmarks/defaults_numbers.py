@@ -39,7 +39,7 @@ MEASURES = {
     "accuracy": Measure("accuracy", 2, 1),
     "log_loss": Measure("log-loss", 3, -1),
     "brier": Measure("Brier score", 4, -1),
-    "calibration_error": Measure("calibration error", 4, -1),
+    "calibration_error": Measure("expected calibration error", 4, -1),
 }
 
 

@@ -54,6 +54,15 @@ DECLARED = {
 }
 
 
+def test_the_readme_names_both_commands_and_says_that_they_install():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    found = re.search(r"Two commands install what they need into `.venv`: ([^\[]*)", text)
+    assert re.findall(r"`make (\w+)`", found[1]) == ["demo", "test"]
+    assert "six to seven minutes on two cores" in found[1]
+    assert "six to seven minutes on two cores" in (ROOT / "Makefile").read_text()
+    assert "without an installation" not in text
+
+
 @pytest.mark.parametrize("document", render.TABLES)
 def test_tables_are_those_of_the_records(document):
     assert render.rendered(document) == (ROOT / document).read_text()
@@ -202,7 +211,7 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     for line in shell.splitlines():
         assert main(shlex.split(line)[1:]) == 0
     assert "wrong labels: 10 %, as given" in capsys.readouterr().out
-    assert pd.read_csv("suspicious.csv").columns.tolist() == ["row", "label", "suggested", "quality"]
+    assert pd.read_csv("suspicious.csv").columns.tolist() == ["line", "row_from_0", "label", "suggested", "quality"]
     assert (tmp_path / "suspicious.png").exists()
 
 

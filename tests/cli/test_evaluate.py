@@ -166,7 +166,7 @@ def test_the_report(run, tables, tmp_path, quick):
     ]
     ran = run(*words, "--json")
     assert ran.json["report"] == str(tmp_path / "r.html")
-    assert ran.json["summary"].startswith(f"iris is right on {ran.json['accuracy']:.1%}".replace("%", " %"))
+    assert ran.json["summary"].startswith(f"The model is right on {ran.json['accuracy']:.1%}".replace("%", " %"))
     page = (tmp_path / "r.html").read_text()
     assert "<title>Evaluation of iris</title>" in page
     assert hashlib.sha256((tables / "iris.csv").read_bytes()).hexdigest() in page
@@ -181,7 +181,7 @@ def test_a_second_model_beside_the_first(run, tables, tmp_path, quick):
     ran = run(*words, tmp_path / "two.safetensors", "--report", tmp_path / "r.html", "--json").json
     other = run("evaluate", tmp_path / "two.safetensors", tables / "iris.csv", "-t", "kind", "--json").json
     assert ran["against"]["log_loss"] == other["log_loss"]
-    assert "By log-loss it is better than two (" in ran["summary"]
+    assert "By log-loss it is better than the other one, two (" in ran["summary"]
     assert "Side by side" in (tmp_path / "r.html").read_text()
     assert "against" in run(*words, tmp_path / "two.safetensors", "--quiet").out
 

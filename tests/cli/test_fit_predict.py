@@ -176,6 +176,58 @@ def test_predictions_in_a_file(run, tables, tmp_path, end):
     assert str((clf.predict(X) == "setosa").sum()) in printed
 
 
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_predictions_on_standard_output(run, tables, monkeypatch, tmp_path, stream):
+    monkeypatch.chdir(tmp_path)
+    words = ["predict", tables / "iris.safetensors", tables / "iris.csv", "--proba", *stream]
+    assert run(*words, "--out", "-").out == run(*words).out
+    assert not (tmp_path / "-").exists()
+
+
+def small_table(path, rows, **columns):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=rows), "y": np.array(["Ja, sicher", "Nein"])[np.arange(rows) % 2]})
+    frame.assign(**columns).to_csv(path, index=False)
+
+
+LOGISTIC = ["--model", "logistic", "--alpha", "0.1"]
+
+
+def test_labels_with_commas_are_quoted(run, tmp_path):
+    small_table(tmp_path / "t.csv", 30, b=["Ja, gern", "Nein"] * 15)
+    out = run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC).out
+    assert "2: 'Ja, sicher', Nein" in out
+    assert "2 columns: 'Ja, gern', Nein" in out
+    assert "accuracy, log-loss on the training rows" in out
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_few_rows_are_worth_a_word(run, tmp_path, stream):
+    small_table(tmp_path / "t.csv", 3)
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC, *stream]
+    three, one = run(*words).err.splitlines()
+    assert three.startswith("warning: 3 rows are hardly enough to learn from")
+    assert one.startswith("warning: there is one row only of 'Nein': ")
+    small_table(tmp_path / "t.csv", 30, y=["u", *["v", "w"] * 14, "w"])
+    (one,) = run(*words).err.splitlines()
+    assert one.startswith("warning: there is one row only of 'u': ")
+    small_table(tmp_path / "t.csv", 30)
+    assert run(*words).err == ""
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+@pytest.mark.parametrize("more", [{}, {"city": ["Rome", "Bern", "Oslo"] * 10}])
+def test_a_column_that_numbers_the_rows_is_named(run, tmp_path, more, stream):
+    small_table(tmp_path / "t.csv", 30, **{"my id": range(1, 31), **more})
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC, *stream]
+    (said,) = run(*words).err.splitlines()
+    assert said.startswith(
+        "warning: column 'my id' seems to number the rows: it holds different whole numbers, from 1 to"
+    )
+    assert said.endswith("; --drop 'my id' leaves it out.")
+    assert run(*words, "--drop", "my id").err == ""
+
+
 def test_predictions_as_json(run, tables):
     got = run("predict", tables / "cancer.safetensors", tables / "cancer.csv", "--proba", "--json").json
     clf, X = in_python("cancer")

@@ -54,21 +54,21 @@ def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
     rows = pd.read_csv(out)
     assert summary["suspicious"] == {"rows": len(rows), "file": str(out)}
     # as in Python
-    assert rows["row"].tolist() == clf.find_label_issues(X, y).tolist()
-    assert np.allclose(rows["quality"], clf.label_quality(X, y, cv=5)[rows["row"]], rtol=1e-9)
-    assert rows["label"].tolist() == y[rows["row"]].tolist()
+    assert rows["row_from_0"].tolist() == clf.find_label_issues(X, y).tolist()
+    assert np.allclose(rows["quality"], clf.label_quality(X, y, cv=5)[rows["row_from_0"]], rtol=1e-9)
+    assert rows["label"].tolist() == y[rows["row_from_0"]].tolist()
     assert (rows["suggested"] != rows["label"]).mean() > 0.9
     assert rows["quality"].is_monotonic_increasing
     # most of the wrong labels, and few others; the suggestion is the true class
     wrong = make_noisy()[1]
-    assert wrong[rows["row"]].mean() > 0.8
-    assert wrong[rows["row"]].sum() > 0.8 * wrong.sum()
+    assert wrong[rows["row_from_0"]].mean() > 0.8
+    assert wrong[rows["row_from_0"]].sum() > 0.8 * wrong.sum()
     true = make_iris()["kind"].to_numpy()
-    assert (rows["suggested"] == true[rows["row"]]).mean() > 0.8
+    assert (rows["suggested"] == true[rows["row_from_0"]]).mean() > 0.8
 
     printed = run(*words).out
     assert f"wrong labels: {noise_in_words(summary['label_noise'])}\n" in printed
-    assert "accuracy, log-loss on all these rows, wrong labels among them" in printed
+    assert "accuracy, log-loss on the training rows, wrong labels among them" in printed
     assert f"{len(rows)}, written to {out}" in printed
     assert run(*words, "--quiet") == (0, "", "")
 
@@ -78,7 +78,7 @@ def test_a_file_without_suspicious_rows(run, tmp_path):
     out = tmp_path / "s.tsv"
     words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--model", "logistic", "--alpha", 1e-3]
     summary = run(*words, "--suspicious", out, "--json").json
-    assert out.read_text() == "row\tlabel\tsuggested\tquality\n"
+    assert out.read_text() == "line\trow_from_0\tlabel\tsuggested\tquality\n"
     assert summary["suspicious"]["rows"] == 0
     assert summary["label_noise"] is None
 
@@ -115,6 +115,8 @@ def test_logistic_regression_does_not_look_for_them_by_default(run, noisy, tmp_p
     ({"rate": 0.012, "low": 0.0, "high": 0.0204, "known": False}, "about 1 % (0 to 2 %)"),
     ({"rate": 0.003, "low": 0.0005, "high": 0.011, "known": False}, "about 0.3 % (0.05 to 1 %)"),
     ({"rate": 0.0, "low": 0.0, "high": 0.03, "known": False}, "none found (at most 3 %)"),
+    ({"rate": 0.0, "low": 0.0, "high": 0.22, "known": False}, "none found (too few rows to tell)"),
+    ({"rate": 0.24, "low": 0.0, "high": 0.5, "known": False}, "about 24 % (0 to 50 %: too few rows to tell)"),
     ({"rate": 0.0, "low": 0.0, "high": 0.0, "known": True}, "0 %, as given"),
 ])  # fmt: skip
 def test_rates_in_words(noise, words):
@@ -193,7 +195,7 @@ def test_rows_that_cannot_be_judged(run, tmp_path):
     run(*words, "--quiet")
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "kind"]
     assert run(*words, code=2).error.startswith("Invalid value for '--refit': class 'y' has one row")
-    assert run(*words, "--no-refit").out.startswith("row,label,suggested,quality\n")
+    assert run(*words, "--no-refit").out.startswith("line,row_from_0,label,suggested,quality\n")
 
 
 def test_interrupted_while_rows_are_judged(run, noisy, tmp_path, monkeypatch):
@@ -221,22 +223,50 @@ def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
     words = ["suspicious", path, noisy, "-t", "kind"]
     printed = run(*words).out
     rows = pd.read_csv(io.StringIO(printed))
-    assert rows["row"].tolist() == clf.find_label_issues(X, y, cv=StratifiedKFold(FOLDS), threshold=THRESHOLD).tolist()
+    assert (
+        rows["row_from_0"].tolist()
+        == clf.find_label_issues(X, y, cv=StratifiedKFold(FOLDS), threshold=THRESHOLD).tolist()
+    )
     got = run(*words, "--json").json
     assert (got["rows"], got["suspicious"], got["threshold"], got["refit"]) == (150, len(rows), THRESHOLD, True)
-    assert got["row"] == rows["row"].tolist()
+    assert got["row_from_0"] == rows["row_from_0"].tolist()
     assert got["label_noise"]["known"]
 
     out, plot = tmp_path / "s.parquet", tmp_path / "s.svg"
     summary = run(*words, "--no-refit", "--threshold", 0.9, "-o", out, "--plot", plot, "--json").json
     frame = pd.read_parquet(out)
-    assert frame["row"].tolist() == clf.find_label_issues(X, y, cv=None, threshold=0.9).tolist()
-    assert np.allclose(frame["quality"], clf.label_quality(X, y, cv=None)[frame["row"]], rtol=1e-9)
+    assert frame["row_from_0"].tolist() == clf.find_label_issues(X, y, cv=None, threshold=0.9).tolist()
+    assert np.allclose(frame["quality"], clf.label_quality(X, y, cv=None)[frame["row_from_0"]], rtol=1e-9)
     assert (summary["suspicious"], summary["out"], summary["plot"]) == (len(frame), str(out), str(plot))
     assert b"<svg" in plot.read_bytes()
     printed = run(*words, "--no-refit", "-o", tmp_path / "s.csv")
     assert "15 %, as given" in printed.out
     assert printed.err == ""
+
+
+def test_suspicious_rows_are_found_in_the_file(run, tmp_path, model):
+    """Lines are those of editors and errors, and columns are kept as they stand."""
+    path, _ = model
+    frame = make_noisy()[0]
+    frame.insert(0, "id", [f"0{i}" for i in range(150)])
+    frame.insert(1, "note", ["two\nlines", *[""] * 149])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    words = ["suspicious", path, tmp_path / "a.csv", "-t", "kind", "--no-refit", "--keep", "id", "--out"]
+    run(*words, tmp_path / "s.csv")
+    rows = pd.read_csv(tmp_path / "s.csv", dtype={"id": str})
+    assert rows.columns.tolist() == ["id", "line", "row_from_0", "label", "suggested", "quality"]
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(rows) > 5
+    assert rows["id"].tolist() == [f"0{row}" for row in rows["row_from_0"]]
+    assert all(lines[line - 1].startswith(f"{name},") for line, name in zip(rows["line"], rows["id"], strict=True))
+    assert run(*words, "-").out == (tmp_path / "s.csv").read_text()
+    assert run(*words, "-", "--json").json["id"] == rows["id"].tolist()
+    frame.to_parquet(tmp_path / "a.parquet")
+    words[2] = tmp_path / "a.parquet"
+    assert run(*words, "-").out.startswith("id,row_from_0,label,")
+    frame.rename(columns={"id": "quality"}).to_csv(tmp_path / "a.csv", index=False)
+    words = ["suspicious", path, tmp_path / "a.csv", "-t", "kind", "--no-refit", "--keep", "quality"]
+    assert "'--keep': 'quality' is the name of a column of the result" in run(*words, code=2).error
 
 
 def test_without_noise_rows_are_still_in_order(run, noisy, tables):
@@ -246,7 +276,7 @@ def test_without_noise_rows_are_still_in_order(run, noisy, tables):
     frame = pd.read_csv(tables / "cancer.csv")
     got = run("suspicious", path, tables / "cancer.csv", "-t", "malignant", "--no-refit", "--json").json
     X, y = frame.drop(columns="malignant"), frame["malignant"].to_numpy()
-    assert got["row"] == clf.find_label_issues(X, y, cv=None).tolist()
+    assert got["row_from_0"] == clf.find_label_issues(X, y, cv=None).tolist()
     assert got["label_noise"] is None
     assert set(got["label"]) <= {0, 1}
 

@@ -166,7 +166,7 @@ def test_missing_values(run, tmp_path):
     assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
     drop = ["--missing", "drop-rows", "--missing-labels", "drop"]
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
-    rows = run(*words, *drop, "--json").json["row"]
+    rows = run(*words, *drop, "--json").json["row_from_0"]
     assert set(rows) <= {place for place in range(24) if place % 4 in (0, 2)}  # as they are in the file
     scores = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", *drop, "--json").json
     assert (scores["rows"], scores["rows_left_out"], scores["rows_without_label"]) == (12, 12, 6)

@@ -161,7 +161,7 @@ def test_counts_are_bounded(monkeypatch):
 
 
 def test_identifiers_are_left_out_unless_asked_for():
-    table = pd.DataFrame({"name": [f"n{i}" for i in range(30)], "a": range(30)})
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(30)], "a": np.arange(30) % 7})
     with pytest.warns(UserWarning, match="'name' is left out: nearly all of its values are different") as caught:
         encoder = TableEncoder().fit(table)
     assert len(caught) == 1
@@ -169,6 +169,31 @@ def test_identifiers_are_left_out_unless_asked_for():
     assert encoder.transform(table[["a"]]).shape == (30, 1)  # it need not be there
     kept = TableEncoder(categorical=["name"], max_categories=5).fit(table)
     assert len(kept.get_feature_names_out()) == 6
+
+
+@pytest.mark.parametrize(("numbers", "said"), [
+    (np.arange(1, 41), "from 1 to 40"),
+    (np.random.default_rng(0).choice(60, 40, replace=False) + 500, "from 50"),  # some rows of a larger table
+    (np.arange(1, 41) * 100, None),
+    (np.arange(40) % 20, None),
+    (np.arange(40) + 0.5, None),
+    (np.arange(40).astype(str), None),
+    (np.where(np.arange(40) == 3, np.nan, np.arange(40)), None),
+    (np.arange(40) - np.arange(40) // 39, None),  # one of them twice
+])  # fmt: skip
+@pytest.mark.parametrize("part", [40, 10])
+def test_numbers_of_rows_are_named(numbers, said, part):
+    table = pd.DataFrame({"id": numbers, "a": np.arange(40) % 3})
+    encoder = TableEncoder(categorical=["id"] if table["id"].dtype.kind not in "if" else [])
+    for start in range(0, 40, part):
+        encoder.partial_fit(table[start : start + part])
+    notes = encoder.notes_
+    assert len(notes) == (said is not None)
+    if said is not None:
+        assert f"column 'id' seems to number the rows: it holds different whole numbers, {said}" in notes[0]
+        assert notes[0].endswith("It is a feature like any other; drop(columns='id') leaves it out.")
+        with pytest.warns(UserWarning, match="column 'id' seems to number the rows"):
+            TableEncoder().fit(table)
 
 
 def test_numbers_as_categories():

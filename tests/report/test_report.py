@@ -105,6 +105,18 @@ def test_the_answer_comes_first(report):
     assert "a logistic regression tuned on these rows" in report.summary
 
 
+def test_the_model_is_called_so_and_probabilities_what_they_are(fitted):
+    model, X, y = fitted
+    report = EvaluationReport(model, X, y, name="churn")
+    page = Page(report.to_html())
+    assert report.summary.startswith("The model is right on ")
+    assert "churn is" not in page.text
+    assert "Those of the model " in page.sections["calibration"]
+    assert "The model was fitted to its own training" in page.sections["scores"]
+    assert "mean probability" in page.sections["classes"]
+    assert "predicted share" not in page.text
+
+
 def test_text_of_users_is_escaped(report):
     html = report.to_html()
     assert html.count("<script>") == 1
@@ -232,15 +244,15 @@ def test_side_by_side(fitted):
     model, X, y = fitted
     report = EvaluationReport(model, X, y, against=model, against_name="again")
     page = Page(report.to_html())
-    assert "By log-loss it is not clearly different from again" in report.summary
+    assert "By log-loss it is not clearly different from the other one, again" in report.summary
     assert page.sections["against"].count("no clear difference") == 4
     assert "Both predict the same class on 100.0 %" in page.sections["against"]
     log_p, labels = draw_labels(200)
     sharp = Given((0, 1, 2), 6.0)
     better = EvaluationReport(Given((0, 1, 2)), log_p, labels, against=sharp, against_name="sharp").summary
-    assert "By log-loss it is better than sharp" in better
+    assert "By log-loss it is better than the other one, sharp" in better
     worse = EvaluationReport(sharp, log_p, labels, against=Given((0, 1, 2)), against_name="given").summary
-    assert "By log-loss it is worse than given" in worse
+    assert "By log-loss it is worse than the other one, given" in worse
 
 
 def test_the_other_model_may_have_other_columns_and_another_order_of_classes():
@@ -406,7 +418,7 @@ def test_notebooks_show_it_in_a_frame(report):
     shown = report._repr_html_()
     assert shown.startswith("<iframe srcdoc=")
     assert shown.count("<") == 2  # nothing of the page gets out of its frame
-    assert repr(report).startswith("EvaluationReport('LegendreTronClassifier is right on")
+    assert repr(report).startswith("EvaluationReport('The model is right on")
 
 
 def test_the_same_seed_gives_the_same_numbers(fitted, report):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.column import FittedColumn
 
-__all__ = ["check_named", "column_facts", "column_view", "in_words", "warn_of_similar_labels"]
+__all__ = ["check_named", "column_facts", "column_view", "in_words", "listed", "warn_of_similar_labels"]
 
 #: Categories that are named, and letters of each.
 _NAMED, _LETTERS = 4, 30
@@ -53,6 +53,19 @@ def in_words(form: Mapping[str, str | None]) -> str:
     marks = {"separator": form["sep"], "decimal mark": form["decimal"], "thousands": form.get("thousands")}
     words = [f"{name}: {_MARKS.get(mark, mark)}" for name, mark in marks.items() if mark is not None]
     return ", ".join([*words, f"encoding: {form['encoding']}"])
+
+
+def listed(texts: Iterable[str], most: int) -> str:
+    """Return the first texts, separated by commas; in quotes where they could not be told apart otherwise.
+
+    Examples
+    --------
+    >>> listed(["Ja, sicher", "Nein"], most=6)
+    "'Ja, sicher', Nein"
+    """
+    texts = list(texts)
+    shown = [repr(text) if "," in text or text != text.strip() or not text else text for text in texts[:most]]
+    return ", ".join(shown) + (", ..." if len(texts) > most else "")
 
 
 def column_facts(columns: Sequence[FittedColumn]) -> list[dict[str, Any]]:
@@ -94,9 +107,8 @@ def _becomes(column: FittedColumn) -> str:
             return (
                 f"{len(column.outputs)} columns: the {len(texts)} most frequent values, {column.pooled:,} others pooled"
             )
-        named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts[:_NAMED]]
-        shown = ", ".join(named) + (", ..." if len(texts) > _NAMED else "")
-        return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {shown}"
+        named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts]
+        return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {listed(named, _NAMED)}"
     words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"

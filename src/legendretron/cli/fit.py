@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import time
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,7 @@ from legendretron.cli.cluster import (
     cluster_of,
     fit_by_cluster,
 )
-from legendretron.cli.columns import check_named, column_facts, column_view, in_words, warn_of_similar_labels
+from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
 from legendretron.cli.defaults import default_of
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
@@ -72,6 +73,7 @@ Model = StrEnum("Model", ["legendretron", "logistic"])
 
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
+_FEW = 20  #: fewer rows are worth a word
 _CATEGORIES = 32  #: as in TableEncoder
 _SIZE, _COUNT = {"min": 1, "max": _MOST_UNITS}, {"min": 1, "max": _MOST_EPOCHS}
 _SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
@@ -424,6 +426,7 @@ def _finish(
     """Write what was asked for, and tell what came out."""
     from legendretron.estimators import TableClassifier
 
+    _warn_of_few_rows(estimator.classes_, scores.counts, report)
     with naming(out):
         (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
     if tuning is not None:
@@ -443,6 +446,20 @@ def _finish(
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
     report.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
+
+
+def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, report: Report) -> None:
+    """Say if there are hardly any rows, of the table or of a class."""
+    from legendretron.datasets.table_files import quoted
+
+    rows, alone = int(counts.sum()), classes[counts < 2]
+    if rows < _FEW:
+        report.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
+    if len(alone):
+        report.warning(
+            f"there is one row only of {quoted(alone)}: the model can hardly know what such rows are like, nor can it be "
+            "judged; add rows, or leave those out"
+        )
 
 
 def _settings(given: list[str] | None) -> dict[str, Any] | None:
@@ -500,7 +517,11 @@ def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple
     from legendretron.preprocessing import TableEncoder
 
     if not categorical and has_only_numbers(table):
-        return as_numbers(table), None
+        table = as_numbers(table)
+        with saying_options():
+            for note in [] if table.feature_names is None else TableEncoder().partial_fit(table.X).notes_:
+                warnings.warn(note, stacklevel=2)
+        return table, None
     check_named("--categorical", categorical, table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
     with saying_options():
@@ -531,7 +552,7 @@ def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int 
     """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
     assert table.y is not None
     try:
-        frame = suspicious_frame(table.y, *judged(estimator, table, table.y, folds), rows=table.rows)
+        frame = suspicious_frame(table, table.y, *judged(estimator, table, table.y, folds))
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
     write_output(path, frame_bytes(frame, path.suffix.lower()))
@@ -586,9 +607,9 @@ def _scores(estimator: LinearLinkClassifier, table: Table) -> FitScores:
     for rows, log_p in log_probability_parts(estimator, table):
         losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
         hits[rows] = log_p.argmax(1) == places[rows]
-    return FitScores(
-        len(places), float(losses.mean()), float(hits.mean()), table.left_out + table.unlabelled, table.unlabelled
-    )
+    counts = np.bincount(places, minlength=len(estimator.classes_))
+    left_out = table.left_out + table.unlabelled
+    return FitScores(len(places), float(losses.mean()), float(hits.mean()), left_out, counts, table.unlabelled)
 
 
 def _summary(
@@ -633,13 +654,11 @@ def _view(summary: dict[str, Any]) -> Any:
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
-    labels = [str(label) for label in summary["classes"]]
-    some = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
-    table.add_row("classes", f"{len(labels)}: {some}")
+    table.add_row("classes", f"{len(summary['classes'])}: {listed(map(str, summary['classes']), most=6)}")
     table.add_row("epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""
-    table.add_row(f"accuracy, log-loss on all these rows{as_they_are}", scores(summary))
+    table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")
@@ -647,6 +666,6 @@ def _view(summary: dict[str, Any]) -> Any:
     if summary["tuning"] is not None:
         table.add_row("penalties tried", summary["tuning"])
     if summary["suspicious"] is not None:
-        listed = summary["suspicious"]
-        table.add_row("rows with suspicious labels", f"{listed['rows']:,}, written to {listed['file']}")
+        found = summary["suspicious"]
+        table.add_row("rows with suspicious labels", f"{found['rows']:,}, written to {found['file']}")
     return table

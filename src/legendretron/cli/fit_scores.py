@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["FitScores"]
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table, and how many rows were left out: all of them, and those without a label."""
+    """Scores on all rows of the table, rows left out, rows of each class, and how many of those left out have no label."""
 
     rows: int
     log_loss: float
     accuracy: float
     left_out: int
+    counts: np.ndarray
     unlabelled: int = 0

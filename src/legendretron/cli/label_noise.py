@@ -29,6 +29,8 @@ __all__ = [
 _OPTION = "'--label-noise'"
 #: How the name of a file with a matrix ends.
 NOISE_FILES = (".csv", ".tsv")
+#: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.
+_NONE, _MANY = 0.01, 0.1
 _KINDS = ("auto", "symmetric", "class-conditional")
 
 
@@ -171,6 +173,8 @@ def noise_in_words(noise: dict[str, Any]) -> str:
     'about 12 % (8 to 15 %)'
     >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.004, "known": False})
     'none found (at most 0.4 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.22, "known": False})
+    'none found (too few rows to tell)'
     >>> noise_in_words({"rate": 0.12, "low": None, "high": None, "known": False})  # where it lies is not known
     'about 12 %'
     """
@@ -180,9 +184,10 @@ def noise_in_words(noise: dict[str, Any]) -> str:
     if noise["low"] is None:
         return f"about {rate} %"
     low, high = _percent(noise["low"]), _percent(noise["high"])
+    untold = noise["low"] < _NONE and noise["high"] > _MANY
     if noise["rate"] == 0.0:
-        return f"none found (at most {high} %)"
-    return f"about {rate} % ({low} to {high} %)"
+        return "none found (too few rows to tell)" if untold else f"none found (at most {high} %)"
+    return f"about {rate} % ({low} to {high} %{': too few rows to tell' if untold else ''})"
 
 
 def _percent(share: float) -> str:

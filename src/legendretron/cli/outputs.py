@@ -20,12 +20,19 @@ __all__ = [
     "check_outputs",
     "check_suffix",
     "check_writable",
+    "file_or_none",
     "frame_bytes",
     "frames_to",
+    "json_values",
     "naming",
     "text_of",
     "write_output",
 ]
+
+
+def file_or_none(path: Path | None) -> Path | None:
+    """Return the file of an option for which ``-`` is standard output, as if it were not given."""
+    return None if path == Path("-") else path
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
@@ -161,3 +168,11 @@ def frame_bytes(frame: Any, suffix: str) -> bytes:
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
     return text_of(frame, suffix).encode()
+
+
+def json_values(column: Any) -> list[Any]:
+    """Return the values of a column of a table: none where they are missing, dates and the like as text."""
+    return [
+        None if missing else value if isinstance(value, str | bool | int | float) else str(value)
+        for value, missing in zip(column.tolist(), column.isna(), strict=True)
+    ]

@@ -26,7 +26,16 @@ from legendretron.cli.options import (
     StreamOption,
     ThousandsOption,
 )
-from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, frames_to, text_of, write_output
+from legendretron.cli.outputs import (
+    check_outputs,
+    check_suffix,
+    file_or_none,
+    frame_bytes,
+    frames_to,
+    json_values,
+    text_of,
+    write_output,
+)
 from legendretron.cli.report import Report, grid
 
 if TYPE_CHECKING:
@@ -44,7 +53,7 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="File for the predictions: .csv, .tsv or .parquet.", show_default="print as CSV"
+            "--out", "-o", help="File for the predictions: .csv, .tsv or .parquet, or -.", show_default="print as CSV"
         ),
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add a column p(class) for every class.")] = False,
@@ -76,6 +85,7 @@ def predict(
     from legendretron.datasets.text_form import TextOptions
     from legendretron.preprocessing.drift import DriftWatch
 
+    out = file_or_none(out)
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
         check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
@@ -102,7 +112,7 @@ def predict(
     drift = report.drift(watch.found)
     if out is None:
         kept = () if table.kept is None else table.kept
-        columns = {name: _as_json(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
+        columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
         report.result({"rows": len(frame), "drift": drift, **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
@@ -127,14 +137,6 @@ def _predictions(estimator: Model, table: Table, proba: bool, report: Report, wa
     if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and report.json)]:
         raise typer.BadParameter(f"{twice[0]!r} is the name of a column of predictions.", param_hint="'--keep'")
     return pandas.DataFrame(columns | predicted)
-
-
-def _as_json(column: Any) -> list[Any]:
-    """Values of a column of the table: none where they are missing, dates and the like as text."""
-    return [
-        None if missing else value if isinstance(value, str | bool | int | float) else str(value)
-        for value, missing in zip(column.tolist(), column.isna(), strict=True)
-    ]
 
 
 def _predict_in_parts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,6 +111,10 @@ def fit_in_batches(
                 left_out = source.left_out
                 for note in encoder.notes_:
                     report.warning(in_options(note))
+            else:
+                with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
+                    for note in TableEncoder().partial_fit(first.X).notes_:
+                        report.warning(in_options(note))
         if source is None:
             # without a label, a row is bad, if some may be
             unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
@@ -154,6 +159,7 @@ def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
 def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
     check = RowCheck(source.feature_names, skipped)
     rows, loss, hits = 0, 0.0, 0
+    counts = np.zeros(len(estimator.classes_), dtype=np.int64)
     for batch in read_ahead(map(check, source.batches())):
         if not len(batch):
             continue
@@ -165,4 +171,5 @@ def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> Fi
             loss -= float(log_p[np.arange(len(own)), own].sum(dtype=np.float64))
             hits += int((log_p.argmax(1) == own).sum())
         rows += len(batch)
-    return FitScores(rows, loss / rows, hits / rows, skipped)
+        counts += np.bincount(places, minlength=len(counts))
+    return FitScores(rows, loss / rows, hits / rows, skipped, counts)

@@ -26,13 +26,14 @@ from legendretron.cli.options import (
     SepOption,
     ThousandsOption,
 )
-from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, write_output
+from legendretron.cli.outputs import check_outputs, check_suffix, file_or_none, frame_bytes, json_values, write_output
 from legendretron.cli.report import Report, grid
 from legendretron.cli.wording import saying_options
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from legendretron.datasets.tables import Table
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
 
@@ -57,7 +58,7 @@ def suspicious(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File for the rows: .csv, .tsv or .parquet.", show_default="print as CSV"),
+        typer.Option("--out", "-o", help="File for the rows: .csv, .tsv or .parquet, or -.", show_default="print as CSV"),
     ] = None,
     threshold: Annotated[
         float, typer.Option(help="Rows whose label is right with a smaller probability are listed.", min=0.0, max=1.0)
@@ -74,6 +75,13 @@ def suspicious(
         Path | None,
         typer.Option(help="File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.",
                      show_default=False),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of DATA to write before the others, as it stands there; repeat it for several.",
+            show_default=False,
+        ),
     ] = None,
     missing: MissingOption = Missing.impute,
     missing_labels: MissingLabelsOption = MissingLabels.error,
@@ -95,6 +103,7 @@ def suspicious(
     from legendretron.cli.models import class_numbers, format_for, linear_of, load_estimator, missing_target, table_for
     from legendretron.datasets.text_form import TextOptions
 
+    out = file_or_none(out)
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
     if plot is not None:
@@ -105,7 +114,8 @@ def suspicious(
     kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
     if target is None and kind != "libsvm":
         raise missing_target("which column holds the labels?", data, kind, text)
-    table = table_for(fitted, data, target, kind, text=text, missing=str(missing), missing_labels=str(missing_labels))
+    options: dict[str, Any] = {"missing": str(missing), "missing_labels": str(missing_labels), "keep": keep or ()}
+    table = table_for(fitted, data, target, kind, text=text, **options)
     LeftOut(table).tell(report)
     estimator = linear_of(fitted)
     y = estimator.classes_[class_numbers(estimator, table)]
@@ -117,7 +127,7 @@ def suspicious(
     else:
         folds = None
     quality, suggested = judged(fitted, table, y, folds)
-    frame = suspicious_frame(y, quality, suggested, threshold, table.rows)
+    frame = suspicious_frame(table, y, quality, suggested, threshold)
     payload = {
         "rows": len(y),
         "suspicious": len(frame),
@@ -131,7 +141,10 @@ def suspicious(
         write_output(plot, _draw(quality, threshold, plot.suffix))
         report.note(f"picture: {plot}")
     if out is None:
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        kept = () if table.kept is None else table.kept
+        columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
+        if report.json and (twice := [name for name in kept if name in payload]):
+            raise typer.BadParameter(f"{twice[0]!r} is the name of a part of the result.", param_hint="'--keep'")
         report.result({**payload, **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
@@ -174,22 +187,30 @@ def judged(
 
 
 def suspicious_frame(
-    y: np.ndarray,
-    quality: np.ndarray,
-    suggested: np.ndarray,
-    threshold: float = THRESHOLD,
-    rows: np.ndarray | None = None,
+    table: Table, y: np.ndarray, quality: np.ndarray, suggested: np.ndarray, threshold: float = THRESHOLD
 ) -> Any:
-    """Return a data frame of the rows below a threshold, the lowest quality first; ``rows`` are their numbers in the file."""
+    """Return a data frame of the rows of a table below a threshold, the lowest quality first.
+
+    After the columns to keep are the line of CSV or TSV, from 1 as in editors and in errors, and the number of the row,
+    from 0 as in Python.
+    """
     import numpy as np
 
     pandas = import_extra("pandas", "listing suspicious rows", "cli")
     order = np.argsort(quality, kind="stable")
     places = order[quality[order] < threshold]
-    numbers = places if rows is None else rows[places]
-    return pandas.DataFrame(
-        {"row": numbers, "label": y[places], "suggested": suggested[places], "quality": quality[places]},
-    )
+    lines = table.lines_of(places)
+    columns = {} if table.kept is None else {name: table.kept[name].array[places] for name in table.kept}
+    found = {
+        **({} if lines is None else {"line": lines}),
+        "row_from_0": table.numbers_of(places),
+        "label": y[places],
+        "suggested": suggested[places],
+        "quality": quality[places],
+    }
+    if twice := [name for name in columns if name in found]:
+        raise typer.BadParameter(f"{twice[0]!r} is the name of a column of the result.", param_hint="'--keep'")
+    return pandas.DataFrame(columns | found)
 
 
 def _draw(quality: np.ndarray, threshold: float, suffix: str) -> bytes:

@@ -18,7 +18,7 @@ from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.padded_codes import padded_columns
-from legendretron.datasets.row_places import place_of_row
+from legendretron.datasets.row_places import lines_of_rows, place_of_row
 from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
 from legendretron.datasets.text_form import TextForm, TextOptions
 
@@ -110,8 +110,20 @@ class Table:
 
     def place_of(self, row: int) -> str:
         """Where in the file a row of the table stands: a line of text, or a row group of Parquet."""
-        number = self.first_row + row if self.rows is None else int(self.rows[row])
-        return place_of_row(self.path, number, self.form)
+        return place_of_row(self.path, int(self.numbers_of(np.array([row]))[0]), self.form)
+
+    def numbers_of(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of rows of the table in the file, from 0."""
+        numbers: np.ndarray = self.first_row + rows if self.rows is None else self.rows[rows]
+        return numbers
+
+    def lines_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Lines of the file at which rows of the table begin, from 1; None if it is not CSV or TSV, or they are not found."""
+        if self.form is None:
+            return None
+        numbers = self.numbers_of(rows).tolist()
+        lines = lines_of_rows(self.path, set(numbers), self.form)
+        return np.array([lines[number] for number in numbers], dtype=np.int64) if len(lines) == len(numbers) else None
 
     @property
     def classes(self) -> np.ndarray:

@@ -191,7 +191,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def notes_(self) -> list[str]:
-        """Remarks on columns that are left out, or taken for categories, although nobody has asked for it, one line each."""
+        """Remarks on columns that are left out, taken for categories, or seem to number the rows, one line each."""
         notes = []
         for column in self.columns_:
             spared = f"drop(columns={column.name!r}) spares you this remark"
@@ -214,6 +214,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 notes.append(
                     f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
                     f"{spared}; astype({{{name!r}: float}}) makes them numbers."
+                )
+            elif statistics.numbers_rows:
+                low, high = int(statistics.numbers.low), int(statistics.numbers.high)
+                notes.append(
+                    f"column {name!r} seems to number the rows: it holds different whole numbers, from {low} to {high}. It "
+                    f"is a feature like any other; drop(columns={name!r}) leaves it out."
                 )
             elif (date := statistics.ambiguous_date) is not None:
                 notes.append(

@@ -23,6 +23,8 @@ __all__ = ["MOST_COUNTED", "ColumnStatistics"]
 MOST_COUNTED = 100_000
 #: Nearly all values are different from this share on, if there are at least so many.
 _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
+#: Numbers of rows are dense if their range is at most so many times as wide as there are rows.
+_DENSE = 2.0
 #: A column of text is one of numbers with a few words in it, if it has so many different numbers, and words at most.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
 #: Signs before or after a number, such as those of currencies.
@@ -41,6 +43,13 @@ class _Mean:
             before, self.count = self.count, self.count + len(numbers)
             self.mean = self.mean * (before / self.count) + float((numbers / self.count).sum())
             self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
+
+
+def _are_different(numbers: np.ndarray) -> bool:
+    """Whether these are whole numbers, no two of them the same."""
+    if len(numbers) == 0 or numbers.max() - numbers.min() < len(numbers) - 1:  # soon told
+        return len(numbers) == 0
+    return bool((numbers == np.floor(numbers)).all()) and len(np.unique(numbers)) == len(numbers)
 
 
 class ColumnStatistics:
@@ -63,6 +72,7 @@ class ColumnStatistics:
         self.counts: dict[str, int] = {}
         self.uncounted = 0  #: rows of values that are not counted
         self.dates = {kind: _Mean() for kind in DATE_KINDS}  #: ways in which all texts so far are dates
+        self.all_different = True  #: whether numbers are whole, and different in each part
 
     def check(self, values: Values) -> None:
         """Raise a ``ValueError`` for values of another kind than those before."""
@@ -87,6 +97,7 @@ class ColumnStatistics:
         if values.texts is None:
             self.numbers.add(values.numbers[~gaps])
             self.single &= values.single or bool(gaps.all())
+            self.all_different = self.all_different and not gaps.any() and _are_different(values.numbers)
             return
         self.categorical |= values.declared
         amounts = np.bincount(values.texts.codes[~gaps], minlength=len(values.texts.different))
@@ -153,6 +164,13 @@ class ColumnStatistics:
             and self.date_kind is None
             and look_like_other_dates([*self.counts])
         )
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether numbers seem to be those of rows, or of some rows of a larger table: whole, different, and dense."""
+        if self.kind != "number" or not self.all_different or self.rows < _IDENTIFIER_ROWS:
+            return False
+        return self.rows - 1 <= self.numbers.high - self.numbers.low <= _DENSE * self.rows
 
     @property
     def is_identifier(self) -> bool:

@@ -225,7 +225,7 @@ def _add_comparisons(
                 contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
                 notes.append(
                     "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same way, to "
-                    f"{rows_in_words(fitted_to)} of this table at a time. {escaped(own)} was fitted to its own training "
+                    f"{rows_in_words(fitted_to)} of this table at a time. The model was fitted to its own training "
                     "data, which may be more or fewer rows: the comparison tells whether a simple model of these rows would "
                     "do, not which method is better."
                 )

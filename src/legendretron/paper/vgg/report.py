@@ -112,7 +112,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
     """The table in Markdown, with an explanation of the columns."""
     head = [
         "data set", "network", "ours", "paper", "Δ", "ours - VGG", "paper - VGG", "paired", "Welch", "log-loss",
-        "calibration error", "seconds",
+        "expected calibration error", "seconds",
     ]  # fmt: skip
     settings = records[0]["settings"]
     tested = [row for row in rows if not np.isnan(row["paired"])]

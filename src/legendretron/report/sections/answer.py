@@ -70,11 +70,10 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     drift : sequence of Tally
         Columns that are not like those of the fit.
     """
-    model = measured.contestants["model"].name
     accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
         (
-            f"{model} is right on {percent(accuracy.value)} of the rows (95 % interval {percent(accuracy.low)} to "
+            f"The model is right on {percent(accuracy.value)} of the rows (95 % interval {percent(accuracy.low)} to "
             f"{percent(accuracy.high)}); to name the most frequent class each time would be right on {percent(usual)}.",
             0,
         )
@@ -90,7 +89,7 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     if "logistic" in measured.contestants:
         said.append(_compared(measured, "logistic", "a logistic regression tuned on these rows"))
     if "against" in measured.contestants:
-        said.append(_compared(measured, "against", measured.contestants["against"].name))
+        said.append(_compared(measured, "against", f"the other one, {measured.contestants['against'].name}"))
     return said
 
 

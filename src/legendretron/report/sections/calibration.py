@@ -75,10 +75,9 @@ def calibration(
         Of draws.
     """
     words, _ = calibration_in_words(measured, error)
-    model = measured.contestants["model"]
     intro = paragraph(
         "Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "
-        f"{escaped(model.name)} {words}. The curve shows how often the predicted class was right, against the probability "
+        f"the model {words}. The curve shows how often the predicted class was right, against the probability "
         "that it was given; on the dashed line both agree, below it the model promises too much."
     )
     parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decomposed(measured, fitted)]

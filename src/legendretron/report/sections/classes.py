@@ -95,7 +95,7 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
         "precision: right when predicted",
         "area under ROC",
         "share of rows",
-        "predicted share",
+        "mean probability",
         "calibration error",
     ]
     listed = table(heads, body, tall=len(names) > 12)
