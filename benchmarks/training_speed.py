@@ -22,6 +22,7 @@ import torch
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
+from legendretron.accelerate.steps import NLLStep
 from legendretron.links import CanonicalLink, CompositeLink, Link, SoftmaxLink
 from legendretron.training import LinearModel, as_features
 from legendretron.training.adam import Adam
@@ -73,8 +74,10 @@ LINKS: dict[str, Callable[[int], Link]] = {
 }
 
 
-def our_steps(make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, device: str) -> Callable[[], None]:
-    """Some steps of the engine for all models, as a function to call."""
+def our_steps(
+    make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, device: str, by_compiler: bool = False
+) -> Callable[[], None]:
+    """Some steps of the engine for all models, as a function to call; with torch.compile in place of our kernels."""
     runs, n_classes, steps = case.models, case.classes, case.steps
     rows = 4 * BATCH
     generator = torch.Generator().manual_seed(0)
@@ -90,8 +93,11 @@ def our_steps(make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, 
     optimiser = Adam(model.flat)
     rate = torch.full((runs, 1), 0.01, dtype=dtype, device=device)
     totals = torch.zeros(2, runs, dtype=dtype, device=device)
+    plain = Step(model, features, penalty, optimiser, rate, totals, BATCH)
+    if by_compiler:
+        plain.kernels, model._nll_steps[BATCH] = None, compiled_nll_step(model.link)
     step = make_step(
-        Step(model, features, penalty, optimiser, rate, totals, BATCH),
+        plain,
         [model.flat, optimiser.first, optimiser.second, optimiser.count, totals],
     )
     shape = (steps, runs, BATCH)
@@ -104,11 +110,32 @@ def our_steps(make_link: Callable[[int], Link], case: Case, dtype: torch.dtype, 
     return lambda: deque(step.in_pieces(picked, labels, weight, rates), maxlen=0)  # takes all steps, keeps nothing
 
 
+def compiled_nll_step(link: Link) -> NLLStep:
+    """The gradients of a step by torch.compile, from the plain operations of a link."""
+    parameters = list(link.parameters())
+    log_proba = torch.compile(link._log_proba, dynamic=False)
+
+    def step(
+        z: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        with torch.enable_grad():
+            leaf = z.detach().requires_grad_()
+            log_p = log_proba(leaf)
+            nll = -torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+            dz, *gradients = torch.autograd.grad((nll * weight).sum(), [leaf, *parameters])
+        return nll.detach(), log_p.detach().argmax(-1) == labels, dz, gradients
+
+    return step
+
+
 def measured(
     name: str, case: Case, dtype: torch.dtype, rounds: int, seconds: float, device: str
 ) -> list[dict[str, object]]:
     """A row for each link."""
     contestants = {link: our_steps(make, case, dtype, device) for link, make in LINKS.items()}
+    if device != "cpu" and case.models == 20:
+        for link in ("composite, ficnn", "composite, hidden=8", "canonical"):
+            contestants[f"{link}, torch.compile"] = our_steps(LINKS[link], case, dtype, device, by_compiler=True)
     if device == "cpu" and case.of_naive is not None:
         contestants["naive, one model"] = naive_step(case.features, case.classes, BATCH)
     times = median_times(contestants, rounds, seconds, device)
