@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from legendretron.accelerate.forms import link_form, link_tensors
-from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain, _plain_nests
+from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain, _plain_nests, log_proba
 from legendretron.links import CanonicalLink, CompositeLink
 
 pytest.importorskip("triton")
@@ -139,10 +139,10 @@ def test_rows_of_nan_stay_rows_of_nan(kind):
 def test_links_use_the_kernels_where_they_apply(kind):
     link, z = make(4, 2, 2, 4, "ficnn", torch.float32) if kind == "composite" else make_canonical(4, 3, torch.float32)
     z = z.detach()
-    assert "OneNode" in type(link(z).grad_fn).__name__
-    assert link(z[:0]).shape == (0, 4)
-    assert torch.func.vmap(lambda row: link(row))(z).shape == (5, 4)
-    jvp = torch.func.jvp(link, (z,), (torch.ones_like(z),))[1]
+    assert "OneNode" in type(log_proba(link, z).grad_fn).__name__
+    assert log_proba(link, z[:0]).shape == (0, 4)
+    assert torch.func.vmap(lambda row: log_proba(link, row[None]))(z).shape == (5, 1, 4)
+    jvp = torch.func.jvp(lambda rows: log_proba(link, rows), (z,), (torch.ones_like(z),))[1]
     exact = copy.deepcopy(link).double().cpu()
     expected = torch.func.jvp(exact, (z.double().cpu(),), (torch.ones(z.shape, dtype=torch.float64),))[1]
     torch.testing.assert_close(jvp.double().cpu(), expected, rtol=1e-4, atol=1e-5)
@@ -156,7 +156,7 @@ def test_kernels_are_launched_again_for_other_values_shapes_and_addresses(kind):
     for rows in (z.detach(), 2.0 * z.detach(), wide, wide[1:], wide[:1], wide[:32], wide[1:33], wide[:48]):
         leaf = rows.clone().requires_grad_() if rows.data_ptr() % 16 == 0 else rows.requires_grad_()
         for _ in range(2):
-            result, expected = link(leaf), plain(link, leaf)
+            result, expected = log_proba(link, leaf), plain(link, leaf)
             torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
             assert_same_gradients(link, leaf, result, expected, 1e-5)
         with torch.no_grad():
