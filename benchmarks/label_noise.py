@@ -245,6 +245,8 @@ def doubted(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: np.nd
         "called": int(called.sum()),
         "called_precision": float(wrong[called].mean()) if called.any() else None,
         "called_recall": float(called[wrong].mean()),
+        # as large as the precision if doubts are probabilities
+        "called_doubt": float(doubt[called].mean()) if called.any() else None,
     }
 
 

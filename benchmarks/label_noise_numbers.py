@@ -181,7 +181,7 @@ def comparison(results: Results) -> list[dict[str, Any]]:
         if rate := rate_in(results, dataset, noise, model):
             row |= {"rate": rate.estimate, "rate: largest error": rate.largest_error}
             row |= {"rate: intervals": rate.n, "rate: covered": rate.covered, "rate: share covered": rate.covered_share}
-        for name in ("average_precision", "called_precision", "called_recall"):
+        for name in ("average_precision", "called_precision", "called_recall", "called_doubt"):
             if mean_found := mean_in(results, dataset, noise, model, name):
                 row |= {name: mean_found.value, f"{name}: standard error": mean_found.error}
         if paper := against_paper(results, dataset, noise, model):

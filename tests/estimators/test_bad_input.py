@@ -1,8 +1,10 @@
 """Bad data and parameters are refused, with a message that says why, and warnings for fits that went wrong."""
 
+import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -54,6 +56,30 @@ def test_bad_data_is_refused_and_nothing_is_half_fitted(estimator, features, lab
         fitted.fit(features, labels, sample_weight=weight)
     assert fitted.n_features_in_ == 7
     assert np.array_equal(fitted.predict_proba(X2[:, :7]), before)
+
+
+def _tables():
+    n = len(y)
+    yield pd.DataFrame({"age": X[:, 0], "city": ["Rome"] * n}), "column 'city' of X holds text, such as 'Rome'"
+    yield pd.DataFrame({"city": ["Rome"] * n}, dtype="category"), "column 'city' of X holds text, such as 'Rome'"
+    yield pd.DataFrame({"age": [None, *X[1:, 0]]}), "column 'age' of X contains NaN, a gap"
+    yield pd.DataFrame({"age": pd.array([None, *range(1, n)], dtype="Int64")}), "column 'age' of X contains NaN, a gap"
+    yield pd.DataFrame({"age": X[:, 0], "day": [pd.Timestamp("2024-05-31")] * n}), "column 'day' of X holds dates"
+    yield [[1.0, "Rome"]] * n, "column 1 of X holds text, such as 'Rome'"
+    yield np.array([["Rome"]] * n), "column 0 of X holds text, such as 'Rome'"
+    yield _nan(), "column 1 of X contains NaN, a gap"
+
+
+@every
+def test_text_dates_and_gaps_are_sent_to_the_classifier_of_tables(estimator):
+    name = type(estimator).__name__
+    fitted = clone(estimator).fit(X, y)
+    way_out = re.escape(f", but {name} takes numbers only. TableClassifier({name}()) takes tables with text")
+    for table, reason in _tables():
+        with pytest.raises(ValueError, match=re.escape(reason) + way_out):
+            clone(estimator).fit(table, y)
+    with pytest.raises(ValueError, match=rf"column 1 of X contains NaN, a gap, but {name} takes numbers only"):
+        fitted.predict(_nan())
 
 
 @every

@@ -1,6 +1,7 @@
 """Classifiers of tables with text, dates and gaps: as scikit-learn's pipeline, in files, and as ONNX."""
 
 import json
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -11,9 +12,13 @@ import onnxruntime
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import legendretron
@@ -129,6 +134,80 @@ def test_weights_and_groups_are_handed_on():
     assert p[0] > 0.9 > 0.6 > p[4] > 0.4 > 0.1 > p[1]
 
 
+# --- what the estimator has ---
+
+
+def mixed(n=200):
+    """A table with text and gaps, labels of which some are wrong, and the true ones."""
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Rome", "Bern", "Oslo"], n)
+    frame = pd.DataFrame({"age": np.where(rng.random(n) < 0.1, np.nan, rng.normal(40, 10, n)), "city": city})
+    true = np.where(city == "Rome", "yes", "no")
+    return frame, np.where(rng.random(n) < 0.1, np.where(true == "yes", "no", "yes"), true), true
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    frame, y, true = mixed()
+    return frame, y, true, TableClassifier(MultinomialLogisticClassifier(label_noise="symmetric", cv=2)).fit(frame, y)
+
+
+def test_it_has_what_its_estimator_has(noisy):
+    frame, y, true, model = noisy
+    fitted = model.estimator_
+    names = ["coef_", "intercept_", "alpha_", "link_alpha_", "link_", "link_classes_", "history_", "n_iter_"]
+    for name in [*names, "noise_rate_", "noise_rate_interval_", "noise_matrix_"]:
+        np.testing.assert_array_equal(getattr(model, name), getattr(fitted, name))
+    assert model.coef_.shape[1] == len(model.get_feature_names_out())
+    assert model.get_feature_names_out().tolist() == list(model.encode(frame)) == list(fitted.feature_names_in_)
+    assert type(model.loss_) is type(fitted.loss_)
+    pd.testing.assert_frame_equal(model.tuning_, fitted.tuning_)
+    encoded = model.encode(frame)
+    for name in ("label_quality", "label_posterior", "find_label_issues"):
+        np.testing.assert_array_equal(getattr(model, name)(frame, y), getattr(fitted, name)(encoded, y))
+    for name in ("predict_proba_observed", "linear_predictor", "decision_function"):
+        np.testing.assert_array_equal(getattr(model, name)(frame), getattr(fitted, name)(encoded))
+    assert (y != true)[model.find_label_issues(frame, y)].mean() > 0.9
+
+
+def test_it_has_nothing_that_its_estimator_has_not(noisy, tmp_path):
+    frame, y, _, _ = noisy
+    unfitted = TableClassifier()
+    assert hasattr(unfitted, "find_label_issues")
+    assert not hasattr(unfitted, "coef_")
+    with pytest.raises(AttributeError, match="this TableClassifier has no noise_rate_: it is not fitted"):
+        _ = unfitted.noise_rate_
+    given = TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(frame, y)
+    with pytest.raises(AttributeError, match="has no tuning_: the strengths of its penalties were given"):
+        _ = given.tuning_
+    other = TableClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(frame, y, sample_weight=np.ones(len(y)))
+    assert other.predict_proba(frame).shape == (200, 2)
+    assert other.score(frame, y) > 0.8
+    assert not [name for name in ("coef_", "loss_", "find_label_issues", "to_onnx") if hasattr(other, name)]
+    with pytest.raises(
+        ValueError, match="to be saved, got HistGradientBoostingClassifier and TableEncoder; pickle keeps"
+    ):
+        other.save(tmp_path / "m")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(other)).predict(frame), other.predict(frame))
+    vectors = TableClassifier(LinearSVC()).fit(frame, y)
+    assert not hasattr(vectors, "predict_proba")
+    assert vectors.coef_.shape == (1, len(vectors.get_feature_names_out()))
+
+
+def test_parameters_of_parts_that_are_none():
+    model = TableClassifier()
+    assert model.get_params()["encoder__max_categories"] == 32
+    assert model.get_params(deep=False) == {"estimator": None, "encoder": None} == clone(model).get_params(deep=False)
+    model.set_params(encoder__max_categories=2, estimator__alpha=0.1)
+    assert (model.encoder.max_categories, model.estimator.alpha) == (2, 0.1)
+    assert clone(model).encoder.max_categories == 2
+    with pytest.raises(ValueError, match="Invalid parameter 'max_size'"):
+        TableClassifier().set_params(encoder__max_size=2)
+    frame, y, _ = mixed()
+    search = GridSearchCV(TableClassifier(LOGISTIC), {"encoder__max_categories": [2, 3]}, cv=2).fit(frame, y)
+    assert search.best_params_ == {"encoder__max_categories": 3}
+
+
 @pytest.mark.exhaustive
 def test_the_default_is_the_default_classifier():
     frame, y = benchmark.made_up(120)
@@ -152,8 +231,10 @@ def test_what_cannot_be():
     frame = pd.DataFrame({"a": [1.0, 2.0]})
     with pytest.raises(NotFittedError):
         TableClassifier().predict_proba(frame)
-    with pytest.raises(ValueError, match="'estimator' parameter of TableClassifier"):
-        TableClassifier(LogisticRegression()).fit(frame, [0, 1])
+    with pytest.raises(ValueError, match=r"estimator must be a classifier, got LinearRegression\(\)"):
+        TableClassifier(LinearRegression()).fit(frame, [0, 1])
+    with pytest.raises(ValueError, match="groups is given, but fit of GaussianNB takes none"):
+        TableClassifier(GaussianNB()).fit(frame, [0, 1], groups=[0, 1])
     encoder = TableEncoder().fit(frame)
     with pytest.raises(ValueError, match="fitted to 2 features, but encoder returns 1"):
         TableClassifier.from_fitted(clone(LOGISTIC).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]), encoder)

@@ -163,6 +163,7 @@ def test_doubts_are_judged_by_what_was_flipped():
     found = benchmark.doubted(OURS, Fitted(), np.zeros((4, 1)), np.zeros(4, int), wrong)
     assert found["average_precision"] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
     assert (found["called"], found["called_precision"], found["called_recall"]) == (2, 0.5, 0.5)
+    assert found["called_doubt"] == pytest.approx(0.75)
     assert found["precisions"][0] == 1.0
     assert found["precisions"][-1] == pytest.approx(2 / 3)
     wrong = np.array([True, False, True, True])  # the first of the list is right

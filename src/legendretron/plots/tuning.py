@@ -124,9 +124,9 @@ class TuningDisplay(Display):
 def heights(tuning: Any) -> tuple[Any, float | None]:
     """Candidates with heights and bars to draw, and the height of the best logistic regression if it was tried."""
     table = tuning[np.isfinite(tuning["log_loss"])].sort_values("held_out_rows", ascending=False, kind="stable")
+    logistic = table[np.isinf(table["link_alpha"])]
     # a candidate that was tried on some rows and then on all of them is drawn once
     table = table.drop_duplicates(["alpha", "link_alpha", "steps", "label_noise"])
-    logistic = table[np.isinf(table["link_alpha"])]
     if not len(logistic):
         return table.assign(height=table["log_loss"], bar=table["standard_error"]), None
     base = float(logistic["log_loss"][logistic["difference"] == 0].iloc[0])

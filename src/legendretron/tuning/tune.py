@@ -80,7 +80,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if logistic:
         base = noisy[0] if borne_out else plain
         points = [*(path.points.values() if alpha is None else [plain])]
-        points += [point for point in noisy if point.estimate.rate > 0.0]  # the others are not about noise
+        # the others are not about noise
+        points += [point for point in noisy if point.estimate.rate > 0.0 or point is base]
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
