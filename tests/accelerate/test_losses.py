@@ -56,6 +56,34 @@ def test_as_by_plain_operations(name):
             torch.testing.assert_close(*both(loss, x.to(dtype), y), rtol=rtol, atol=atol)
 
 
+@every_link
+@pytest.mark.parametrize("smoothing", [0.1, 1.0])
+def test_smoothed_labels_as_by_plain_operations(name, smoothing):
+    loss = CanonicalLoss(LINKS[name](), ignore_index=-1, label_smoothing=smoothing, normalized="noisy" not in name)
+    c = loss.n_classes
+    x, y = logits(c)
+    y[::7] = -1
+    for dtype, rtol, atol in ((torch.float64, 1e-10, 1e-12), (torch.float32, 1e-5, 1e-5)):
+        loss.to(dtype)
+        for weight, reduction in product((None, torch.linspace(0.0, 2.0, c, dtype=dtype)), ("mean", "sum", "none")):
+            loss.weight, loss.reduction = weight, reduction
+            torch.testing.assert_close(*both(loss, x.to(dtype), y), rtol=rtol, atol=atol)
+    y[4] = c
+    assert loss._fused(x.float(), y) is None
+
+
+def test_derivatives_and_masks_with_smoothed_labels():
+    loss = CanonicalLoss(
+        make_link("canonical", 4), label_smoothing=0.2, weight=torch.tensor([1.0, 0.0, 2.0, 1.0]).double()
+    )
+    x, y = logits(4, 5)
+    assert torch.autograd.gradgradcheck(lambda x: loss(x, y), x.requires_grad_())
+    masked = x.detach().clone()
+    masked[:, 1] = -torch.inf  # without weight, so that it costs nothing
+    torch.testing.assert_close(*both(loss, masked[y != 1], y[y != 1]))
+    assert loss(masked[y != 1], y[y != 1]).isfinite()
+
+
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two", "table"])
 def test_normalised(name):
     loss = CanonicalLoss(LINKS[name](), normalized=True)

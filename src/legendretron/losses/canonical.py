@@ -17,6 +17,7 @@ from legendretron.links import Link, SoftmaxLink
 from legendretron.links.binary_potential import KeptPotential
 from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
 from legendretron.losses.of_link import LossOfLink
+from legendretron.losses.reduction import Reduction
 
 __all__ = ["CanonicalLoss"]
 
@@ -133,7 +134,7 @@ class CanonicalLoss(LossOfLink):
 
     def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
         """The loss by a compiled function, or None where there is none, or an error to be explained."""
-        if self.label_smoothing > 0.0 or self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
+        if self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
             return None
         logits = self._logits(z)
         if not can_be_fused(logits, y):
@@ -148,11 +149,41 @@ class CanonicalLoss(LossOfLink):
             return None
         flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
         labels = y if y.dim() == 1 else y.reshape(-1)
-        loss = fused_loss(
-            rows, flat, labels.long(), self.weight, self.ignore_index, self.reduction,
-            lambda x: self._of_logits(x, labels),
-        )  # fmt: skip
+        of = self._smoothed if self.label_smoothing > 0.0 else self._of_labels
+        loss = of(rows, flat, labels.long(), Reduction(self.weight, self.reduction, self.ignore_index))
         return loss.reshape(y.shape) if loss is not None and self.reduction == "none" and y.dim() != 1 else loss
+
+    def _of_labels(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
+        """Loss of logits ``(n, C)`` on labels ``(n,)`` that are not smoothed; None if one of them is no class."""
+        return fused_loss(
+            rows, logits, labels, how.weight, how.ignore_index, how.reduction,
+            lambda x: how.of_scores(self._scores(x), labels),
+        )  # fmt: skip
+
+    def _smoothed(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
+        r"""The same with smoothed labels, which add a linear function, since :math:`\ell_k - \ell_y = x_y - x_k`.
+
+        .. math:: (1 - \epsilon) w_y \ell_y + \tfrac{\epsilon}{C} \sum_k w_k \ell_k =
+                  \bigl((1 - \epsilon) w_y + \epsilon \bar w\bigr) \ell_y + \tfrac{\epsilon}{C} \sum_k w_k (x_y - x_k).
+        """
+        share, weight = self.label_smoothing, None if how.weight is None else how.weight.to(logits)
+        mixed = None if weight is None else torch.lerp(weight, weight.mean(), share)
+        loss = self._of_labels(rows, logits, labels, how._replace(weight=mixed, reduction="none"))
+        if loss is None:
+            return None
+        counted, index = labels != how.ignore_index, labels.clamp(0, self.n_classes - 1)
+        x = logits if self.least is None else logits + self.least
+        own = x.gather(-1, index.unsqueeze(-1))
+        further = own - x
+        if weight is not None:
+            further = further.masked_fill(weight == 0, 0.0) * weight  # zero times the infinity of a masked class
+        # the loss of a label that is masked is infinite already
+        further = further.mean(-1).masked_fill(own.isneginf().squeeze(-1) | ~counted, 0.0)
+        loss = torch.add(loss, further, alpha=share)
+        if how.reduction == "none":
+            return loss
+        weights = counted if weight is None else weight[index] * counted
+        return loss.sum() if how.reduction == "sum" else loss.sum() / weights.sum()
 
     def _new_rows(self, like: Tensor) -> RowLosses | None:
         rows = row_losses(self.canonical_link, like.new_empty(0))

@@ -85,7 +85,9 @@ class Reduction(NamedTuple):
     def _even(self, rows: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Losses of all labels together, over the rows that count."""
         ignored = labels == self.ignore_index
-        even = -(rows if weight is None else rows * weight).sum(-1).masked_fill(ignored, 0.0)
+        # a class without weight may be masked, and zero times infinity is no number
+        weighted = rows if weight is None else rows.masked_fill(weight == 0, 0.0) * weight
+        even = -weighted.sum(-1).masked_fill(ignored, 0.0)
         if self.reduction == "none":
             return even
         if self.reduction == "sum":
