@@ -11,9 +11,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from legendretron import (
+    EvaluationReport,
+    LegendreCalibrator,
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
+    TableClassifier,
 )
+from legendretron.trons import GLMTronClassifier
 from tests.estimators.cases import FAST, X2, X, every, y, y2
 
 
@@ -130,3 +134,38 @@ def test_warnings():
 def test_lbfgs_says_when_it_gave_up():
     with pytest.warns(ConvergenceWarning, match="scale the features"):
         MultinomialLogisticClassifier(alpha=1e-4, solver="lbfgs", standardize=False, max_epochs=200).fit(X * 1e9, y)
+
+
+def _some_missing(kind):
+    labels = np.array(["a", "b", "c"], dtype=object)[y]
+    labels[[4, 7, 9, 11]] = {"None": None, "NaN": np.nan, "NA": pd.NA}[kind]
+    return labels
+
+
+@pytest.mark.parametrize("labels", [
+    _some_missing("None"), _some_missing("NaN"), _some_missing("None").tolist(), _some_missing("NaN").tolist(),
+    pd.Series(_some_missing("NA")), pd.Series(_some_missing("None"), dtype="category"),
+    np.where(np.isin(np.arange(150), [4, 7, 9, 11]), np.nan, y),
+])  # fmt: skip
+@pytest.mark.parametrize("estimator", [
+    LegendreTronClassifier(**FAST), MultinomialLogisticClassifier(), TableClassifier(), LegendreCalibrator(),
+    LegendreCalibrator(MultinomialLogisticClassifier()), GLMTronClassifier(),
+], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
+def test_missing_labels(estimator, labels):
+    message = (
+        r"y contains NaN or None: 4 of 150 labels are missing, in rows 4, 7, 9, \.\.\. \(from 0\); leave those rows out"
+    )
+    table = pd.DataFrame(X[:, :3], columns=["p", "q", "r"])
+    with pytest.raises(ValueError, match=message):
+        clone(estimator).fit(table, labels)
+
+
+def test_missing_labels_after_the_fit():
+    clf = MultinomialLogisticClassifier(alpha=1e-3).fit(X, np.array(["a", "b", "c"])[y])
+    for method in (clf.label_quality, clf.find_label_issues, clf.label_posterior):
+        with pytest.raises(ValueError, match="4 of 150 labels are missing"):
+            method(X, _some_missing("None"))
+    with pytest.raises(ValueError, match="4 of 150 labels are missing"):
+        EvaluationReport(clf, X, _some_missing("NaN"))
+    with pytest.raises(ValueError, match="4 of 150 labels are missing"):
+        clf.partial_fit(X, _some_missing("None"), classes=["a", "b", "c"])

@@ -54,6 +54,7 @@ def fitted(request):
     frame, y = frame.iloc[order], y.iloc[order]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "column 'name' is left out")
+        warnings.filterwarnings("ignore", r"column 'home\.dest' has categories that differ only")
         return frame, y, TableClassifier(LOGISTIC).fit(frame[:n], y[:n])
 
 
@@ -222,9 +223,16 @@ def test_a_fit_that_fails_changes_nothing(fitted):
     before = model.predict_proba(frame)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "column 'name' is left out")
+        warnings.filterwarnings("ignore", r"column 'home\.dest' has categories that differ only")
         with pytest.raises(ValueError, match="only one class"):
             model.fit(frame, ["one"] * len(y))
     assert np.array_equal(model.predict_proba(frame), before)
+
+
+def test_labels_that_differ_only_by_case_or_white_space():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.warns(UserWarning, match="y has labels that differ only by case or white space, .*: 'Yes' and 'yes '"):
+        assert len(clone(TableClassifier(LOGISTIC)).fit(frame, ["Yes", "yes ", "No", "No"]).classes_) == 3
 
 
 def test_what_cannot_be():

