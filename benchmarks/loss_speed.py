@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,22 +24,22 @@ from torch.nn.functional import cross_entropy
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
 from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, PiecewiseLinearLink, SoftmaxLink, SymmetricNoise
-from legendretron.losses import CanonicalLoss, CompositeLoss, LogLoss
+from legendretron.losses import CanonicalLoss, CompositeLoss, Criterion, LogLoss
 
 SIZES = [(256, 2), (256, 10), (256, 1000), (65_536, 2), (65_536, 10)]
 ON_CUDA = [(65_536, 1000)]
-OF_MANY: dict[str, Callable[[int], torch.nn.Module]] = {
+OF_MANY: dict[str, Callable[[int], Criterion]] = {
     "log-loss": lambda c: LogLoss(),
     "softmax": lambda c: CanonicalLoss(SoftmaxLink(c)),
     "canonical, 4 nests": lambda c: CanonicalLoss(CanonicalLink(c)),
     "canonical, 1 nest": lambda c: CanonicalLoss(CanonicalLink(c, n_nests=1)),
     "softmax with noise": lambda c: CanonicalLoss(NoisyLink(SoftmaxLink(c), SymmetricNoise(c, 0.2, learned=False))),
 }
-OF_TWO: dict[str, Callable[[int], torch.nn.Module]] = {
+OF_TWO: dict[str, Callable[[int], Criterion]] = {
     "composite": lambda c: CanonicalLoss(CompositeLink(c)),
     "table": lambda c: CanonicalLoss(PiecewiseLinearLink([-2.0, 0.0, 1.0], [0.1, 0.6, 0.9]).float()),
 }
-NOT_CANONICAL: dict[str, Callable[[int], torch.nn.Module]] = {
+NOT_CANONICAL: dict[str, Callable[[int], Criterion]] = {
     "composite, its log-loss": lambda c: CompositeLoss(CompositeLink(c))
 }
 
@@ -82,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.05, help="of each contestant in each round")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--label-smoothing", type=float, default=0.0, help="of all losses")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -90,9 +92,13 @@ def main() -> None:
         logits = torch.randn(n, c).to(options.device).requires_grad_()
         y = torch.randint(c, (n,)).to(options.device)
         losses = {**OF_MANY, **(OF_TWO if c == 2 else NOT_CANONICAL)}
-        contestants = {name: step_of(make(c).to(options.device), logits, y) for name, make in losses.items()}
+        criteria = {name: make(c).to(options.device) for name, make in losses.items()}
+        for criterion in criteria.values():
+            criterion.label_smoothing = options.label_smoothing
+        contestants = {name: step_of(criterion, logits, y) for name, criterion in criteria.items()}
+        plain = partial(cross_entropy, label_smoothing=options.label_smoothing)
         found = medians(
-            {"cross_entropy": step_of(cross_entropy, logits, y), **contestants},
+            {"cross_entropy": step_of(plain, logits, y), **contestants},
             options.rounds,
             options.seconds,
             options.device,
@@ -104,7 +110,7 @@ def main() -> None:
     if options.out:
         record = {
             "command": f"python benchmarks/loss_speed.py --rounds {options.rounds} --seconds {options.seconds} "
-            f"--threads {options.threads} --device {options.device}",
+            f"--threads {options.threads} --device {options.device} --label-smoothing {options.label_smoothing}",
             "threads": options.threads,
             "rows": rows,
             **provenance(options.device),

@@ -7,7 +7,7 @@ import torch
 
 from legendretron.losses import CanonicalLoss, CompositeLoss, LogLoss, load_loss, save_loss
 from tests.catalogue import make_link, normal
-from tests.losses.test_fused import LINKS, logits
+from tests.accelerate.test_losses import LINKS, logits
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 every_link = pytest.mark.parametrize("name", LINKS)

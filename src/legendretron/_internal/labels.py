@@ -24,7 +24,7 @@ def missing_labels(y: Any) -> np.ndarray:
     if hasattr(y, "isna"):  # pandas
         return np.asarray(y.isna(), dtype=bool)
     # a list of text and NaN would become an array of text, 'nan' among it
-    values = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+    values = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind != "O":
