@@ -1,4 +1,4 @@
-"""Probabilities to be calibrated: of public networks, of models trained here, and some that are right but for a temperature."""
+"""Probabilities to be calibrated: of public networks, of models trained here, and some that need a temperature only."""
 
 from __future__ import annotations
 

@@ -208,11 +208,11 @@ def write_report(
         "networks, and of logistic regression, a network trained until it is over-confident, gradient boosting and a random "
         "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
         "class (relplot), the classwise one the mean over classes, with 15 bins.",
-        "The constants of `LegendreCalibrator` (strengths, their weights, number of directions, penalty of the probabilities) "
-        "were chosen on half of the classifiers, drawn by seed, with other splits, and on made-up predictions that are right "
-        f"but for a temperature. {len(unseen)} cases are of the other half, and tell how well it does; the {len(seen)} of the "
-        "first half are shown apart. The form of the map and the other penalties are older, and were chosen on some cases of "
-        "both halves.",
+        "The constants of `LegendreCalibrator` (strengths and their weights, number of directions, penalty on probabilities, "
+        "rows that count as wrong) were chosen on half of the classifiers, drawn by seed, with other splits, and on made-up "
+        f"predictions that are right but for a temperature. {len(unseen)} cases are of the other half, and tell how well it "
+        f"does; the {len(seen)} of the first half are shown apart. The form of the map and its other penalties are older, "
+        "and were chosen on some cases of both halves.",
         ""
         if counts == {splits}
         else f"**Incomplete: {splits} splits are planned, here are {min(counts)} to {max(counts)}.**",

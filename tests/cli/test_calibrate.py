@@ -88,6 +88,18 @@ def test_held_out_rows_are_not_those_of_the_fit(run, predictions, tmp_path):
     assert summary["before"]["log_loss"] == pytest.approx(log_loss(y, before / before.sum(1, keepdims=True)))
 
 
+def test_no_gain_is_claimed_where_there_is_none(run, tmp_path):
+    """With equal shares of every class in all folds, class biases that fit by chance fit held-out rows as well."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(scale=2.0, size=(600, 60))
+    names = [f"kind {k:02}" for k in range(60)]
+    frame = pd.DataFrame(logits, columns=names)
+    frame["label"] = np.array(names)[(logits + rng.gumbel(size=logits.shape)).argmax(1)]
+    frame.to_csv(tmp_path / "right.csv", index=False)
+    summary = run("calibrate", tmp_path / "right.csv", "-t", "label", "-o", tmp_path / "c", "--json").json
+    assert summary["after"]["log_loss"] > summary["before"]["log_loss"] - 0.002
+
+
 def test_a_model_of_ours(run, tables, tmp_path):
     out, picture = tmp_path / "calibrated.safetensors", tmp_path / "reliability.png"
     words = ["calibrate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "-o", out, "--plot", picture]

@@ -74,6 +74,47 @@ def test_candidates_are_averaged_by_their_held_out_loss():
     assert found["log_loss"].argmin() >= 2
 
 
+def right_logits(n, c, seed, scale=2.0):
+    """Logits from which labels are drawn: nothing is to be learned."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=scale, size=(n, c))
+    return logits, (logits + rng.gumbel(size=(n, c))).argmax(1)
+
+
+@pytest.mark.parametrize(("c", "rows"), [(3, 300), (30, 300), (100, 1000)])
+def test_where_temperature_is_right_no_more_than_a_thousandth_is_lost(c, rows):
+    """Folds must not tell held-out rows from the others, or what is learned by chance seems to help."""
+    excess = []
+    for seed in range(3 if c < 100 else 1):
+        logits, y = right_logits(rows, c, seed)
+        calibrator = LegendreCalibrator(classes=range(c)).fit(logits, y)
+        new, _ = right_logits(2000, c, 1000 + seed)
+        by_temperature = np.log(proba(new / calibrator.temperature_))
+        excess.append((proba(new) * (by_temperature - calibrator.predict_log_proba(new))).sum(1).mean())
+        found = calibrator.cv_results_
+        assert found["log_loss"].min() > found["log_loss"][0] - 0.01  # held-out rows claim no gain
+    assert np.mean(excess) < 0.001
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-3, 1e3, 1e300])
+def test_scale_of_logits_does_not_matter(factor):
+    logits, y = right_logits(50, 5, 0)
+    fits = [LegendreCalibrator().fit(scale * logits, y) for scale in (1.0, factor)]
+    assert fits[1].temperature_ == pytest.approx(factor * fits[0].temperature_, rel=1e-3)
+    assert 0.5 < fits[0].temperature_ < 2.0
+    np.testing.assert_allclose(fits[1].predict_proba(factor * logits), fits[0].predict_proba(logits), atol=1e-3)
+
+
+def test_no_number_of_classes_at_which_less_is_learned():
+    """So the time to fit has no jump either: it grows with the number of classes."""
+    ranks = []
+    for c in (119, 120, 121, 122):
+        logits, y = right_logits(400, c, 0)
+        ranks.append(LegendreCalibrator(classes=range(c), strength=1.0).fit(logits, y).map_.rank)
+    assert len(set(ranks)) == 1
+    assert ranks[0] > 0
+
+
 # --- order ---
 
 ROWS = st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1.0, 1.0 + 2**-52, -1e300, 1e300]), min_size=4, max_size=4)
@@ -460,11 +501,6 @@ FORGED_AROUND = {
     "logits": (lambda header, tensors: header.update(is_proba=False), "those of the probabilities of inner"),
     "classes": (lambda header, tensors: header["classes"]["values"].reverse(), "values must be sorted"),
     "other classes": (lambda header, tensors: header["classes"]["values"].__setitem__(3, "e"), "those of inner"),
-    "classes of the parameters": (
-        lambda header, tensors: header["parameters"].update(classes=1),
-        "classes must be an object or null in parameters, got 1",
-    ),
-    "rank": (lambda header, tensors: header.update(rank=5), "rank must be at most the number of classes"),
     "shape": (lambda header, tensors: tensors.update({"inner.coef": torch.zeros(1, 1)}), "coef must"),
     "infinite": (
         lambda header, tensors: tensors["inner.coef"].fill_(torch.inf),

@@ -46,10 +46,18 @@ def test_no_row_is_predicted_by_a_fit_that_has_seen_it(n, n_folds):
     for fold in folds:
         assert not np.intersect1d(fold.fit, fold.predict).size
         assert len(fold.fit) + len(fold.predict) == n
-        counts = np.bincount(y[fold.predict])
-        assert counts.max() - counts.min() <= 1
     if folds:
         np.testing.assert_array_equal(np.sort(np.concatenate([fold.predict for fold in folds])), np.arange(n))
+
+
+def test_held_out_rows_cannot_be_told_from_the_others():
+    """How often a class is drawn says nothing about other rows, but would if folds had equal shares of it."""
+    y = np.random.default_rng(0).integers(40, size=400)
+    loss = []
+    for fold in folds_for(rows_for(y, 40), seed=0):
+        share = (np.bincount(y[fold.fit], minlength=40) + 1.0) / (len(fold.fit) + 40)
+        loss.append(-np.log(share[y[fold.predict]]).mean())
+    assert np.mean(loss) > np.log(40)
 
 
 def test_nothing_is_learned_from_noise():

@@ -10,3 +10,7 @@ operation, every function here falls back to the link's own maps. The functions:
 - :func:`~legendretron.accelerate.predictions.row_probabilities`: probabilities of rows of arrays;
 - :func:`~legendretron.accelerate.losses.row_losses`: canonical losses of frozen links.
 """
+
+from __future__ import annotations
+
+__all__: list[str] = []  # import from the modules: they load compilers

@@ -65,7 +65,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learns from the scores of the others, off the diagonals. Without :math:`B` it would be structured matrix scaling (Berta
     and others, 2026). How strongly is decided by cross-validation, of all strengths and folds at once; the candidates,
     temperature scaling among them, are averaged by their held-out log-loss. So 200 rows lead to little more than
-    temperature scaling, and 5,000 are used.
+    temperature scaling, and 5,000 are used. Logits in other units lead to the same probabilities.
 
     **What is canonical in which space.** The log-loss of :math:`z` is convex in :math:`z`, and softmax is canonical there.
     In the space of the scores :math:`x`, temperature and floor by themselves are canonical, up to a factor: gradients of
@@ -97,9 +97,9 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Labels of the columns of scores, sorted, if not all of them occur in ``y``. None: those in ``y``, or 0 to
         ``n_classes - 1`` if ``y`` holds only some of these.
     cv : int, default=5
-        Number of folds. Rows are spread over the folds by label and difficulty;
-        nothing is random. On many rows, only as many folds are fitted as it takes to hold out 3,000 rows (2,000 with more
-        than 40 classes).
+        Number of folds. Rows are dealt out at random, the same way in every fit. Classes are not balanced: otherwise
+        held-out rows could be told from the others. On many rows, only as many folds are fitted as it takes to hold out
+        3,000 rows (2,000 with more than 40 classes).
 
     Attributes
     ----------
@@ -122,7 +122,8 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    With more than 120 classes, classes do not learn from the scores of others. A row's weight counts as a number of rows;
+    With more than 32 classes, a class learns from the scores of others in the 32 directions in which these vary most. A
+    row's weight counts as a number of rows;
     weights that sum to less than the number of rows are scaled up to it. A class without rows gets no bias or scale of its
     own; if ``classes`` is not given, a warning tells which they are.
 

@@ -26,8 +26,8 @@ class CalibrationMap(nn.Module):
         s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
         z = A s + B e^s + b, \qquad \log p = \mathrm{log\,softmax}(z).
 
-    The matrices are diagonal but for a part of low rank: :math:`A = \mathrm{diag}(a) + U V^\top` with :math:`V` of orthonormal
-    columns, the directions of the scores that all classes see, and :math:`B` likewise.
+    The matrices are diagonal but for a part of low rank: :math:`A = \mathrm{diag}(a) + U V^\top`, where :math:`V` has
+    orthonormal columns, the directions of the scores that all classes see; and :math:`B` likewise.
 
     A new map is the identity on probabilities, but for the floor. What is learned are buffers, not parameters: a network
     that ends in the map can be trained further and the map stays as it was fitted.

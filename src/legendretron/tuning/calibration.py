@@ -160,12 +160,12 @@ def calibrate(
 
     def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
         """A run for each chosen candidate in each column of weights."""
-        of_chosen = [
+        g, with_shape = (
             torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1])
             for values in (strengths, shaped)
-        ]
+        )
         weights = weights.repeat_interleave(len(chosen), dim=1)
-        return CalibrationRuns(s, labels, weights, *of_chosen, metric, replaced=share, learned=seen)
+        return CalibrationRuns(s, labels, weights, g, with_shape, metric, replaced=share, learned=seen)
 
     held_out, start, averaged = None, None, np.ones(1)
     if strength is None:
