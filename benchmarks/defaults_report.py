@@ -246,8 +246,9 @@ def write_report(records: list[Record], folder: Path, plan: Plan) -> list[Path]:
     if main:
         sections += [
             "## Probabilities",
-            "Brier score / expected calibration error. The Brier score is the mean over the rows of the sum over all classes of "
-            "squared differences; the expected calibration error is that of the predicted class, in 15 bins of equal width.",
+            "Brier score / expected calibration error. The Brier score is the mean over the rows of the sum over all classes "
+            "of squared differences; the expected calibration error is that of the predicted class, in 15 bins of equal "
+            "width.",
             _quality_table(cells, measured, main, ["brier", "calibration_error"]),
             "## Times",
             "Median seconds of a fit, and the median over the splits of the ratio of both times on the same split. Before a "
