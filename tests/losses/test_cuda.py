@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from legendretron.losses import CanonicalLoss, CompositeLoss, LogLoss, load_loss, save_loss
-from tests.catalogue import make_link, normal
 from tests.accelerate.test_losses import LINKS, logits
+from tests.catalogue import make_link, normal
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 every_link = pytest.mark.parametrize("name", LINKS)
