@@ -20,7 +20,7 @@ Z = normal(5, 2, key="files")
 X = normal(12, 2, key="files").numpy()
 Y = np.arange(12) % 3
 FRAME = pd.DataFrame({"number": X[:, 0], "word": np.array(["a", "b", "c"])[Y]})
-NOTES = {"fingerprint": "this fit", "epoch": 3, "seconds": 1.0, "history": History().to_dict()}
+NOTES = {"fingerprint": "this fit", "epoch": 3, "step": 12, "seconds": 1.0, "history": History().to_dict()}
 
 
 def probabilities(model):

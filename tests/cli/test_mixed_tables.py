@@ -66,7 +66,8 @@ def test_summary_says_what_became_of_each_column(run, folder, tmp_path):
         (line,) = (line for line in ran.out.splitlines() if line.startswith(f"│ {column} "))
         assert becomes in line
     warning, similar = ran.err.splitlines()
-    assert "'Sweden  Worcester, MA' and 'Sweden Worcester, MA'" in similar
+    assert "home.dest" in similar
+    assert "differ only by case or white space" in similar
     assert "column 'name' is left out" in warning
     assert "--categorical name takes its most frequent values" in warning
     columns = {column["name"]: column for column in run(*words, "--json", "--drop", "name").json["columns"]}
@@ -157,7 +158,9 @@ def test_missing_values(run, tmp_path):
     assert "are all 'u'" in run(*words, "--missing", "drop-rows", "--quiet", code=1).error
     (tmp_path / "t.csv").write_text("a,b,y\n" + "1,2,u\n,3,v\n5,6,v\n7,8,\n" * 6)
     ran = run(*words, "--missing", "drop-rows", "--json")
-    assert ran.err.splitlines() == ["6 rows without a label were left out", "6 rows with missing values were left out"]
+    notes = ran.err.splitlines()
+    assert {"6 rows without a label were left out", "6 rows with missing values were left out"} < set(notes)
+    assert any("12 rows are hardly enough" in note for note in notes)
     assert (ran.json["rows"], ran.json["rows_left_out"], ran.json["rows_without_label"]) == (12, 12, 6)
     assert ran.json["columns"] is None
     # a model of numbers without gaps takes none

@@ -85,7 +85,7 @@ def test_what_is_refused_is_refused_by_the_classifier(tmp_path):
     quick = load_predictor(tmp_path / "m")
     for bad, message in (
         (X.assign(a=np.inf), "infinity"),
-        (X.assign(a="x"), "could not convert"),
+        (X.assign(a="x"), "holds text, such as"),
         (X[["a"]], "feature names"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -159,7 +159,8 @@ class EvaluationReport:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
         parts["training"] = ("Training", training(classifier))
-        judge, own_features = core(model, X)
+        with DriftWatch():  # said above
+            judge, own_features = core(model, X)
         posterior = judge_labels(judge, own_features, rows, contestants["model"].log_p)
         parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"

@@ -118,11 +118,12 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
         put(top, j, at(y, begin + j))
     for k in range(1, n_classes):
         highest(y, k * stride + begin, zero, top, rows.best, part)
-    if mask > -math.inf:
+    if mask > -math.inf:  # differences take the place of the logits: beside a large one, the mask would be rounded off
         for k in range(n_classes):
             for j in range(part):
-                if at(y, k * stride + begin + j) - at(top, j) < mask:
-                    put(y, k * stride + begin + j, kind(at(top, j) + mask))
+                below = at(y, k * stride + begin + j) - at(top, j)
+                put(y, k * stride + begin + j, kind(mask) if below < mask else below)
+        fill(top, 0, part, zero)
     for m in range(n_nests):
         c, p = 4 * n_nests + 1 + m * n_classes, m * part
         if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
