@@ -242,7 +242,7 @@ def write_report(
         ),
         "![log-loss relative to temperature scaling](calibration.png)",
         "## Time to fit",
-        "Ratios are of runs that took turns with those of SMS.",
+        "Seconds are of several machines, some of them busy. Ratios are of runs that took turns with those of SMS.",
         _times(results, cells, shown),
     ]
     for name, (title, *_) in MEASURES.items():
