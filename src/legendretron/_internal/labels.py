@@ -50,8 +50,8 @@ def check_no_missing(y: Any) -> None:
     if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another
         some = ", ".join(map(str, missing[:_MOST_NAMED].tolist())) + (", ..." if len(missing) > _MOST_NAMED else "")
         raise ValueError(
-            f"Input y contains NaN or None: {len(missing)} of {len(found)} labels are missing, in rows {some} (from 0); leave "
-            "those rows out, for example keep = ~pandas.isna(y), then X[keep] and y[keep]."
+            f"Input y contains NaN or None: {len(missing)} of {len(found)} labels are missing, in rows {some} (from 0); "
+            "leave those rows out, for example keep = ~pandas.isna(y), then X[keep] and y[keep]."
         )
 
 
