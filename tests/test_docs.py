@@ -263,7 +263,8 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
         assert main(shlex.split(line)[1:]) == 0
     assert pd.read_csv("predictions.csv").columns.tolist() == ["ticket", "prediction", "p(0)", "p(1)"]
     capsys.readouterr()
-    exec(compile(python, "guide", "exec"), {})
+    with pytest.warns(UserWarning, match="'Sweden  Worcester, MA' and 'Sweden Worcester, MA'"):
+        exec(compile(python, "guide", "exec"), {})
     assert "'sex=female': " in capsys.readouterr().out
     assert (tmp_path / "clf.onnx").exists()
 

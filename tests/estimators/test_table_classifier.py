@@ -82,8 +82,8 @@ def test_files(fitted, tmp_path):
     frame, _, model = fitted
     model.save(tmp_path / "m")
     for loaded in (legendretron.load(tmp_path / "m"), TableClassifier.load(tmp_path / "m")):
-        assert np.array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
-        assert np.array_equal(loaded.decision_function(frame), model.decision_function(frame))
+        np.testing.assert_allclose(loaded.predict_proba(frame), model.predict_proba(frame), rtol=1e-12)
+        np.testing.assert_allclose(loaded.decision_function(frame), model.decision_function(frame), rtol=1e-12, atol=1e-12)
         assert loaded.feature_names_in_.tolist() == list(frame)
         assert loaded.encoder_.columns_ == model.encoder_.columns_
     assert clone(loaded).estimator.alpha == LOGISTIC.alpha  # the parameters are there, too
@@ -123,7 +123,7 @@ def test_a_calibrator_around_it_is_saved_with_it(fitted, tmp_path):
     calibrator.save(tmp_path / "c")
     loaded = legendretron.load(tmp_path / "c")
     assert isinstance(loaded, LegendreCalibrator)
-    np.testing.assert_array_equal(loaded.predict_proba(frame), calibrator.predict_proba(frame))
+    np.testing.assert_allclose(loaded.predict_proba(frame), calibrator.predict_proba(frame), rtol=1e-12)
     assert loaded.feature_names_in_.tolist() == list(frame)
 
 
