@@ -83,7 +83,9 @@ def test_files(fitted, tmp_path):
     model.save(tmp_path / "m")
     for loaded in (legendretron.load(tmp_path / "m"), TableClassifier.load(tmp_path / "m")):
         np.testing.assert_allclose(loaded.predict_proba(frame), model.predict_proba(frame), rtol=1e-12)
-        np.testing.assert_allclose(loaded.decision_function(frame), model.decision_function(frame), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            loaded.decision_function(frame), model.decision_function(frame), rtol=1e-12, atol=1e-12
+        )
         assert loaded.feature_names_in_.tolist() == list(frame)
         assert loaded.encoder_.columns_ == model.encoder_.columns_
     assert clone(loaded).estimator.alpha == LOGISTIC.alpha  # the parameters are there, too
