@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice, check_integer
+from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
 from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, width
 from legendretron.plots.display import Display
@@ -127,7 +128,9 @@ class LossDisplay(Display):
                 raise ValueError(f"estimators must have the same classes, got {own[::-1]} and {classes[::-1]}.")
             classes = own
             # the classes of a link of two are in reverse order
-            losses[key] = partial_losses(link_of(model), q[:, ::-1])[:, ::-1]
+            link = link_of(model)
+            link = link.clean if isinstance(link, NoisyLink) else link  # a floor has no loss below it
+            losses[key] = partial_losses(link, q[:, ::-1])[:, ::-1]
         assert classes is not None
         return cls(q[:, 1], losses, classes[::-1], scale).plot(ax=ax, log_loss=log_loss)
 
