@@ -32,7 +32,7 @@ from command_line import run_from_command_line
 from legendretron import LegendreCalibrator
 from legendretron.diagnostics.calibration import CalibrationCurve
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.recorded_estimators import estimator_settings
+from legendretron.experiments.recipes import make_recipe
 
 SPLITS = 5
 #: Probabilities below this count as this in the log-loss: some calibrators say zero.
@@ -111,7 +111,7 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     shared = {"calibrator": model, "splits": "drawn by seed; up to 5,000 rows to test", "least": LEAST}
     if model in (OURS, PRESERVED):
         own = LegendreCalibrator(order="preserved" if model == PRESERVED else "any")
-        return {**shared, **estimator_settings(own)}
+        return {**shared, **make_recipe(own)}
     return shared
 
 

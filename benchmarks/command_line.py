@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from legendretron.experiments import Experiment, Resources, render, sweep
-from legendretron.experiments.packing import pack
 
 
 def run_from_command_line(
@@ -41,9 +40,6 @@ def run_from_command_line(
         parser.add_argument("--noises", nargs="+", choices=list(noises))
     parser.add_argument("--models", nargs="+", choices=[*experiment.models, *groups])
     parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
-    parser.add_argument(
-        "--pack", action="store_true", help="then put the runs of each data set and model into one file"
-    )
     options = parser.parse_args()
     asked_noises = None if noises is None else options.noises
     part = experiment.narrowed(
@@ -64,12 +60,13 @@ def run_from_command_line(
         command=f"python benchmarks/{experiment.name}.py --data DIR{jobs}",
         on_progress=lambda state, finished: print(
             f"{state.before + state.now} of {state.total} runs"
-            + (f", {finished.batch.name}: {finished.seconds:.1f} s" if finished else ""),
+            + (f", {finished.batch.dataset}, {finished.batch.model}: {finished.seconds:.1f} s" if finished else ""),
             flush=True,
         ),
     )
-    for problem in [*state.skipped.values(), *(f"{batch.name}: {why}" for batch, why in state.failed)]:
+    for problem in [
+        *state.skipped.values(),
+        *(f"{batch.dataset}, {batch.model}: {why}" for batch, why in state.failed),
+    ]:
         print(problem)
-    if options.pack:
-        print(f"{pack(options.out)} files of results")
     print(*render(part, state, options.out), sep="\n")

@@ -45,7 +45,7 @@ from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.experiment import OnDownload
-from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
+from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from legendretron.paper.data import find_data, load_prepared
 
 SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}
@@ -54,13 +54,13 @@ LOGISTIC = {"Cs": 10, "l1_ratios": [0], "scoring": "neg_log_loss", "use_legacy_a
 CALIBRATION_SHARE = 0.2
 #: Variants of the default on dense data: the parameters that are not the default's, and constants of the library.
 ABLATION: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
-    "penalty not centred": ({"init": "identity"}, {}),
+    "penalty not centred": ({"link_params": {"init": "identity"}}, {}),
     "alpha = 0.1": ({"alpha": 0.1}, {}),
     "link_alpha = 1e-4, always a link": ({"link_alpha": 1e-4}, {}),
     "link if better at all": ({}, {"legendretron.tuning.tune._MUST_GAIN": 0.0}),
     "no doubt in held-out labels": ({}, {"legendretron.tuning.scores.DOUBTED_ROWS": 0.0}),
-    "hidden = 2": ({"hidden": 2}, {}),
-    "hidden = 16": ({"hidden": 16}, {}),
+    "hidden = 2": ({"link_params": {"hidden": 2}}, {}),
+    "hidden = 16": ({"link_params": {"hidden": 16}}, {}),
 }
 ABLATION_SEEDS = 5
 FROM_SKLEARN = {"digits": load_digits, "breast cancer": load_breast_cancer}
@@ -127,7 +127,7 @@ def _ours(
 ) -> Model:
     def settings() -> dict[str, Any]:
         # with the defaults of today: where they change, so do the runs
-        own = identifying_settings(estimator_settings(LegendreTronClassifier(**parameters)))
+        own = make_recipe(LegendreTronClassifier(**parameters))
         return {**own, **({"constants": dict(constants)} if constants else {})}
 
     def make(seed: int, _: bool) -> LegendreTronClassifier:

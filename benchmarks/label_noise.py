@@ -45,7 +45,7 @@ from label_noise_report import Plan, write_report
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
+from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from with_cleanlab import WithCleanlab
 
 SHARED = {
@@ -94,13 +94,13 @@ def _own(kind: type[Any], doubts: Any = None, **parameters: Any) -> Model:
     return Model(
         lambda seed, *_: kind(**parameters, random_state=seed),
         # with the defaults of today: where they change, so do the runs
-        lambda: identifying_settings(estimator_settings(kind(**parameters))),
+        lambda: make_recipe(kind(**parameters)),
         doubts,
     )
 
 
 def _forward_settings() -> dict[str, Any]:
-    own = identifying_settings(estimator_settings(MultinomialLogisticClassifier()))
+    own = make_recipe(MultinomialLogisticClassifier())
     return {**own, "label_noise": "the true matrix"}
 
 

@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from legendretron import LegendreTronClassifier
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.recorded_estimators import estimator_settings
+from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rounding import rounded
 
 FEATURES, CLASSES = 50, 5
@@ -145,7 +145,7 @@ def main() -> None:
             "test_rows": options.test_rows,
             "settings": {
                 BASELINE: {**LOGISTIC, "standardize": True},
-                OURS: estimator_settings(LegendreTronClassifier()),  # no argument but the seed: what the defaults are
+                OURS: make_recipe(LegendreTronClassifier()),  # no argument but the seed: what the defaults are
             },
             "models": models,
             "ratios": ratios,

@@ -34,7 +34,7 @@ from legendretron import LegendreTronClassifier, Link, distill
 from legendretron.datasets import flip_labels, load_images, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.experiment import OnDownload
-from legendretron.experiments.recorded_estimators import chosen_strengths, estimator_settings, identifying_settings
+from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from legendretron.paper.data import find_data, load_prepared
 from loss_transfer_report import CANONICAL, DISTILLED, write_report
 
@@ -164,7 +164,7 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     if model == BASELINE:
         return {"estimator": "LogisticRegressionCV", **LOGISTIC, **shared}
     if model == OURS:
-        return {**identifying_settings(estimator_settings(LegendreTronClassifier())), **shared}
+        return {**make_recipe(LegendreTronClassifier()), **shared}
     learning = {"learning": {**LEARNING, "link": "canonical" if model == CANONICAL else "composite"}}
     distilling = {"distilling": DISTILLING} if model == DISTILLED else {}
     return {"estimator": "LegendreTronClassifier(link=learned)", **learning, **distilling, **shared}

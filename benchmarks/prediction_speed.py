@@ -41,8 +41,8 @@ SHAPES = {
     "one row, aloi": (1, 128, 1000),
 }
 LINKS: dict[str, dict[str, Any]] = {
-    "composite, hidden=2": {"hidden": 2},
-    "composite, hidden=8": {"hidden": 8},
+    "composite, hidden=2": {"link_params": {"hidden": 2}},
+    "composite, hidden=8": {"link_params": {"hidden": 8}},
     "canonical": {"link": "canonical"},
     "softmax": {"link": "softmax"},
 }

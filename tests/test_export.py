@@ -99,7 +99,9 @@ def test_estimators(tmp_path, load, labels, dtype):
     y = {"numbers": y * 3 - 1, "strings": np.array(["äpfel", "b", "c"])[y], "floats": y + 0.5}[labels]
     if labels == "floats":
         y = y * 2.0  # scikit-learn takes whole numbers only
-    clf = LegendreTronClassifier(n_blocks=1, depth=2, max_epochs=5, random_state=0, **GIVEN).fit(X[::2], y[::2])
+    clf = LegendreTronClassifier(link_params={"n_blocks": 1, "depth": 2}, max_epochs=5, random_state=0, **GIVEN).fit(
+        X[::2], y[::2]
+    )
     clf.to_onnx(tmp_path / "clf.onnx")
     run = session(tmp_path / "clf.onnx")
     for new in (X[1::2], X[1:2]):
@@ -111,7 +113,9 @@ def test_estimators(tmp_path, load, labels, dtype):
 
 @pytest.mark.parametrize("clf", [
     pytest.param(LegendreTronClassifier(link="canonical", max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive),
-    pytest.param(LegendreTronClassifier(network="cpflow", max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive),
+    pytest.param(
+        LegendreTronClassifier(link_params={"network": "cpflow"}, max_epochs=3, **GIVEN), marks=pytest.mark.exhaustive
+    ),
     pytest.param(MultinomialLogisticClassifier(), marks=pytest.mark.exhaustive),  # with wrong labels it is elsewhere
 ])  # fmt: skip
 def test_other_estimators(tmp_path, clf):

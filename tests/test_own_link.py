@@ -175,19 +175,16 @@ def test_a_link_that_does_not_say_how_is_not_split():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"link": "canonical", "hidden": 50}, "hidden=50 does not apply to link='canonical'; leave it out"),
-        ({"link": "softmax", "n_nests": 2}, "n_nests=2 does not apply to link='softmax'"),
-        ({"link": "leaky", "network": "cpflow"}, "network='cpflow' does not apply to link='leaky'"),
         (
-            {"link": CanonicalLink(3), "n_nests": 7},
-            "n_nests=7 does not apply to a link that is an object, CanonicalLink",
+            {"link": "canonical", "link_params": {"hidden": 50}},
+            "link_params holds 'hidden'.* there it can hold n_nests",
         ),
+        ({"link": "softmax", "link_params": {"n_nests": 2}}, "link_params holds 'n_nests'.* there it can hold none"),
         (
             {"link": CanonicalLink(3), "link_params": {"a": 1}},
             "link_params holds 'a', which does not apply to a link that is",
         ),
         ({"link": "leaky", "link_params": {"slope": 1}}, "link_params holds 'slope'.* there it can hold per_class"),
-        ({"hidden": 3, "link_params": {"hidden": 3}}, "hidden is given twice, as hidden=3 and in link_params"),
         ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
         ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),
         ({"link": "logit"}, "link must be one of 'canonical'"),
@@ -203,6 +200,26 @@ def test_a_setting_that_does_not_apply_is_refused(make, parameters, message):
     }
     with pytest.raises(ValueError, match=message):
         makers[make]()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"link": "canonical", "hidden": 50}, "hidden=50 does not apply to link='canonical'; leave it out"),
+        ({"link": "leaky", "network": "cpflow"}, "network='cpflow' does not apply to link='leaky'"),
+        (
+            {"link": CanonicalLink(3), "n_nests": 7},
+            "n_nests=7 does not apply to a link that is an object, CanonicalLink",
+        ),
+        ({"hidden": 3, "link_params": {"hidden": 3}}, "hidden is given twice, as hidden=3 and in link_params"),
+    ],
+    ids=str,
+)
+def test_a_parameter_of_a_head_that_does_not_apply_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LegendreHead(4, 3, **parameters)
+    with pytest.raises(ValueError, match=message):
+        LegendreLink(3, **parameters)
 
 
 @pytest.mark.parametrize(("link", "init"), [("canonical", "paper"), ("softmax", "paper"), ("leaky", "random")])
@@ -274,7 +291,7 @@ def test_settings_with_the_name_of_a_parameter_and_starts_of_its_own(tmp_path):
     assert LegendreTronClassifier.load(tmp_path / "m").link_params == settings
     assert LegendreHead(4, 3, "plain_scale").link.log_scale.item() == 0.0
     assert LegendreHead(4, 3, "plain_scale", init="one").link.log_scale.item() == 1.0
-    assert fitted("plain_scale", hidden=3).link_.hidden == 3
+    assert fitted("plain_scale", link_params={"hidden": 3}).link_.hidden == 3
 
 
 def test_log_odds_follow_from_log_probabilities():
@@ -324,7 +341,7 @@ def test_an_entry_point_that_cannot_be_imported(tmp_path, monkeypatch):
         LegendreHead(4, 3, "broken")
 
 
-@pytest.mark.parametrize("change", [{"hidden": 50}, {"link": "softmax"}, {"link": "no_such"}, {"n_nests": 3}], ids=str)
+@pytest.mark.parametrize("change", [{"link": "softmax"}, {"link": "no_such"}, {"link_params": {"n_nests": 3}}], ids=str)
 def test_training_goes_on_with_the_link_of_the_first_fit(change):
     model = fitted("canonical", warm_start=True)
     model.fit(X, y)
@@ -352,14 +369,11 @@ def test_arguments_of_a_head_reach_a_link_that_is_an_object():
         LegendreLink(3, LeakyLink(3), generator=torch.Generator())
 
 
-def test_defaults_of_estimators_and_heads_are_those_of_the_links():
-    for owner in (LegendreTronClassifier, LegendreHead, LegendreLink):
+def test_defaults_of_heads_are_those_of_the_links():
+    for owner in (LegendreHead, LegendreLink):
         ours = inspect.signature(owner).parameters
         for kind in ("composite", "canonical"):
             for name in link_class(kind).setting_names():
-                if owner is LegendreTronClassifier and name == "hidden":
-                    assert ours[name].default == "auto"  # by the number of rows
-                    continue
                 assert ours[name].default == inspect.signature(link_class(kind)).parameters[name].default
 
 

@@ -72,9 +72,7 @@ print(f"{state.now} runs done, {state.before} before")
 # Both models of a pair have seen the same split, so differences are taken seed by seed.
 # One penalty for all links is enough to show how a sweep works, but not to judge them: 0.01 is too much for softmax here.
 
-found = {
-    (record["dataset"], record["model"], record["seed"]): record["log_loss"] for record in read_records(folder / "runs")
-}
+found = {(record["dataset"], record["model"], record["seed"]): record["log_loss"] for record in read_records(folder)}
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
 for ax, dataset in zip(axes, comparison.datasets, strict=True):
     for k, model in enumerate(comparison.models[1:]):

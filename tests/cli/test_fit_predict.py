@@ -10,7 +10,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from tests.cli.conftest import FIXED, make_cancer, make_iris
 
 FRAMES = {"iris": (make_iris, "kind"), "cancer": (make_cancer, "malignant")}
-FAST = {"max_epochs": 15, "random_state": 0, "alpha": 1e-4, "link_alpha": None}
+FAST = {"max_epochs": 15, "random_state": 0, "alpha": 1e-4, "link_alpha": 1e-4}
 
 
 def in_python(name, estimator=None, **parameters):
@@ -41,17 +41,16 @@ def test_predictions_are_those_of_python(run, tables, name, monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "estimator", "parameters"), [
-    (["--link", "canonical", "--nests", "3"], None, {"link": "canonical", "n_nests": 3}),
-    (["--hidden", "3", "--depth", "2", "--blocks", "1"], None, {"hidden": 3, "depth": 2, "n_blocks": 1}),
+    (["--link", "canonical", "--link-param", "n_nests=3"], None, {"link": "canonical", "link_params": {"n_nests": 3}}),
+    (["--link-param", "hidden=3", "--link-param", "depth=2"], None, {"link_params": {"hidden": 3, "depth": 2}}),
     (["--alpha", "0.01", "--link-alpha", "0.1"], None, {"alpha": 0.01, "link_alpha": 0.1}),
     (["--learning-rate", "0.05", "--batch-size", "32"], None, {"learning_rate": 0.05, "batch_size": 32}),
     (["--class-weight", "balanced", "--no-standardize"], None, {"class_weight": "balanced", "standardize": False}),
     (["--dtype", "float32", "--device", "cpu"], None, {"dtype": "float32"}),
-    (["--validation", "0.3", "--patience", "2"], None,
-     {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2}),
+    (["--validation", "0.3"], None, {"early_stopping": 0.3}),
     (["--model", "logistic", "--solver", "adam"], MultinomialLogisticClassifier, {"solver": "adam"}),
     (["--alpha", "auto", "--link-alpha", "0.01", "--cv", "3"], None, {"alpha": "auto", "link_alpha": 0.01, "cv": 3}),
-    (["--hidden", "auto", "--learning-rate", "auto", "--solver", "auto"], None, {}),
+    (["--learning-rate", "auto", "--solver", "auto"], None, {}),
     (["--link-alpha", "auto", "--epochs", "3"], None, {"link_alpha": "auto", "max_epochs": 3}),
     (["--model", "logistic", "--alpha", "auto", "--epochs", "auto"], MultinomialLogisticClassifier,
      {"alpha": "auto", "max_epochs": "auto"}),
@@ -88,7 +87,7 @@ def test_summary(run, tables, tmp_path):
         *FIXED,
     ]
     summary = run(*words, "--json").json
-    clf, X = in_python("iris", max_epochs=30, early_stopping=True, validation_fraction=0.2)
+    clf, X = in_python("iris", max_epochs=30, early_stopping=0.2)
     assert summary["rows"] == 150
     assert summary["features"] == 4
     assert summary["classes"] == ["setosa", "versicolor", "virginica"]

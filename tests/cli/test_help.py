@@ -51,10 +51,8 @@ def test_defaults_are_shown(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # every help text on one line
     shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
     for help, parameter in {
-        "Units per layer of a composite link. auto: 8, or 4 below 300 rows.": "hidden",
-        "Layers of a composite link.": "depth",
         "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.": "alpha",
-        "unless that is better. same: as --alpha.": "link_alpha",
+        "no link is learned unless that is better.": "link_alpha",
         "Rows per step of adam.": "batch_size",
         "Initial learning rate of adam. auto: 0.03.": "learning_rate",
         "auto: by the number of rows, more passes for fewer rows.": "max_epochs",

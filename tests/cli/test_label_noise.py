@@ -94,7 +94,7 @@ def test_the_option_reaches_the_estimator(run, noisy, tmp_path, words, given, wo
     ran = run(*fit_words(noisy, tmp_path, "--seed", 0, "--epochs", 10, *FIXED, *words))
     X, y = features_and_labels()
     settings = {} if not words else {"label_noise": given}
-    clf = LegendreTronClassifier(alpha=1e-4, link_alpha=None, max_epochs=10, random_state=0, **settings).fit(X, y)
+    clf = LegendreTronClassifier(alpha=1e-4, link_alpha=1e-4, max_epochs=10, random_state=0, **settings).fit(X, y)
     loaded = LegendreTronClassifier.load(tmp_path / "m")
     assert loaded.label_noise == given
     assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))

@@ -65,7 +65,7 @@ def test_a_table_from_one_command(capsys, folder, tmp_path):
     assert "iris, LegendreTron: 4 runs in" in err
     for file in answer["experiments"]["table_libsvm"]["files"]:
         assert os.path.getsize(file) > 100
-    records = read_records(tmp_path / "out" / "table_libsvm" / "runs")
+    records = read_records(tmp_path / "out" / "table_libsvm")
     assert records[0]["command"] == (
         "legendretron reproduce table_libsvm --data DIR --datasets iris --seeds 2 --noise 0,0.2 --epochs 2 "
         "--model 'LegendreTron' --model 'logistic regression'"
@@ -143,7 +143,7 @@ def test_missing_data_are_named_with_shape_and_address(capsys, folder, tmp_path)
     )
     assert "aloi (108,000 rows x 128 features, 1,000 classes) is missing" in error
     assert "https://" in error
-    assert len(read_records(tmp_path / "out" / "table_libsvm" / "runs")) == 8, "what is there was run all the same"
+    assert len(read_records(tmp_path / "out" / "table_libsvm")) == 8, "what is there was run all the same"
 
 
 def test_truncated_bz2(capsys, folder, tmp_path):
@@ -226,7 +226,7 @@ def test_full_disk(capsys, folder, tmp_path, monkeypatch):
         patched.setattr(os, "fsync", full)
         error = refused(capsys, *words)
     assert "no space left on the disk" in error
-    assert len(read_records(tmp_path / "out" / "table_libsvm" / "runs")) == 4, "the first result is kept"
+    assert len(read_records(tmp_path / "out" / "table_libsvm")) == 4, "the first result is kept"
     assert run(capsys, "reproduce", *words, "--json")[0] == 0
 
 
@@ -273,5 +273,5 @@ def test_datasets_are_listed(capsys, folder):
 def test_every_run_of_a_json_answer_is_finite(capsys, folder, tmp_path):
     words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
     assert run(capsys, *words)[0] == 0
-    for record in read_records(tmp_path / "out" / "table_libsvm" / "runs"):
+    for record in read_records(tmp_path / "out" / "table_libsvm"):
         assert np.isfinite([record["accuracy"], record["log_loss"], record["seconds"]]).all()

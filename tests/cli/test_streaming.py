@@ -16,7 +16,7 @@ from legendretron.datasets import table_chunks
 from tests.cli.conftest import FIXED
 
 N = 400
-QUICK = [*FIXED, "--epochs", "3", "--seed", "0", "--hidden", "2"]
+QUICK = [*FIXED, "--epochs", "3", "--seed", "0", "--link-param", "hidden=2"]
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,6 @@ def test_a_saved_model_is_an_ordinary_one(tmp_path):
     [
         ({"solver": "lbfgs"}, {}, "solver='lbfgs' takes all rows at once"),
         ({"random_state": None}, {}, "random_state must be a number, so that all processes draw the same, got None"),
-        ({"keep_interrupted": True}, {}, "keep_interrupted=True is not for several processes"),
         ({"warm_start": True}, {}, "warm_start=True"),
         ({"checkpoint": "state"}, {}, "checkpoint='state' is for one process"),
         ({}, {"n_shards": 0}, "n_shards must be an integer of at least 1, got 0"),

@@ -464,7 +464,7 @@ def around(kind, frozen):
     if kind == "logistic":
         inner = MultinomialLogisticClassifier(alpha=1e-3)
     else:
-        inner = LegendreTronClassifier("canonical", n_nests=2, max_epochs=2, random_state=0, **GIVEN)
+        inner = LegendreTronClassifier("canonical", link_params={"n_nests": 2}, max_epochs=2, random_state=0, **GIVEN)
     inner = FrozenEstimator(inner.fit(frame[:100], words[:100])) if frozen else inner
     return LegendreCalibrator(inner).fit(frame[100:], words[100:]), frame
 

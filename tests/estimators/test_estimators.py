@@ -127,9 +127,7 @@ def test_many_classes_and_few_samples():
 
 
 def test_early_stopping():
-    clf = LegendreTronClassifier(early_stopping=True, max_epochs=500, n_iter_no_change=5, random_state=0, **GIVEN).fit(
-        X2, y2
-    )
+    clf = LegendreTronClassifier(early_stopping=True, max_epochs=500, random_state=0, **GIVEN).fit(X2, y2)
     assert clf.n_iter_ < 500
     assert np.isfinite(clf.history_["validation_loss"]).all()
 
@@ -190,8 +188,8 @@ def test_early_stopping_looks_at_rows_it_does_not_train_on():
     """Labels without a pattern can be learned by heart, but not foreseen."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(120, 60)), rng.integers(0, 2, 120)
-    clf = LegendreTronClassifier(early_stopping=True, validation_fraction=0.3, n_iter_no_change=50, max_epochs=200,
-                                 learning_rate=0.05, alpha=0.0, link_alpha=None,
+    clf = LegendreTronClassifier(early_stopping=0.3, max_epochs=200,
+                                 learning_rate=0.05, alpha=0.0, link_alpha=0.0,
                                  random_state=0).fit(features, labels)  # fmt: skip
     assert clf.history_["train_loss"][-1] < 0.3
     assert clf.history_["validation_loss"][-1] > 0.7
@@ -210,12 +208,11 @@ def test_class_order_of_link_and_loss():
 
 
 def test_penalties_differ_for_three_classes_and_not_for_two():
+    shared = {"alpha": 0.1, "solver": "lbfgs", "max_epochs": 1000, "tol": 1e-8, "standardize": True}
     for data, same in (((X, y), False), ((X2, y2), True)):
-        p = [
-            MultinomialLogisticClassifier(alpha=0.1, penalty=k).fit(*data).predict_proba(data[0])
-            for k in ("symmetric", "reference")
-        ]
-        assert np.allclose(*p, atol=1e-6) == same
+        ours = MultinomialLogisticClassifier(**shared).fit(*data).predict_proba(data[0])
+        papers = MultinomialLogisticClassifier.from_paper("libsvm", penalize_intercept=False, init="identity", **shared)
+        assert np.allclose(ours, papers.fit(*data).predict_proba(data[0]), atol=1e-6) == same
 
 
 def test_a_start_at_the_minimum_still_counts_as_an_iteration():
@@ -227,7 +224,7 @@ def test_a_start_at_the_minimum_still_counts_as_an_iteration():
 @pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
 def test_presets(group):
     clf = LegendreTronClassifier.from_paper(group, random_state=1)
-    assert clf.network == "cpflow"
+    assert clf.link_params["network"] == "cpflow"
     assert clf.init == "paper"
     assert clf.link_alpha is None  # the same as alpha
     assert clf.penalize_intercept
@@ -241,7 +238,7 @@ def test_presets(group):
 
 def test_presets_are_the_papers_table():
     clf = LegendreTronClassifier.from_paper("mnist")
-    assert (clf.n_blocks, clf.hidden, clf.depth) == (1, 4, 4)
+    assert clf.link_params == {"n_blocks": 1, "hidden": 4, "depth": 4, "network": "cpflow"}
     assert (clf.learning_rate, clf.decay, clf.decay_every, clf.max_epochs, clf.batch_size) == (0.001, 0.7, 4, 200, 128)
     assert LegendreTronClassifier.from_paper("aloi").max_epochs == 360
 
@@ -272,16 +269,15 @@ def test_learns_probabilities_drawn_from_a_known_canonical_link():
 
     settings = {
         "alpha": 1e-5,
-        "link_alpha": None,
-        "init": "identity",
+        "link_alpha": 1e-5,
         "max_epochs": 40,
         "random_state": 0,
         "batch_size": 512,
         "learning_rate": 0.03,
     }
     logistic = distance(MultinomialLogisticClassifier(alpha=1e-5))
-    canonical = distance(LegendreTronClassifier(link="canonical", **settings))
-    composite = distance(LegendreTronClassifier(link="composite", hidden=8, **settings))
+    canonical = distance(LegendreTronClassifier(link="canonical", link_params={"init": "identity"}, **settings))
+    composite = distance(LegendreTronClassifier(link_params={"hidden": 8, "init": "identity"}, **settings))
     assert canonical < 0.02
     assert canonical < logistic / 5
     assert composite < logistic / 2
@@ -304,13 +300,16 @@ def test_the_layout_of_the_features_in_memory_does_not_matter():
 @pytest.mark.exhaustive
 def test_a_centred_link_under_a_strong_penalty_is_logistic_regression():
     shared = {"solver": "lbfgs", "alpha": 0.01, "tol": 1e-7, "max_epochs": 2000}
-    logistic = MultinomialLogisticClassifier(penalty="reference", **shared).fit(X, y).predict_proba(X)
+    papers = {"standardize": True, "init": "identity", "penalize_intercept": False}  # its penalty
+    logistic = MultinomialLogisticClassifier.from_paper("libsvm", **papers, **shared).fit(X, y).predict_proba(X)
     off = []
     for link_alpha in (1e4, 1.0, 1e-3):
-        learned = LegendreTronClassifier(init="centred", link_alpha=link_alpha, random_state=0, **shared)
+        learned = LegendreTronClassifier(link_alpha=link_alpha, random_state=0, **shared)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             off.append(np.abs(learned.fit(X, y).predict_proba(X) - logistic).max())
     assert off[0] < 1e-3 < off[1] < off[2]
-    uncentred = LegendreTronClassifier(init="identity", link_alpha=1e4, random_state=0, **shared).fit(X, y)
+    uncentred = LegendreTronClassifier(link_params={"init": "identity"}, link_alpha=1e4, random_state=0, **shared).fit(
+        X, y
+    )
     assert np.abs(uncentred.predict_proba(X) - logistic).max() > 0.01

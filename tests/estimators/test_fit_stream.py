@@ -34,7 +34,14 @@ def pieces(*arrays, cuts=(0, 3, 50, 333, 334, 600, N)):
 
 
 def legendretron(**parameters):
-    settings = {"alpha": 1e-3, "link_alpha": 1e-3, "hidden": 4, "random_state": 5, "batch_size": 32, **parameters}
+    settings = {
+        "alpha": 1e-3,
+        "link_alpha": 1e-3,
+        "link_params": {"hidden": 4},
+        "random_state": 5,
+        "batch_size": 32,
+        **parameters,
+    }
     return LegendreTronClassifier(**settings)
 
 
@@ -57,15 +64,14 @@ def same(streamed, in_memory, X, tolerance=1e-6):
 CASES = {
     "steps": {"max_epochs": "auto"},
     "epochs": {"max_epochs": 3},
-    "decay": {"max_epochs": 3, "schedule": "step"},
     "one batch": {"max_epochs": 5, "batch_size": 10_000},
-    "not compiled": {"max_epochs": 2, "init": "paper"},
-    "canonical": {"max_epochs": 2, "link": "canonical", "hidden": "auto"},
+    "not compiled": {"max_epochs": 2, "link_params": {"init": "paper"}},
+    "canonical": {"max_epochs": 2, "link": "canonical", "link_params": None},
     "balanced": {"max_epochs": 2, "class_weight": "balanced"},
     "class weight": {"max_epochs": 2, "class_weight": {"one": 3.0}},
     "noise": {"max_epochs": 2, "label_noise": 0.1},
     "learned noise": {"max_epochs": 2, "label_noise": "symmetric"},
-    "CP-Flow": {"max_epochs": 2, "network": "cpflow"},
+    "CP-Flow": {"max_epochs": 2, "link_params": {"network": "cpflow"}},
     "unscaled": {"max_epochs": 2, "standardize": False, "learning_rate": 1e-3},
 }
 
@@ -235,7 +241,7 @@ def test_rare_classes_are_in_the_sample():
 
 def test_rows_held_out_do_not_depend_on_batches(table):
     X, y, _ = table
-    settings = {"early_stopping": True, "validation_fraction": 0.2, "max_epochs": 4}
+    settings = {"early_stopping": 0.2, "max_epochs": 4}
     models = [
         legendretron(**settings).fit_stream(source) for source in (pieces(X, y), pieces(X, y, cuts=(0, 100, N)), (X, y))
     ]
@@ -247,16 +253,16 @@ def test_rows_held_out_do_not_depend_on_batches(table):
 
 def test_early_stopping_ends_and_keeps_the_best(table):
     X, y, _ = table
-    settings = {"early_stopping": True, "validation_fraction": 0.3, "learning_rate": 0.3, "schedule": "constant"}
-    model = legendretron(**settings, alpha=0.0, link_alpha=0.0, max_epochs=200, n_iter_no_change=3)
+    settings = {"early_stopping": 0.3, "learning_rate": 0.3}
+    model = legendretron(**settings, alpha=0.0, link_alpha=0.0, max_epochs=200)
     model.fit_stream((X, y))
     assert model.n_iter_ < 200
 
 
 def test_too_few_rows_to_hold_out():
     X, y = np.eye(4), np.array([0, 1, 0, 1])
-    with pytest.raises(ValueError, match=r"validation_fraction=0\.0001 of 4 rows"):
-        legendretron(early_stopping=True, validation_fraction=1e-4).fit_stream((X, y))
+    with pytest.raises(ValueError, match=r"cannot hold out 0\.0001 of 4 rows"):
+        legendretron(early_stopping=1e-4).fit_stream((X, y))
 
 
 # --- checkpoints ---
@@ -283,7 +289,7 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
     path, append, tried = tmp_path / "state", History.append, []
 
     def fit():
-        model = legendretron(**parameters, checkpoint=path, checkpoint_every=1)
+        model = legendretron(**parameters, checkpoint=path)
         return model.fit_stream(pieces(X, y, weight), **arguments)
 
     def die(self, epoch, *row):
@@ -311,9 +317,9 @@ def test_a_checkpoint_of_another_table_is_refused(table, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(History, "append", lambda self, epoch, *row: _raise(_Died) if epoch == 2 else None)
         with pytest.raises(_Died):
-            legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X, y))
+            legendretron(max_epochs=3, checkpoint=path).fit_stream((X, y))
     with pytest.raises(ValueError, match="belongs to other data"):
-        legendretron(max_epochs=3, checkpoint=path, checkpoint_every=1).fit_stream((X + 1.0, y))
+        legendretron(max_epochs=3, checkpoint=path).fit_stream((X + 1.0, y))
 
 
 def _raise(error):

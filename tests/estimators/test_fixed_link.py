@@ -75,7 +75,7 @@ def test_of_two_classes_every_link_is_canonical():
 
 def test_from_any_start_the_same_minimum():
     first = LegendreTronClassifier(FROZEN, alpha=0.01, tol=1e-9).fit(X, y)
-    second = LegendreTronClassifier(FROZEN, alpha=0.01, tol=1e-9, init="paper", random_state=3).fit(X, y)
+    second = LegendreTronClassifier(FROZEN, alpha=0.01, tol=1e-9, random_state=3).fit(X, y)
     np.testing.assert_allclose(first.coef_, second.coef_, rtol=1e-4, atol=1e-5)
 
 
@@ -215,7 +215,7 @@ def broken():
         (FROZEN, {"label_noise": 0.2}, "label_noise must be 'auto'"),
         (FROZEN, {"label_noise": "symmetric"}, "label_noise must be 'auto'"),
         (FROZEN, {"checkpoint": "c", "random_state": 0}, "checkpoint='c' does not apply"),
-        (FROZEN, {"n_nests": 5}, "n_nests=5 does not apply"),
+        (FROZEN, {"link_params": {"n_nests": 5}}, "link_params holds 'n_nests'"),
         (CanonicalLoss(CanonicalLink(4)), {}, "3 classes of y, got a CanonicalLink for 4"),
         (CanonicalLoss(LINK, label_smoothing=0.1), {}, "label_smoothing=0.1"),
         (CanonicalLoss(LINK, weight=torch.ones(3, dtype=torch.float64)), {}, "class_weight"),

@@ -13,7 +13,6 @@ from sklearn.model_selection import cross_val_score
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
 from legendretron.training.progress import Progress
-from legendretron.training.step import CompiledStep, Step
 from tests.given import GIVEN
 
 
@@ -46,39 +45,6 @@ def test_ctrl_c_ends_a_loop_of_fits(interrupted_fits, solver):
         fit_splits(clf.set_params(standardize=False), X, y, np.arange(150).reshape(1, -1), [0])
 
 
-@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
-def test_ctrl_c_keeps_the_weights_if_asked(interrupted_fits, solver):
-    X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(max_epochs=50, solver=solver, random_state=0, keep_interrupted=True, **GIVEN)
-    with pytest.warns(UserWarning, match="Training was interrupted"):
-        clf.fit(X, y)
-    assert clf.n_iter_ == 3
-    assert clf.score(X, y) > 0.5
-
-
-def test_ctrl_c_in_partial_fit_is_told(monkeypatch):
-    X, y = load_iris(return_X_y=True)
-    taken = []
-
-    def press_after_two(take):
-        def step(self, *batch):
-            taken.append(take(self, *batch))
-            if len(taken) == 2:
-                signal.raise_signal(signal.SIGINT)
-
-        return step
-
-    for kind, name in ((Step, "__call__"), (CompiledStep, "many")):
-        monkeypatch.setattr(kind, name, press_after_two(getattr(kind, name)))
-    clf = LegendreTronClassifier(batch_size=10, random_state=0, keep_interrupted=True)
-    with pytest.warns(UserWarning, match="Training was interrupted"):
-        clf.partial_fit(X, y, classes=[0, 1, 2])
-    assert len(taken) == 2
-    taken.clear()
-    with pytest.raises(KeyboardInterrupt):
-        clf.set_params(keep_interrupted=False).partial_fit(X, y)
-
-
 def test_a_fit_that_diverged_warns():
     X, y = load_iris(return_X_y=True)
     for early_stopping in (False, True):
@@ -95,7 +61,7 @@ def test_a_single_row_that_counts(solver):
     weight = np.zeros(150)
     weight[70] = 1.0
     clf = LegendreTronClassifier(
-        network="cpflow", solver=solver, max_epochs=200, alpha=0.1, link_alpha=None, random_state=0
+        link_params={"network": "cpflow"}, solver=solver, max_epochs=200, alpha=0.1, link_alpha=0.1, random_state=0
     )
     clf.fit(X, y, sample_weight=weight)
     assert clf.predict(X[70:71]) == 1
@@ -116,7 +82,7 @@ def test_rows_are_predicted_in_chunks(monkeypatch):
 def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
     X, y = load_iris(return_X_y=True)
     clf = LegendreTronClassifier(
-        link, solver="lbfgs", alpha=0.1, link_alpha=None, max_epochs=20, early_stopping=True, random_state=0
+        link, solver="lbfgs", alpha=0.1, link_alpha=0.1, max_epochs=20, early_stopping=True, random_state=0
     )
     whole = clone(clf).fit(X, y)
     monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 3 * 7)

@@ -169,7 +169,7 @@ def test_a_matrix_is_found_in_the_order_of_the_classes():
     "estimator",
     [
         MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10),
-        LegendreTronClassifier(solver="lbfgs", alpha=0.1, link_alpha=None, random_state=0),
+        LegendreTronClassifier(solver="lbfgs", alpha=0.1, link_alpha=0.1, random_state=0),
         LegendreTronClassifier(**FAST),
     ],
     ids=["logistic", "lbfgs", "adam"],
@@ -353,7 +353,7 @@ def test_a_warm_start_keeps_what_was_found():
 
 @pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
 def test_a_warm_start_goes_on_learning_noise(kind):
-    given = {**GIVEN, "random_state": 0, "max_epochs": 5, "hidden": 2}
+    given = {**GIVEN, "random_state": 0, "max_epochs": 5, "link_params": {"hidden": 2}}
     clf = LegendreTronClassifier(label_noise=kind, warm_start=True, **given).fit(X_NOISY, Y_NOISY)
     early = clf.noise_rate_
     for _ in range(3):

@@ -13,9 +13,9 @@ from legendretron.estimators.numpy_predictor import load_predictor
 
 LINKS = {
     "softmax": {},
-    "canonical": {"n_nests": 3},
-    "composite": {"hidden": 3, "depth": 2, "n_blocks": 2},
-    "composite of one layer": {"hidden": 2, "depth": 1, "n_blocks": 1},
+    "canonical": {"link_params": {"n_nests": 3}},
+    "composite": {"link_params": {"hidden": 3, "depth": 2, "n_blocks": 2}},
+    "composite of one layer": {"link_params": {"hidden": 2, "depth": 1, "n_blocks": 1}},
 }
 
 

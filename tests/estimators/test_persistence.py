@@ -19,7 +19,7 @@ X, y = load_iris(return_X_y=True)
 FAST = {**GIVEN, "learning_rate": 0.01, "max_epochs": 10, "random_state": 0}
 FITTED = {
     "composite": lambda: LegendreTronClassifier(**FAST).fit(X, y),
-    "cpflow": lambda: LegendreTronClassifier(network="cpflow", init="paper", **FAST).fit(X, y),
+    "cpflow": lambda: LegendreTronClassifier(link_params={"network": "cpflow", "init": "paper"}, **FAST).fit(X, y),
     "canonical": lambda: LegendreTronClassifier(link="canonical", **FAST).fit(X, y),
     "object": lambda: LegendreTronClassifier(link=CanonicalLink(3).double(), **FAST).fit(X, y),
     "strings": lambda: LegendreTronClassifier(class_weight={"a": 2.0, "b": 1.0, "c": 1.0}, **FAST).fit(

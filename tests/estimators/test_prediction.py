@@ -8,7 +8,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron._internal import chunks
 from legendretron.estimators import prediction
 
-LINKS = {"composite": {"hidden": 3}, "canonical": {}, "softmax": {}}
+LINKS = {"composite": {"link_params": {"hidden": 3}}, "canonical": {}, "softmax": {}}
 
 
 def fitted(link, n_classes, n_features, dtype, **given):

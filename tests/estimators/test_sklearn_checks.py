@@ -8,16 +8,16 @@ from tests.data_forms import skip_repeated_forms
 from tests.given import GIVEN
 
 SHORT = {"learning_rate": 0.1, **GIVEN}
-SMALL = {"n_blocks": 1, "hidden": 2, "depth": 2}
+SMALL = {"link_params": {"n_blocks": 1, "hidden": 2, "depth": 2}}
 # a check asks for equality to 1e-7, so logistic regression has to go all the way to the minimum
 QUICK = [LegendreTronClassifier(max_epochs=10, **SHORT), MultinomialLogisticClassifier(alpha=0.1, tol=1e-10)]
 LONG = [
     # a check asks for equality to 1e-7, so L-BFGS has to go all the way to the minimum
     LegendreTronClassifier(
-        solver="lbfgs", max_epochs=3000, alpha=0.1, link_alpha=None, tol=1e-12, random_state=0, **SMALL
+        solver="lbfgs", max_epochs=3000, alpha=0.1, link_alpha=0.1, tol=1e-12, random_state=0, **SMALL
     ),
     LegendreTronClassifier(link="canonical", max_epochs=30, **SHORT),
-    LegendreTronClassifier(network="cpflow", init="paper", max_epochs=20, random_state=0, **SHORT),
+    LegendreTronClassifier.from_paper("libsvm", max_epochs=20, random_state=0),
     MultinomialLogisticClassifier(alpha=1e-4, solver="adam", max_epochs=20, learning_rate=0.1, random_state=0),
 ]
 

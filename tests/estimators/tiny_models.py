@@ -17,7 +17,7 @@ from tests.given import GIVEN
 X = np.random.default_rng(0).normal(size=(12, 2))
 y = np.arange(12) % 3
 _FAST = {**GIVEN, "max_epochs": 1, "random_state": 0}
-_SMALL = {**_FAST, "hidden": 2, "depth": 2}
+_SMALL = {**_FAST, "link_params": {"hidden": 2, "depth": 2}}
 
 
 MATRIX = [[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.2, 0.0, 0.8]]
@@ -39,8 +39,10 @@ def _online():
 FITTED = {
     "softmax": lambda: LegendreTronClassifier("softmax", solver="adam", **_FAST).fit(X, y),
     "ficnn": lambda: LegendreTronClassifier(**_SMALL).fit(X, y),
-    "cpflow": lambda: LegendreTronClassifier(network="cpflow", class_weight={0: 2.0, 1: 1, 2: 1}, **_SMALL).fit(X, y),
-    "canonical": lambda: LegendreTronClassifier("canonical", n_nests=2, **_FAST).fit(
+    "cpflow": lambda: LegendreTronClassifier(
+        link_params={"network": "cpflow", "hidden": 2, "depth": 2}, class_weight={0: 2.0, 1: 1, 2: 1}, **_FAST
+    ).fit(X, y),
+    "canonical": lambda: LegendreTronClassifier("canonical", link_params={"n_nests": 2}, **_FAST).fit(
         X.astype(np.float32), np.array(["a", "b", "c"])[y]
     ),
     "given canonical": lambda: LegendreTronClassifier(CanonicalLink(3, n_nests=2), **_FAST).fit(X, y),

@@ -43,7 +43,7 @@ def test_a_part_is_run_and_reported(tmp_path):
     part = benchmark.EXPERIMENT.narrowed(datasets=["digits logistic"], models=models, seeds=2)
     state = sweep(part, tmp_path, Resources())
     assert (state.now, state.failed) == (6, [])
-    losses = {(run["model"], run["seed"]): run["log_loss"] for run in read_records(tmp_path / "runs")}
+    losses = {(run["model"], run["seed"]): run["log_loss"] for run in read_records(tmp_path)}
     assert all(losses[OURS, seed] < losses[UNCALIBRATED, seed] + 0.02 for seed in (0, 1))
     render(part, state, tmp_path)
     text = (tmp_path / "calibration.md").read_text()

@@ -17,7 +17,7 @@ def test_all_models_are_tuned_and_compared(data_folder, tmp_path):
     part = experiment.narrowed(datasets=["Sensorless"], seeds=3).shortened(3)
     state = sweep(part, tmp_path, Resources(data_folder))
     assert (state.now, state.failed) == (12, [])
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     assert {record["model"] for record in records} == set(experiment.models)
     assert all(record["alpha"] in benchmark.SHARED["tuning"]["strengths"] for record in records)
     assert all(record["test_counts"] == [1] * 11 for record in records), "splits are stratified"

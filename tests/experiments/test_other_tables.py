@@ -46,7 +46,7 @@ def test_a_part_is_run_and_reported(folder):
     part = benchmark.EXPERIMENT.narrowed(datasets=["tae"], models=[BASELINE, OURS], seeds=2, noise=[0.2])
     state = sweep(part, out, Resources(folder))
     assert (state.now, state.failed) == (4, [])
-    shares = [record["wrong_share"] for record in read_records(out / "runs")]
+    shares = [record["wrong_share"] for record in read_records(out)]
     assert len(shares) == 4
     assert 0.1 < min(shares) <= max(shares) < 0.35
     render(part, state, out)

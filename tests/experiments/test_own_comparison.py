@@ -36,7 +36,7 @@ def module(script, monkeypatch):
 def measured(folder):
     return {
         record["key"]: (record["dataset"], record["model"], record["seed"], record["accuracy"], record["log_loss"])
-        for record in read_records(folder / "runs")
+        for record in read_records(folder)
     }
 
 
@@ -110,7 +110,7 @@ def test_data_that_are_missing_are_left_out(module, tmp_path):
     state = sweep(part, tmp_path, resources, on_download=lambda *progress: seen.append(progress))
     assert state.skipped == {"wine": "wine is sold out; get it elsewhere."}
     assert (state.total, state.now, seen) == (1, 1, [("iris", 10, 10)])
-    (record,) = read_records(tmp_path / "runs")
+    (record,) = read_records(tmp_path)
     assert record["data"] == {"source": "from cellar", "rows": 150}
     assert json.loads(json.dumps(record)) == record
     elsewhere = replace(part, find_data=lambda *_: "complete").narrowed(datasets=["iris"])

@@ -1,6 +1,5 @@
 """What an experiment of one's own may return: plain numbers, those of numpy and torch, and what is refused."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -60,7 +59,7 @@ def test_numbers_of_numpy_and_torch_become_plain(tmp_path):
     assert (state.now, state.failed) == (2, [])
     assert seen == [{"alpha": 0.5, "depth": 2, "range": (1, 2), "flag": True}]
     assert [type(value) for value in seen[0].values()] == [float, int, tuple, bool]
-    (record,) = (record for record in read_records(tmp_path / "runs") if record["model"] == "first")
+    (record,) = (record for record in read_records(tmp_path) if record["model"] == "first")
     assert {name: record[name] for name in measured} == {
         "accuracy": 87.5, "rows": 3, "good": True, "long": 0.5, "counts": [1, 2], "loss": 0.25,
         "by_class": {"0": 1.0, "1": 2.0}, "pair": [1, [0.5]], "name": "a", "none": None,
@@ -94,7 +93,7 @@ def test_results_that_cannot_be_kept_fail_their_batch_alone(result, message, tmp
     assert batch.model == "first"
     assert re.search(message, why)
     assert (state.total, state.now, state.cost_done) == (2, 1, 2.0)
-    assert [record["model"] for record in read_records(tmp_path / "runs")] == ["second"]
+    assert [record["model"] for record in read_records(tmp_path)] == ["second"]
 
 
 @pytest.mark.parametrize(("settings", "message"), [
@@ -107,7 +106,7 @@ def test_settings_that_cannot_be_named_fail_their_batch_alone(settings, message,
     experiment = own(settings=lambda model: settings, seeds=2)
     state = sweep(experiment, tmp_path, Resources())
     assert [(batch.model, len(batch.runs), why) for batch, why in state.failed] == [("first", 2, message)]
-    assert state.failed[0][0].name.startswith("d-first-")
+    assert (state.failed[0][0].dataset, state.failed[0][0].model) == ("d", "first")
     assert (state.total, state.before, state.now, len(state.keys)) == (4, 0, 2, 2)
     assert state.cost_done == state.cost == 4.0
     again = sweep(experiment, tmp_path, Resources())
@@ -117,9 +116,9 @@ def test_settings_that_cannot_be_named_fail_their_batch_alone(settings, message,
 
 def test_a_store_takes_numbers_of_numpy_and_refuses_what_is_none(tmp_path):
     batch = Batch("x", "d", "m", {}, "complete", (Run("d", "m", 0.0, None, 0),))
-    path = Store(str(tmp_path)).add(batch, Outcome({"rows": np.int64(2)}, [{"a": np.float32(0.5)}]), 1.0, {}, "")
-    content = json.loads(path.read_text())
-    assert (content["data"]["rows"], content["runs"][0]["a"]) == (2, 0.5)
+    Store(str(tmp_path)).add(batch, Outcome({"rows": np.int64(2)}, [{"a": np.float32(0.5)}]), 1.0, {}, "")
+    (record,) = read_records(tmp_path)
+    assert (record["data"]["rows"], record["a"]) == (2, 0.5)
     with pytest.raises(ValueError, match=r"runs\[0\]\['a'\] is inf"):
         Store(tmp_path).add(batch, Outcome({}, [{"a": float("inf")}]), 1.0, {}, "")
 
@@ -129,7 +128,7 @@ def test_folders_may_be_text(tmp_path):
     state = sweep(own(), folder, Resources())
     assert state.now == 2
     assert [path.read_text() for path in render(own(), state, folder)] == ["2"]
-    assert len(read_records(f"{folder}/runs")) == 2
+    assert len(read_records(folder)) == 2
     assert sweep(own(), folder, Resources(), render_only=True).before == 2
 
 

@@ -31,7 +31,7 @@ def test_records_do_not_depend_on_the_last_digit(tmp_path):
     for number, near in enumerate(neighbours(1 / 3)):
         outcome = Outcome({"rows": 150, "scale": near}, [{"factor": near, "loss": [near, -0.0], "n_iter": 9}])
         Store(tmp_path / str(number)).add(batch, outcome, 1.0, {}, "")
-        (record,) = read_records(tmp_path / str(number) / "runs")
+        (record,) = read_records(tmp_path / str(number))
         contents.append(json.dumps(record))
     assert len(set(contents)) == 1
     assert record["factor"] == record["data"]["scale"] == 0.3333333333

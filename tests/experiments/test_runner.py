@@ -35,7 +35,7 @@ def results(folder):
         "data",
     )
     return sorted(
-        (record["key"], json.dumps({name: record[name] for name in facts})) for record in read_records(folder / "runs")
+        (record["key"], json.dumps({name: record[name] for name in facts})) for record in read_records(folder)
     )
 
 
@@ -43,14 +43,14 @@ def test_a_sweep_does_what_is_missing_and_nothing_twice(data_folder, tmp_path):
     resources = Resources(data_folder)
     first = sweep(small(seeds=1), tmp_path, resources)
     assert (first.total, first.before, first.now, first.failed) == (4, 0, 4, [])
-    before = {path: path.read_bytes() for path in (tmp_path / "runs").iterdir()}
+    before = (tmp_path / "runs.jsonl").read_bytes()
     second = sweep(small(seeds=3), tmp_path, resources)
     assert (second.total, second.before, second.now) == (12, 4, 8)
-    assert all(path.read_bytes() == content for path, content in before.items())
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
     third = sweep(small(seeds=3), tmp_path, resources)
     assert (third.before, third.now) == (12, 0)
     assert third.cost_done == third.cost > 0
-    assert {record["key"] for record in read_records(tmp_path / "runs")} == set(third.keys)
+    assert {record["key"] for record in read_records(tmp_path)} == set(third.keys)
 
 
 def test_rendering_takes_what_the_records_are_of(data_folder, tmp_path):
@@ -76,7 +76,7 @@ def test_versions_of_the_code_that_did_the_runs(data_folder, tmp_path, monkeypat
 
 def test_records_hold_what_a_reader_needs(data_folder, tmp_path):
     sweep(small(), tmp_path, Resources(data_folder), command="how to")
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     assert len(records) == 8
     for record in records:
         assert record["command"] == "how to"
@@ -105,7 +105,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
 
     sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Resources(data_folder))
     iris = load_dataset("iris", data_folder)
-    for record in read_records(tmp_path / "runs"):
+    for record in read_records(tmp_path):
         X, X_test, y, y_test = train_test_split(iris.X, iris.y, test_size=0.2, random_state=record["seed"])
         y = noisy_labels(y, record["noise"], 3, record["seed"])
         alone = LegendreTronClassifier.from_paper("libsvm", max_epochs=5, random_state=record["seed"]).fit(X, y)
@@ -118,12 +118,12 @@ def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
     assert list(state.skipped) == ["aloi"]
     assert "108,000" in state.skipped["aloi"]
     assert "https://" in state.skipped["aloi"]
-    (record, *_) = read_records(tmp_path / "runs")
+    (record, *_) = read_records(tmp_path)
     assert record["data"]["label"] == "Sensorless (55 of 58,509 rows)"
     assert record["data"]["source"] == "subset of 55"
     whole = Batch("table_libsvm", "iris", "LegendreTron", {}, "complete", (Run("iris", "LegendreTron", 0.0, None, 0),))
     assert whole.run_keys() != replace(whole, source="subset of 55").run_keys()
-    text = experiment.report(read_records(tmp_path / "runs"), tmp_path)[0].read_text()
+    text = experiment.report(read_records(tmp_path), tmp_path)[0].read_text()
     assert "Sensorless (55 of 58,509 rows)" in text
     assert "subset" in text
 
@@ -131,7 +131,7 @@ def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
 def test_tuned_models_choose_on_the_training_part(data_folder, tmp_path):
     models = ("logistic regression, tuned", "LegendreTron, tuned")
     sweep(small(models=models, seeds=1, noise=(0.0,), epochs=60), tmp_path, Resources(data_folder))
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     assert len(records) == 2
     for record in records:
         assert record["alpha"] in record["settings"]["tuning"]["strengths"]
@@ -143,7 +143,7 @@ def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         sweep(small(epochs=10**6), tmp_path, Resources(data_folder))
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert read_records(tmp_path) == []
 
 
 @pytest.mark.parametrize("backend", ["loky", pytest.param("dask", marks=pytest.mark.exhaustive)])
@@ -163,7 +163,7 @@ def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):
 
     state = sweep(replace(small(), execute=execute), tmp_path, Resources(data_folder))
     assert [(batch.model, why) for batch, why in state.failed] == [("LegendreTron", "ValueError: two lines")]
-    assert {record["model"] for record in read_records(tmp_path / "runs")} == {"logistic regression"}
+    assert {record["model"] for record in read_records(tmp_path)} == {"logistic regression"}
 
 
 def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
@@ -178,38 +178,48 @@ def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         sweep(small(), tmp_path, Resources(data_folder))
-    assert len(list((tmp_path / "runs").iterdir())) == 1, "nothing half written is left"
+    assert len(read_records(tmp_path)) == 4, "nothing half written is left"
     state = sweep(small(), tmp_path, Resources(data_folder))
     assert (state.before, state.now) == (4, 4)
 
 
 def test_damaged_results_are_named(data_folder, tmp_path):
     sweep(small(), tmp_path, Resources(data_folder))
-    broken = next((tmp_path / "runs").iterdir())
-    broken.write_text('{"runs": [')
-    with pytest.raises(ValueError, match=rf"{broken.name}' is not a file of results .* Move it away"):
+    path = tmp_path / "runs.jsonl"
+    first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text(first + '{"runs": [\n' + "".join(others))
+    with pytest.raises(ValueError, match=r"line 2 of .*runs.jsonl' is not a line of results .* Remove it"):
         sweep(small(), tmp_path, Resources(data_folder))
+
+
+def test_a_line_that_was_not_written_to_its_end_is_written_again(data_folder, tmp_path):
+    sweep(small(), tmp_path, Resources(data_folder))
+    path, whole = tmp_path / "runs.jsonl", results(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert 0 < len(read_records(tmp_path)) < len(whole)
+    sweep(small(), tmp_path, Resources(data_folder))
+    assert results(tmp_path) == whole
 
 
 def test_parts_do_not_depend_on_what_is_missing(data_folder, tmp_path):
     """Whichever parts are done, the others stay as they are: only so are results after a kill the same bits."""
     experiment = small(models=PAPERS[:1], seeds=7, noise=(0.0,))
     sweep(experiment, tmp_path, Resources(data_folder), batch_size=3)
-    files = sorted((tmp_path / "runs").iterdir())
-    assert sorted(len(json.loads(file.read_text())["runs"]) for file in files) == [1, 3, 3]
-    for file in files:
-        content = file.read_text()
-        file.unlink()
+    path = tmp_path / "runs.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert sorted(len(json.loads(line)["runs"]) for line in lines) == [1, 3, 3]
+    for number, line in enumerate(lines):
+        path.write_text("".join(lines[:number] + lines[number + 1 :]))
         sweep(experiment, tmp_path, Resources(data_folder), batch_size=3)
-        again, before = json.loads(file.read_text()), json.loads(content)
-        assert again["runs"] == before["runs"]
+        again = path.read_text().splitlines()[-1]
+        assert json.loads(again)["runs"] == json.loads(line)["runs"]
 
 
 def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkeypatch):
     experiment = replace(small(models=PAPERS[:1], seeds=4, noise=(0.0,)), bytes_per_run=lambda model, dataset: 1.0)
     monkeypatch.setattr(os, "sysconf", lambda name: 2)  # 4 bytes in all, of which models may take 2
     sweep(experiment, tmp_path, Resources(data_folder))
-    assert [record["batch_runs"] for record in read_records(tmp_path / "runs")] == [2] * 4
+    assert [record["batch_runs"] for record in read_records(tmp_path)] == [2] * 4
 
 
 def test_memory_where_the_system_does_not_say(data_folder, tmp_path, monkeypatch):
@@ -226,7 +236,7 @@ def test_memory_where_the_system_does_not_say(data_folder, tmp_path, monkeypatch
         with monkeypatch.context() as patched:
             change(patched)
             sweep(experiment, tmp_path / folder, Resources(data_folder))
-        assert [record["batch_runs"] for record in read_records(tmp_path / folder / "runs")] == [2] * 4
+        assert [record["batch_runs"] for record in read_records(tmp_path / folder)] == [2] * 4
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
@@ -267,13 +277,12 @@ def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path,
     ((batch, why),) = state.failed
     assert batch.dataset == "iris"
     assert "training diverged: seed 1 at noise 0" in why
-    assert {record["dataset"] for record in read_records(tmp_path / "runs")} == {"wine"}
+    assert {record["dataset"] for record in read_records(tmp_path)} == {"wine"}
 
 
 def test_files_that_are_not_results_are_named(data_folder, tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "list.json").write_text("[1]")
-    with pytest.raises(ValueError, match=r"list\.json' is not a file of results"):
+    (tmp_path / "runs.jsonl").write_text("[1]\n")
+    with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl' is not a line of results"):
         sweep(small(), tmp_path, Resources(data_folder))
 
 
@@ -281,7 +290,7 @@ def test_trials_say_so(data_folder, tmp_path):
     """Those that are started from Python as well, where there is no command."""
     one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
     sweep(one, tmp_path, Resources(data_folder))
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     assert [record["trial"] for record in records] == [True]
     text = one.report(records, tmp_path)[0].read_text()
     assert "**A trial with other settings, such as fewer epochs, not the recipe.**" in text
@@ -291,7 +300,7 @@ def test_trials_say_so(data_folder, tmp_path):
 def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
     recipe = replace(small(models=PAPERS[1:], seeds=1, noise=(0.0,)), trial=False)
     sweep(recipe, tmp_path, Resources(data_folder))
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     assert [record["trial"] for record in records] == [False]
     assert "trial" not in recipe.report(records, tmp_path)[0].read_text()
     assert not TABLE.trial
@@ -301,10 +310,10 @@ def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
 def test_records_of_before_tell_by_the_settings_that_were_asked_for(data_folder, tmp_path):
     trial = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
     sweep(trial, tmp_path, Resources(data_folder))
-    (path,) = (tmp_path / "runs").iterdir()
+    path = tmp_path / "runs.jsonl"
     content = json.loads(path.read_text())
     del content["trial"]
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content) + "\n")
     for experiment, said in ((trial, True), (replace(trial, trial=False), False)):
         state = sweep(experiment, tmp_path, Resources(data_folder))
         assert (state.before, state.now) == (1, 0)
@@ -321,7 +330,7 @@ def test_store_refuses_fewer_results_than_runs(tmp_path):
     batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0), Run("iris", "m", 0.0, None, 1)))
     with pytest.raises(ValueError, match="a dict for each of the 2 runs, got 1"):
         Store(tmp_path).add(batch, Outcome({}, [{}]), 1.0, {}, "")
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert read_records(tmp_path) == []
 
 
 def test_experiments_are_declared_as_data():

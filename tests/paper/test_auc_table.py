@@ -51,7 +51,7 @@ def test_training_that_was_interrupted_is_no_result(resources, tmp_path):
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         sweep(endless, tmp_path / "out", resources)
-    assert list((tmp_path / "out" / "runs").iterdir()) == []
+    assert read_records(tmp_path / "out") == []
 
 
 @pytest.mark.exhaustive
@@ -60,7 +60,7 @@ def test_all_methods_and_all_problems(resources, tmp_path):
         state = sweep(part, tmp_path, resources, command="trial")
         assert (state.failed, state.skipped) == ([], {})
     assert (state.before, state.now) == (1, 2)
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     pairs = [(p, m) for p in PROBLEMS for m in METHODS if p == "MNIST, class 0" or m == "GLMTron"]
     assert {(record["dataset"], record["model"]) for record in records} == set(pairs)
 
@@ -137,7 +137,7 @@ def test_a_subset_is_refused_in_one_line(tmp_path):
     ((_, message),) = state.failed
     assert "all 60,000 training and 10,000 test images of mnist" in message
     assert "\n" not in message
-    assert read_records(tmp_path / "runs") == []
+    assert read_records(tmp_path) == []
 
 
 @pytest.mark.parametrize("varying", [{"noise": 0.2}, {"size": 100}])

@@ -10,8 +10,7 @@ import torch
 from torch.nn.functional import nll_loss
 from torch.utils.data import DataLoader, TensorDataset
 
-from legendretron import LegendreTronClassifier
-from legendretron.paper.libsvm.author_rng import AuthorsLogisticClassifier
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 
 spec = spec_from_file_location("naive", Path(__file__).parents[2] / "benchmarks" / "naive.py")
 naive = sys.modules["naive"] = module_from_spec(spec)
@@ -50,7 +49,7 @@ def trained_by_torch(seed, epochs, with_link):
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(7, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("kind", [LegendreTronClassifier, AuthorsLogisticClassifier])
+@pytest.mark.parametrize("kind", [LegendreTronClassifier, MultinomialLogisticClassifier])
 def test_the_same_seed_gives_the_same_model(kind, seed, double_precision):
     expected = trained_by_torch(seed, 12, with_link=kind is LegendreTronClassifier)
     ours = kind.from_paper("libsvm", max_epochs=12, random_state=seed).fit(X, Y).predict_proba(X)

@@ -9,7 +9,7 @@ from legendretron.experiments import read_records
 from legendretron.experiments.statistics import paired_test
 from legendretron.paper.libsvm.report import LEVEL, PAPERS, comparison, published_better
 
-RECORDS = list(read_records(Path(__file__).parents[2] / "docs/results/table_libsvm/runs"))
+RECORDS = list(read_records(Path(__file__).parents[2] / "docs/results/table_libsvm"))
 ROWS = comparison(RECORDS)
 #: printed in the notebook beside the paper's code: LegendreTron on vehicle without noise, seeds 0 to 19
 NOTEBOOK = [

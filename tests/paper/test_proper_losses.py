@@ -164,7 +164,7 @@ def test_from_images_to_the_picture(tmp_path):
     assert (state.now, state.failed) == (8, [])
     assert sweep(asked, tmp_path, resources).now == 0
 
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     files = FIGURE.report(records, tmp_path)
     assert [file.name.partition(".")[2] for file in files] == ["md", "csv", "png"]
     assert files[2].stat().st_size > 30_000

@@ -15,7 +15,7 @@ def test_times_are_extrapolated_and_added_up(tmp_path, monkeypatch, whole_below)
     assert asked["timed_epochs"] == 3
     state = sweep(experiment.shortened(4), tmp_path, Resources())
     assert state.failed == []
-    records = read_records(tmp_path / "runs")
+    records = read_records(tmp_path)
     for record in records:
         extrapolated = record["seconds_to_start"] + 4 * record["seconds_an_epoch"] + record["seconds_to_evaluate"]
         assert record["timed_epochs"] == (4 if whole_below else 3)

@@ -50,7 +50,7 @@ def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), 
 @pytest.fixture(scope="module")
 def done(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
-    return out, sweep(small(), out, Resources(folder)), read_records(out / "runs")
+    return out, sweep(small(), out, Resources(folder)), read_records(out)
 
 
 def test_records(done):
@@ -81,7 +81,7 @@ def test_nothing_is_run_twice(done, folder):
     out, _, records = done
     again = sweep(small(), out, Resources(folder))
     assert (again.before, again.now) == (24, 0)
-    assert len(read_records(out / "runs")) == len(records)
+    assert len(read_records(out)) == len(records)
 
 
 @pytest.mark.parametrize(("model", "make"), [
@@ -105,7 +105,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(done, folder, model, make):
 
 def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
     sweep(small(models=(TUNED,), datasets=("mnist",), sizes=(200,), epochs=60), tmp_path, Resources(folder))
-    for record in read_records(tmp_path / "runs"):
+    for record in read_records(tmp_path):
         assert record["alpha"] in record["settings"]["tuning"]["strengths"]
         assert record["accuracy"] > 80
 

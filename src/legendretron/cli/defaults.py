@@ -15,8 +15,8 @@ def default_of(parameter: str) -> str:
 
     Examples
     --------
-    >>> default_of("hidden"), default_of("init"), default_of("label_noise")
-    ('auto', 'centred; identity for logistic', 'auto; none for logistic')
+    >>> default_of("alpha"), default_of("label_noise")
+    ('auto', 'auto; none for logistic')
     """
     learned, logistic = _defaults("legendretron.py"), _defaults("multinomial.py")
     first, second = learned[parameter], logistic.get(parameter, learned[parameter])

@@ -75,7 +75,7 @@ Model = StrEnum("Model", ["legendretron", "logistic"])
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
 _CATEGORIES = 32  #: as in TableEncoder
-_SIZE, _COUNT = {"min": 1, "max": _MOST_UNITS}, {"min": 1, "max": _MOST_EPOCHS}
+_COUNT = {"min": 1, "max": _MOST_EPOCHS}
 _SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
@@ -163,18 +163,14 @@ def fit(
             parameter="link",
         ),
     ] = None,
-    hidden: Annotated[
-        str | None,
-        _model(
-            "Units per layer of a composite link. auto: 8, or 4 below 300 rows.", parameter="hidden", metavar="auto|N"
-        ),
-    ] = None,
-    depth: Annotated[int | None, _model("Layers of a composite link.", parameter="depth", **_SIZE)] = None,
-    blocks: Annotated[int | None, _model("Networks in a composite link.", parameter="n_blocks", **_SIZE)] = None,
-    nests: Annotated[int | None, _model("Softmaxes in a canonical link.", parameter="n_nests", **_SIZE)] = None,
     link_param: Annotated[
         list[str] | None,
-        _option("Model", "Setting of another link, as NAME=VALUE; repeat it for several.", "--link-param"),
+        _option(
+            "Model",
+            "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows), "
+            "depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
+            "--link-param",
+        ),
     ] = None,
     alpha: Annotated[
         str | None,
@@ -187,10 +183,9 @@ def fit(
     link_alpha: Annotated[
         str | None,
         _model(
-            "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better. "
-            "same: as --alpha.",
+            "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better.",
             parameter="link_alpha",
-            metavar="auto|same|NUMBER",
+            metavar="auto|NUMBER",
         ),
     ] = None,
     cv: Annotated[
@@ -246,14 +241,6 @@ def fit(
         float | None,
         _training(
             "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves."
-        ),
-    ] = None,
-    patience: Annotated[
-        int | None,
-        _training(
-            "Early stopping patience: passes without improvement; needs --validation.",
-            parameter="n_iter_no_change",
-            **_COUNT,
         ),
     ] = None,
     seed: Annotated[int | None, _training("Random seed; the same seed gives the same model.", **_SEED)] = None,
@@ -318,8 +305,6 @@ def fit(
         raise typer.BadParameter(f"{min(both)!r} is in --categorical as well; choose one.", param_hint="'--numeric'")
     if validation is not None and not 0 < validation < 1:
         raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
-    if validation is None and patience is not None:
-        raise typer.BadParameter("it needs --validation.", param_hint="'--patience'")
     if checkpoint is not None and seed is None:
         raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
     if tuning is not None:
@@ -345,16 +330,13 @@ def fit(
         {"DATA": data} if matrix_file is None else {"DATA": data, "--label-noise": matrix_file},
     )
     estimator = make_model(model, {
-        "link": link, "hidden": count_or_auto(hidden, "--hidden", _MOST_UNITS),
-        "depth": depth, "n_blocks": blocks, "n_nests": nests,
-        "link_params": _settings(link_param), "alpha": number_or_auto(alpha, "--alpha"),
-        "link_alpha": number_or_auto(link_alpha, "--link-alpha", same=True), "cv": cv,
+        "link": link, "link_params": _settings(link_param), "alpha": number_or_auto(alpha, "--alpha"),
+        "link_alpha": number_or_auto(link_alpha, "--link-alpha"), "cv": cv,
         "label_noise": None if matrix_file is not None else noise,
         "standardize": standardize, "class_weight": class_weight, "solver": solver,
         "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
         "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
-        "early_stopping": None if validation is None else True, "validation_fraction": validation,
-        "n_iter_no_change": patience, "random_state": seed, "device": device, "dtype": dtype,
+        "early_stopping": validation, "random_state": seed, "device": device, "dtype": dtype,
         "checkpoint": None if cluster is not None else checkpoint,
     })  # fmt: skip
     if checkpoint is not None and estimator.solver == "lbfgs":
@@ -568,7 +550,7 @@ def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
         try:
             estimator.fit(table.X, table.y)
         except ValidationSplitError as error:
-            reason = _why_not_held_out(table.y, estimator.validation_fraction)
+            reason = _why_not_held_out(table.y, estimator.early_stopping)
             raise typer.BadParameter(reason, param_hint="'--validation'") from error
         except KeyboardInterrupt as stopped:
             # while penalties are chosen there is none yet
@@ -621,7 +603,7 @@ def _summary(
     if estimator.early_stopping:
         best = int(np.nanargmin(history["validation_loss"]))
         held_out = {
-            "share": estimator.validation_fraction,
+            "share": estimator.early_stopping,
             "log_loss": history["validation_loss"][best],
             "accuracy": history["accuracy"][best],
             "epoch": int(history["epoch"][best]),

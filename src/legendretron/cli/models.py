@@ -86,7 +86,7 @@ def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
     estimator = classes[name](**plain)
     check_parameters(estimator)
     if isinstance(estimator, LegendreTronClassifier):
-        _check_settings_of_link(estimator, set(parameters))
+        _check_settings_of_link(estimator)
     with wrong_usage_of("--device"), saying_options():
         check_device(estimator.device)
     return estimator
@@ -103,9 +103,8 @@ def check_parameters(estimator: Model) -> None:
         raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
 
 
-def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) -> None:
-    """Raise a usage error for settings that the link does not have, even with their default values."""
-    from legendretron.estimators.legendretron import LINK_SETTINGS
+def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
+    """Raise a usage error for a link that there is not, or for settings that it does not have."""
     from legendretron.links import link_class, link_names
     from legendretron.links.registry import names_alone
 
@@ -113,11 +112,7 @@ def _check_settings_of_link(estimator: LegendreTronClassifier, given: set[str]) 
         reason = f"there is no link {estimator.link!r}; there are {', '.join(names_alone())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
     with wrong_usage_of("--link"):
-        has = link_class(str(estimator.link)).setting_names()
-    for name in LINK_SETTINGS:
-        if name in given and name not in has:
-            reason = f"it is for another link than {estimator.link}; leave it out."
-            raise typer.BadParameter(reason, param_hint=f"'{OPTIONS[name]}'")
+        link_class(str(estimator.link))
     with wrong_usage_of("--link-param"), saying_options():
         estimator._link_settings()
     with wrong_usage_of("--link-alpha"), saying_options():

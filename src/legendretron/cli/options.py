@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,6 @@ __all__ = [
     "MissingOption",
     "ModelFile",
     "NaOption",
-    "Same",
     "SepOption",
     "SkipOption",
     "StreamOption",
@@ -141,14 +140,8 @@ def wrong_usage_of(option: str) -> Iterator[None]:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-class Same(Enum):
-    """The value of ``--link-alpha same``: ``None`` in Python, which here would be an option that was not given."""
-
-    AS_ALPHA = None
-
-
-def number_or_auto(text: str | None, option: str, *, same: bool = False) -> Any:
-    """Parse ``auto``, a number, or ``same`` where that is allowed; the range is checked by the estimator.
+def number_or_auto(text: str | None, option: str) -> Any:
+    """Parse ``auto`` or a number; the range is checked by the estimator.
 
     Examples
     --------
@@ -157,13 +150,10 @@ def number_or_auto(text: str | None, option: str, *, same: bool = False) -> Any:
     """
     if text is None or text == "auto":
         return text
-    if same and text == "same":
-        return Same.AS_ALPHA
     try:
         return float(text)
     except ValueError:
-        words = "auto, same or a number" if same else "auto or a number"
-        raise typer.BadParameter(f"it must be {words}, got {text!r}.", param_hint=f"'{option}'") from None
+        raise typer.BadParameter(f"it must be auto or a number, got {text!r}.", param_hint=f"'{option}'") from None
 
 
 def count_or_auto(text: str | None, option: str, most: int) -> Any:

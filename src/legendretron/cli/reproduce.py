@@ -58,9 +58,6 @@ def reproduce(
         int | None, _how("Most runs to train side by side; all that fit if not given.", min=1, show_default=False)
     ] = None,
     render_only: Annotated[bool, _how("Run nothing; only render existing results.", "--render-only")] = False,
-    pack_results: Annotated[
-        bool, _how("Then put runs that share data set, model and settings into one file.", "--pack")
-    ] = False,
     out: Annotated[Path, _how("Folder for results. Existing results are not run again.", "--out", "-o")] = Path(
         "results"
     ),
@@ -74,7 +71,6 @@ def reproduce(
     from legendretron._internal.validation import check_device
     from legendretron.cli.sweep_progress import SweepProgress
     from legendretron.experiments import Resources, render, sweep
-    from legendretron.experiments.packing import pack
     from legendretron.experiments.runner import code_of
 
     asked = _asked(table, datasets, models, seeds, noise, sizes, epochs)
@@ -91,7 +87,7 @@ def reproduce(
         report.warning(f"{epochs} epochs: a trial, not the paper's recipe.")
     for experiment in asked:
         with naming(out):
-            check_writable(out / experiment.name / "runs" / "results")  # before the work
+            check_writable(out / experiment.name / "runs.jsonl")  # before the work
     resources = Resources(None if data is None else data.expanduser().absolute(), device)
     payload: dict[str, Any] = {}
     views: list[Any] = []
@@ -114,13 +110,11 @@ def reproduce(
                 on_progress=progress,
                 on_download=progress.download,
             )
-        if pack_results:
-            pack(folder)
         files = render(experiment, state, folder)
         if others := {code: n for code, n in state.commits.items() if code != this and not render_only}:
             report.warning(
                 f"{sum(others.values()):,} runs were done before by other versions of the code ({', '.join(others)}), whose "
-                f"results may differ; to do them again, move {str(folder / 'runs')!r} away."
+                f"results may differ; to do them again, move {str(folder / 'runs.jsonl')!r} away."
             )
         for how in state.skipped.values():
             (report.warning if datasets is None else failures.append)(how)

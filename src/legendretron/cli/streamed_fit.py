@@ -127,7 +127,7 @@ def fit_in_batches(
             estimator.fit_stream(source, skip_bad_rows=allowed)
         except ValidationSplitError as error:
             raise typer.BadParameter(
-                f"{estimator.validation_fraction} of the rows is none, or all of them; choose another share, or leave out "
+                f"{estimator.early_stopping} of the rows is none, or all of them; choose another share, or leave out "
                 "--validation.",
                 param_hint="'--validation'",
             ) from error

@@ -22,10 +22,6 @@ __all__ = [
 #: The option of ``fit`` for each parameter of an estimator.
 OPTIONS = {
     "link": "--link",
-    "hidden": "--hidden",
-    "depth": "--depth",
-    "n_blocks": "--blocks",
-    "n_nests": "--nests",
     "link_params": "--link-param",
     "alpha": "--alpha",
     "link_alpha": "--link-alpha",
@@ -36,8 +32,6 @@ OPTIONS = {
     "learning_rate": "--learning-rate",
     "batch_size": "--batch-size",
     "early_stopping": "--validation",
-    "validation_fraction": "--validation",
-    "n_iter_no_change": "--patience",
     "random_state": "--seed",
     "device": "--device",
     "dtype": "--dtype",

@@ -25,8 +25,6 @@ __all__ = ["JointError", "check_estimator", "fit_shards"]
 def check_estimator(estimator: LinearLinkClassifier) -> None:
     """Raise a ``ValueError`` for parameters that several processes cannot follow."""
     check_streamable(estimator)
-    if estimator.keep_interrupted:
-        raise ValueError("keep_interrupted=True is not for several processes; leave it out, and keep checkpoints.")
     if estimator.checkpoint is not None:
         raise ValueError(
             f"checkpoint={estimator.checkpoint!r} is for one process; leave it out: fit_torchrun has a checkpoint of its "
@@ -64,7 +62,7 @@ def fit_shards(
     store : CheckpointStore, optional
         Where checkpoints go.
     checkpoint_steps : int, optional
-        Steps between two checkpoints, in place of ``estimator.checkpoint_every`` epochs.
+        Steps between two checkpoints, in place of one every 10 epochs.
     skip_bad_rows, sample_rows : int
         As in :meth:`~legendretron.LegendreTronClassifier.fit_stream`.
     """

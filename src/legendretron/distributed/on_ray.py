@@ -101,7 +101,7 @@ def fit_ray(
     max_failures : int
         How often training goes on after the loss of a worker.
     checkpoint_steps : int, optional
-        Steps between two checkpoints. If not given, there is one after every ``checkpoint_every`` epochs.
+        Steps between two checkpoints. If not given, there is one every 10 epochs.
     skip_bad_rows : int
         How many rows with missing values may be left out.
 

@@ -62,7 +62,7 @@ def fit_torchrun(
     checkpoint : path, optional
         File for the state of training, in a folder that all machines share. Removed at the end.
     checkpoint_steps : int, optional
-        Steps between two checkpoints. If not given, there is one after every ``checkpoint_every`` epochs.
+        Steps between two checkpoints. If not given, there is one every 10 epochs.
     skip_bad_rows : int
         How many rows with missing values may be left out.
     out : path, optional

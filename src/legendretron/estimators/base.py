@@ -239,6 +239,10 @@ class LinearLinkClassifier(ChoosingClassifier):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
+    def _held_out_share(self) -> float:
+        """Share of the rows that early stopping holds out."""
+        return 0.1 if self.early_stopping is True else float(self.early_stopping)
+
     def _numpy_dtype(self) -> Any:
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
 
@@ -338,7 +342,7 @@ class LinearLinkClassifier(ChoosingClassifier):
         )
         validation = None
         if self.early_stopping and not online:
-            rows, held_out = validation_split(rows, labels[rows], self.validation_fraction, seed)
+            rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), plan.strengths, online)
@@ -458,13 +462,13 @@ class LinearLinkClassifier(ChoosingClassifier):
         d = len(units.mean)
         w = torch.zeros(n_classes - 1, d, dtype=dtype)
         b = torch.zeros(n_classes - 1, dtype=dtype)
-        if self.init == "paper":
+        if self._protocol().init == "paper":
             init_linear(d, generator, w, b)
         return Standardized(units.mean, units.scale, w.T.contiguous(), b)
 
     def _by_convex_solver(self, online: bool) -> bool:
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
-        return self.solver == "auto" and not online and not self.early_stopping and self.init != "paper"
+        return self.solver == "auto" and not online and not self.early_stopping and self._protocol().init != "paper"
 
     def _convex_iterations(self, fixed: bool) -> int:
         """Most iterations of that solver; passes over the data that are enough for a link say nothing about them."""
@@ -491,7 +495,7 @@ class LinearLinkClassifier(ChoosingClassifier):
         online: bool,
     ) -> TrainingSettings:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
-        path = self._checkpoint_path(online)
+        path, protocol = self._checkpoint_path(online), self._protocol()
         alpha, link_alpha = strengths
         solver = "lbfgs" if self.solver == "lbfgs" and not online else "adam"
         rate = self.learning_rate
@@ -501,33 +505,29 @@ class LinearLinkClassifier(ChoosingClassifier):
         if max_epochs == "auto":
             steps = steps_for(n_rows)
             max_epochs = LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
-            if solver == "adam" and self.schedule == "cosine":
+            if solver == "adam" and protocol.schedule == "cosine":
                 max_steps = steps
-        settings = self._settings()
-        if math.isinf(link_alpha):
-            settings["symmetric"] = self._symmetric_logistic(tuned=not self._strengths().fixed)
-            link_alpha = 0.0
+        is_logistic = math.isinf(link_alpha)
         return TrainingSettings(
             alpha=torch.tensor([float(alpha)], dtype=torch.float64),
-            link_alpha=torch.tensor([float(link_alpha)], dtype=torch.float64),
+            link_alpha=torch.tensor([0.0 if is_logistic else float(link_alpha)], dtype=torch.float64),
             learning_rate=torch.tensor([float(rate)], dtype=torch.float64),
             generators=[generator],
             solver=solver,
-            schedule="constant" if online else self.schedule,
-            decay=float(self.decay),
-            decay_every=int(self.decay_every),
+            schedule="constant" if online else protocol.schedule,
+            decay=protocol.decay,
+            decay_every=protocol.decay_every,
             max_epochs=int(max_epochs),
             max_steps=max_steps,
             batch_size=batch,
-            n_iter_no_change=int(self.n_iter_no_change),
             tol=float(self.tol),
             verbose=int(self.verbose),
             checkpoint=path,
-            checkpoint_every=int(self.checkpoint_every),
-            keep_interrupted=bool(self.keep_interrupted),
             fingerprint="" if path is None else fingerprint(self, identity),
-            compiled=self.init != "paper",  # results of the paper are reproduced to the last digit
-            **settings,
+            compiled=protocol.init != "paper",  # results of the paper are reproduced to the last digit
+            penalize_intercept=protocol.penalize_intercept,
+            symmetric=is_logistic and protocol.symmetric,
+            centred=self._is_centred(),
         )
 
     def _fitted_again(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:

@@ -13,6 +13,7 @@ import torch
 from legendretron._internal.validation import check_device
 from legendretron.estimators.label_noise import LEARNED
 from legendretron.estimators.label_quality import LabelQuality
+from legendretron.estimators.protocol import Protocol
 from legendretron.estimators.strengths import Strengths
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
@@ -42,13 +43,13 @@ class ChoosingClassifier(LabelQuality, ABC):
     def _strengths(self) -> Strengths:
         """What the parameters say about the penalties."""
 
-    @abstractmethod
-    def _settings(self) -> dict[str, Any]:
-        """Entries of TrainingSettings that only one of the estimators has."""
+    def _protocol(self) -> Protocol:
+        """How it is trained, beyond what the parameters say."""
+        return Protocol()
 
-    @abstractmethod
-    def _symmetric_logistic(self, tuned: bool) -> bool:
-        """Whether the penalty of logistic regression is the same whichever class is the reference."""
+    def _is_centred(self) -> bool:
+        """Whether the penalty on the link acts on its distance from softmax."""
+        return True
 
     # --- choosing ---
 
@@ -89,10 +90,9 @@ class ChoosingClassifier(LabelQuality, ABC):
             lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
             seed=seed,
             verbose=int(self.verbose),
-            keep_interrupted=bool(self.keep_interrupted),
-            penalize_intercept=bool(self.penalize_intercept),
-            symmetric_logistic=self._symmetric_logistic(tuned=True),
-            centred=self._settings()["centred"],
+            penalize_intercept=self._protocol().penalize_intercept,
+            symmetric_logistic=self._protocol().symmetric,
+            centred=self._is_centred(),
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
             fit_whole=device.type == "cuda" and self._ends_as_tried(),
             known_noise=noise,
@@ -129,7 +129,7 @@ class ChoosingClassifier(LabelQuality, ABC):
     def _ends_as_tried(self) -> bool:
         """Whether a learned link is trained in the end just as candidates are."""
         automatic = self.max_epochs == "auto" and self.dtype is None and self.solver != "lbfgs"
-        usual = self.schedule == "cosine" and self.init != "paper"
+        usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
         return automatic and usual and not self.early_stopping and self.checkpoint is None
 
     @property

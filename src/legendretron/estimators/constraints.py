@@ -1,4 +1,4 @@
-"""Constraints on the parameters that all estimators share, in scikit-learn's format."""
+"""Constraints on the parameters that the linear estimators share, in scikit-learn's format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
     "solver": [StrOptions({"auto", "adam", "lbfgs"})],
     "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
-    "schedule": [StrOptions({"constant", "step", "cosine"})],
-    "decay": [Interval(Real, 0, 1, closed="right")],
-    "decay_every": [Interval(Integral, 1, None, closed="left")],
     "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "early_stopping": ["boolean", Interval(Real, 0, 1, closed="neither")],
     "tol": [Interval(Real, 0, None, closed="left")],
     "label_noise": [
         StrOptions({"auto", "symmetric", "class-conditional"}),
@@ -32,14 +27,10 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "class_weight": [StrOptions({"balanced"}), dict, None],
     "warm_start": ["boolean"],
     "standardize": ["boolean"],
-    "init": [StrOptions({"identity", "centred", "paper"})],
-    "penalize_intercept": ["boolean"],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"}), None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
     "checkpoint": [str, os.PathLike, None],
-    "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-    "keep_interrupted": ["boolean"],
     "cv": ["cv_object"],
 }

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 __all__ = ["fingerprint"]
 
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
-_NOT_IDENTIFYING = ("verbose", "checkpoint", "keep_interrupted", "random_state", "cv")
+_NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
 
 
 def fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:

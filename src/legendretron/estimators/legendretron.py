@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from numbers import Real
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,17 +14,13 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed, own_link, same_link
 from legendretron.estimators.label_noise import clean_link
-from legendretron.estimators.presets import paper_settings
 from legendretron.estimators.strengths import Strengths
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning import hidden_for
 
-__all__ = ["LINK_SETTINGS", "LegendreTronClassifier"]
-
-#: Parameters that are settings of one link or another.
-LINK_SETTINGS = ("n_blocks", "hidden", "depth", "network", "n_nests")
+__all__ = ["LegendreTronClassifier"]
 
 
 class LegendreTronClassifier(LinearLinkClassifier):
@@ -52,40 +48,30 @@ class LegendreTronClassifier(LinearLinkClassifier):
         classes must be that of ``y``, and the link canonical; for a composite one of three or more classes,
         :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression; wrong
         labels are not looked for. With the softmax link, this is logistic regression.
-    n_blocks, hidden, depth : int, default=2, "auto", 4
-        Networks in a composite link, units per layer, layers. ``"auto"`` is 8 units, or 4 below 300 rows. Settings that
-        ``link`` does not have raise a ``ValueError``.
-    network : {"ficnn", "cpflow"}, default="ficnn"
-        The network of the paper's text, or the one behind its tables.
-    n_nests : int, default=4
-        Softmaxes mixed by a canonical link.
+    link_params : dict, default=None
+        Settings of the link. Composite: ``n_blocks`` networks (2), ``hidden`` units a layer (8, or 4 below 300 rows),
+        ``depth`` layers (4). Canonical: ``n_nests`` softmaxes (4). Any: ``init``. An unknown name raises a ``ValueError``.
     alpha : float or "auto", default="auto"
         Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
         ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
-    link_alpha : float, "auto" or None, default="auto"
-        Penalty on the link's parameters; ``None`` for the same as ``alpha``. ``"auto"``: chosen together with ``alpha``.
+    link_alpha : float or "auto", default="auto"
+        Penalty on the link's distance from softmax. ``"auto"``: chosen together with ``alpha``.
         Logistic regression is then always among the candidates, and preferred to a learned link unless the link is better by
         more than the standard error of the difference. With both strengths given, the model is trained once.
     solver : {"auto", "adam", "lbfgs"}, default="auto"
         Minibatches, or full-batch quasi-Newton: deterministic, good for small data. ``"auto"``: minibatches for a learned
         link, and Newton's method or L-BFGS for logistic regression.
     learning_rate : float or "auto", default="auto"
-        Initial learning rate of Adam; ``"auto"`` is 0.03, and 0.01 in ``partial_fit``.
-    schedule : {"cosine", "step", "constant"}, default="cosine"
-        How the learning rate decays; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
-    decay, decay_every : float, int, default=0.95, 4
-        Factor and number of epochs of ``schedule="step"``.
+        Initial learning rate of Adam, which falls along a cosine; ``"auto"`` is 0.03, and 0.01 in ``partial_fit``.
     max_epochs : int or "auto", default="auto"
         Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, from
         some hundred passes over few rows to a few over a million, see :mod:`legendretron.tuning.rules`; of L-BFGS at most
         1,000 iterations.
     batch_size : int or "auto", default="auto"
         Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
-    early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows, stop when the log-loss on them has not improved by ``tol`` for
-        ``n_iter_no_change`` epochs, and keep the best weights.
-    validation_fraction, n_iter_no_change : float, int, default=0.1, 10
-        Size of the validation set and patience of ``early_stopping``.
+    early_stopping : bool or float, default=False
+        Share of the rows to hold out, 0.1 if True. Training stops when the log-loss on them has not improved by ``tol`` for
+        10 epochs, and keeps the best weights.
     tol : float, default=1e-6
         Least improvement that counts; for L-BFGS, the largest entry of the gradient that counts as zero.
     class_weight : dict or "balanced", default=None
@@ -95,12 +81,6 @@ class LegendreTronClassifier(LinearLinkClassifier):
     standardize : bool, default=True
         Whether features are centred and scaled internally (only scaled if sparse). ``coef_`` applies to the original
         features either way; the penalty acts on the coefficients of the scaled ones.
-    init : {"centred", "identity", "paper"}, default="centred"
-        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"``, ``link_alpha``
-        penalises the distance of the link from softmax: the larger it is, the closer the model stays to logistic regression.
-        With the others it penalises the parameters as they are.
-    penalize_intercept : bool, default=False
-        Whether ``alpha`` applies to ``b`` too; with ``link_alpha=alpha`` that is the paper's penalty.
     device : str, default="cpu"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
     dtype : {"float32", "float64"}, default=None
@@ -112,14 +92,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     checkpoint : path, default=None
         With Adam and a fixed ``random_state``, a file for the state of training. An interrupted fit resumes from it, with
         the same result as an uninterrupted one; the file is removed when the fit is done. Use one path per fit. Strengths
-        that have been chosen are kept beside it, in a file whose name ends in ``.strengths``.
-    checkpoint_every : int, default=10
-        Epochs between two checkpoints.
-    keep_interrupted : bool, default=False
-        Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning. By default it raises
-        ``KeyboardInterrupt`` and leaves the estimator unchanged.
-    link_params : dict, default=None
-        Settings of a link, such as your own, that are not among the parameters above.
+        that have been chosen are written beside it, to a file whose name ends in ``.strengths``.
     cv : int, cross-validation generator or iterable, default=None
         How rows are held out to choose ``alpha`` and ``link_alpha``: a number of folds, a splitter of scikit-learn, or pairs
         of training and held-out rows. ``None``: five folds, for logistic regression on less than 1,000 rows three times
@@ -193,12 +166,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "link": [str, Link, CanonicalLoss, CompositeLoss],
-        "n_blocks": [Interval(Integral, 1, None, closed="left")],
-        "hidden": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "network": [StrOptions({"ficnn", "cpflow"})],
-        "n_nests": [Interval(Integral, 1, None, closed="left")],
-        "link_alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left"), None],
+        "link_alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "link_params": [dict, None],
     }
 
@@ -206,78 +174,53 @@ class LegendreTronClassifier(LinearLinkClassifier):
         self,
         link: str | Link | CanonicalLoss | CompositeLoss = "composite",
         *,
-        n_blocks: int = 2,
-        hidden: int | str = "auto",
-        depth: int = 4,
-        network: str = "ficnn",
-        n_nests: int = 4,
+        link_params: dict[str, Any] | None = None,
         alpha: float | str = "auto",
-        link_alpha: float | str | None = "auto",
+        link_alpha: float | str = "auto",
         solver: str = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "cosine",
-        decay: float = 0.95,
-        decay_every: int = 4,
         max_epochs: int | str = "auto",
         batch_size: int | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
+        early_stopping: bool | float = False,
         tol: float = 1e-6,
         class_weight: dict[Any, float] | str | None = None,
         warm_start: bool = False,
         standardize: bool = True,
-        init: str = "centred",
-        penalize_intercept: bool = False,
         device: str = "cpu",
         dtype: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         checkpoint: Any = None,
-        checkpoint_every: int = 10,
-        keep_interrupted: bool = False,
-        link_params: dict[str, Any] | None = None,
         cv: Any = None,
         label_noise: Any = "auto",
     ) -> None:
         self.link = link
-        self.n_blocks = n_blocks
-        self.hidden = hidden
-        self.depth = depth
-        self.network = network
-        self.n_nests = n_nests
+        self.link_params = link_params
         self.alpha = alpha
         self.link_alpha = link_alpha
         self.solver = solver
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay = decay
-        self.decay_every = decay_every
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.standardize = standardize
-        self.init = init
-        self.penalize_intercept = penalize_intercept
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.keep_interrupted = keep_interrupted
-        self.link_params = link_params
         self.cv = cv
         self.label_noise = label_noise
 
     @classmethod
-    def from_paper(cls, group: str, **parameters: Any) -> Self:
+    def from_paper(cls, group: str, **parameters: Any) -> LegendreTronClassifier:
         """Return an estimator with the settings of the paper's tables.
+
+        It has the parameters of this class and those that only the paper needs, see
+        :class:`~legendretron.estimators.paper.PaperLegendreTronClassifier`.
 
         With ``random_state=seed`` it has the same initial weights and batches as the authors' code after
         ``torch.manual_seed(seed)``: on the published LIBSVM files it reproduces the scores that they print, seed by seed.
@@ -289,15 +232,13 @@ class LegendreTronClassifier(LinearLinkClassifier):
         **parameters
             Parameters to override, for instance ``random_state``.
         """
-        settings = paper_settings(group, with_link=True)
-        if parameters.get("link", settings["link"]) != settings["link"]:  # another link has none of these settings
-            settings = {name: value for name, value in settings.items() if name not in LINK_SETTINGS}
-        return cls(**{**settings, **parameters})
+        from legendretron.estimators.paper import paper_classifier
+
+        return paper_classifier(group, **parameters)
 
     def _link_settings(self) -> dict[str, Any]:
         """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
-        given = {name: getattr(self, name) for name in LINK_SETTINGS}
-        return choose_settings(own_link(self.link), given, self.link_params, LegendreTronClassifier)
+        return choose_settings(own_link(self.link), {}, self.link_params, LegendreTronClassifier)
 
     def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
         if not is_fixed(self.link):
@@ -315,10 +256,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
             raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
         if isinstance(self.link, Link):
             return copy.deepcopy(check_link(self.link, n_classes))
-        if self.hidden == "auto" and issubclass(kind, CompositeLink):  # one of your own has its own default
+        if issubclass(kind, CompositeLink):
             settings.setdefault("hidden", hidden_for(n_rows))
-        # init also concerns W, which accepts all values whatever the link
-        init = settings.pop("init", self.init if self.init in kind.starts else None)
+        usual = self._protocol().init
+        init = settings.pop("init", usual if usual in kind.starts else None)
         return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
 
     def _check_resumed_link(self) -> None:
@@ -377,12 +318,5 @@ class LegendreTronClassifier(LinearLinkClassifier):
             return self.link
         return self._make_link(2, torch.Generator(), torch.float32, 1)
 
-    def _symmetric_logistic(self, tuned: bool) -> bool:
-        return tuned or self.solver == "auto" or is_fixed(self.link)
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "penalize_intercept": bool(self.penalize_intercept),
-            "symmetric": False,
-            "centred": self.init == "centred",
-        }
+    def _is_centred(self) -> bool:
+        return (self.link_params or {}).get("init", self._protocol().init) == "centred"

@@ -195,7 +195,7 @@ def fit_splits(
         one.alpha.expand(runs) if alphas is None else torch.tensor([float(alpha) for alpha in alphas]).to(one.alpha)
     )
     # without link_alpha, the link's penalty is that of the weights, as in the estimator
-    follows = "link_alpha" in estimator.get_params() and estimator.link_alpha is None
+    follows = asked.tied
     settings = replace(
         one,
         generators=generators,

@@ -130,7 +130,7 @@ class StreamFit:
             raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
         self.seed = estimator._seed()
         self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
-        share = min(estimator.validation_fraction, _MOST_HELD_OUT / summary.n_rows) if estimator.early_stopping else 0.0
+        share = min(estimator._held_out_share(), _MOST_HELD_OUT / summary.n_rows)
         self.shards = [
             Shard(
                 source,
@@ -196,7 +196,7 @@ class StreamFit:
         if early_stopping:
             if not 0 < sum(n_held) < summary.n_rows:
                 raise ValidationSplitError(
-                    f"early_stopping cannot hold out validation_fraction={estimator.validation_fraction} of "
+                    f"early_stopping cannot hold out {estimator._held_out_share():g} of "
                     f"{summary.n_rows} rows; raise validation_fraction, or set early_stopping=False."
                 )
             self.held = join_rows(list(held.values()))
@@ -310,7 +310,7 @@ class StreamFit:
         store : CheckpointStore, optional
             Where checkpoints of several processes go.
         checkpoint_steps : int, optional
-            Steps between two checkpoints, in place of ``estimator.checkpoint_every`` epochs.
+            Steps between two checkpoints, in place of one every 10 epochs.
         """
         estimator, plan, n_rows = self.estimator, self.plan, sum(self.sizes)
         settings = estimator._training_settings((), self.generator, n_rows, plan.strengths, online=False)

@@ -20,7 +20,7 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
     rows, labels : ndarray of shape (n,)
         Rows, and the class of each.
     fraction : float
-        ``validation_fraction`` of the estimator.
+        Share of the rows to hold out.
     seed : int
         Of the shuffle.
     """
@@ -28,7 +28,7 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
         kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
         raise ValidationSplitError(
-            f"early_stopping cannot hold out validation_fraction={fraction} of {len(rows)} samples: {error} "
-            "Raise validation_fraction, or set early_stopping=False."
+            f"early_stopping={fraction:g} cannot hold out that share of {len(rows)} rows: {error} "
+            "Give a larger share, or early_stopping=False."
         ) from error
     return kept, held

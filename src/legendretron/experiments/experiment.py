@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +85,7 @@ class Batch:
     dataset, model : str
         Shared by the runs.
     settings : dict
-        How the model is built; JSON. They are part of a run's key exactly as written: nothing is filled in.
+        Recipe of the model; JSON. It is part of a run's key exactly as written: nothing is filled in.
     source : str
         Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one are never used for the other.
     runs : tuple of Run
@@ -110,20 +109,9 @@ class Batch:
     trial: bool = False
 
     def run_keys(self) -> list[str]:
-        """Key of each run: a digest of everything that should change its result, never of device, time or version."""
+        """What identifies each run, as JSON: everything that should change its result, never device, time or commit."""
         shared = [self.experiment, self.dataset, self.model, dict(self.settings), self.source]
-        return [_digest([*shared, run.varying]) for run in self.runs]
-
-    @property
-    def name(self) -> str:
-        """Name of the batch's file of results."""
-        words = "-".join([self.dataset, self.model]).replace(" ", "_").replace(",", "").replace("/", "_")
-        return f"{words}-{_digest(self.run_keys())[:12]}"
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return [json.dumps([*shared, run.varying], sort_keys=True, allow_nan=False) for run in self.runs]
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def sweep(
     (3, 3, 0)
     """
     out = Path(out)
-    records = {record["key"]: record for record in read_records(out / "runs")}
+    records = {record["key"]: record for record in read_records(out)}
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
     if render_only:  # existing results do not depend on the data available now
@@ -185,7 +185,7 @@ def render(experiment: Experiment, state: Sweep, out: str | Path) -> list[Path]:
             print(path.read_text())
     """
     out = Path(out)
-    found = {record["key"]: record for record in read_records(out / "runs")}
+    found = {record["key"]: record for record in read_records(out)}
     # for runs without the mark in their record, the experiment's counts
     records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
     return experiment.report(records, out) if records else []

@@ -1,22 +1,25 @@
-"""Results on disk: one file per batch, written atomically."""
+"""Results on disk: one file per experiment, to which each batch adds a line."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
-from legendretron._internal.files import write_atomically
-from legendretron.experiments.experiment import Batch, Outcome, Record, checked_outcome
+from legendretron.experiments.experiment import Batch, Outcome, Record, Run, checked_outcome
 from legendretron.experiments.rounding import rounded
 
 __all__ = ["Store", "read_records"]
 
+_NAME = "runs.jsonl"
+
 
 class Store:
-    """Folder of an experiment's results.
+    """Folder of an experiment's results, in its file ``runs.jsonl``.
 
-    Runs that were trained together finish together: their results are one file, written under a temporary name and
-    renamed. A sweep that is killed therefore loses only the batches in training, and finds the rest when it resumes.
+    Runs that were trained together finish together: their results are one line, a JSON object with what they share and a
+    list of runs. A sweep that is killed loses only the batches in training; a line that was not written to its end counts
+    for nothing, and the next one takes its place.
 
     Parameters
     ----------
@@ -27,16 +30,16 @@ class Store:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(Path(folder) / "runs")
-    ...     read_records(Path(folder) / "runs")
+    ...     store = Store(folder)
+    ...     read_records(folder)
     []
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder) / "runs"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = Path(folder) / _NAME
+        self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def add(self, batch: Batch, outcome: Outcome, seconds: float, environment: dict[str, object], command: str) -> Path:
+    def add(self, batch: Batch, outcome: Outcome, seconds: float, environment: dict[str, object], command: str) -> None:
         """Write the results of a batch.
 
         Parameters
@@ -51,10 +54,6 @@ class Store:
             Command that repeats it.
         """
         outcome = checked_outcome(outcome, len(batch.runs))
-        runs = [
-            {"key": key, **run.varying, **rounded(measured)}
-            for key, run, measured in zip(batch.run_keys(), batch.runs, outcome.runs, strict=True)
-        ]
         content = {
             "experiment": batch.experiment,
             "dataset": batch.dataset,
@@ -65,24 +64,33 @@ class Store:
             "data": {"source": batch.source, **rounded(outcome.data)},
             "seconds": round(seconds, 3),
             **environment,
+            "runs": [
+                {**run.varying, **rounded(measured)} for run, measured in zip(batch.runs, outcome.runs, strict=True)
+            ],
         }
-        # one line per run: files under version control stay short and can be compared
-        head = json.dumps(content, indent=1, allow_nan=False)[:-2]
-        lines = ",\n".join("  " + json.dumps(run, allow_nan=False) for run in runs)
-        path = self.folder / f"{batch.name}.json"
-        write_atomically(path, f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
-        return path
+        line = json.dumps(content, allow_nan=False).encode() + b"\n"
+        with self.path.open("ab+") as file:
+            file.seek(0)
+            end = file.read().rfind(b"\n") + 1  # of the last line that is complete
+            file.truncate(end)
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(end)
+                raise
 
 
 def read_records(folder: str | Path) -> list[Record]:
-    """All runs in a folder of results, each with what it shares with its batch.
+    """All runs in a folder of results, each with what it shares with its batch and with its key.
 
     A run that occurs twice, in batches of different composition, counts once.
 
     Parameters
     ----------
     folder : path
-        With the ``*.json`` files that :class:`Store` writes.
+        With the file that :class:`Store` writes; without one, there are no runs.
 
     Examples
     --------
@@ -91,17 +99,24 @@ def read_records(folder: str | Path) -> list[Record]:
     ...     read_records(folder)  # nothing has been run yet
     []
     """
+    path = Path(folder) / _NAME
+    if not path.exists():
+        return []
     records: dict[str, Record] = {}
-    for path in sorted(Path(folder).glob("*.json")):
+    *lines, _ = path.read_bytes().split(b"\n")  # what follows the last end of a line was not written to its end
+    for number, line in enumerate(lines, 1):
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(line)
             shared = {name: value for name, value in content.items() if name != "runs"}
-            shared.setdefault("trial", False)  # missing in the first records
-            for run in content["runs"]:
-                records.setdefault(run["key"], {**shared, "batch_runs": len(content["runs"]), **run})
+            dataset, model = content["dataset"], content["model"]
+            runs = tuple(Run(dataset, model, run["noise"], run["size"], run["seed"]) for run in content["runs"])
+            source, settings = content["data"]["source"], content["settings"]
+            keys = Batch(content["experiment"], dataset, model, settings, source, runs).run_keys()
+            for key, run in zip(keys, content["runs"], strict=True):
+                records.setdefault(key, {**shared, "key": key, "batch_runs": len(runs), **run})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(
-                f"{str(path)!r} is not a file of results ({type(error).__name__}: {error}). Move it away; its runs are "
-                "then done again."
+                f"line {number} of {str(path)!r} is not a line of results ({type(error).__name__}: {error}). Remove it; its "
+                "runs are then done again."
             ) from error
     return list(records.values())

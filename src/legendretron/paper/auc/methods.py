@@ -12,12 +12,10 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.recorded_estimators import recorded_settings
+from legendretron.experiments.recipes import make_estimator, make_recipe
 from legendretron.experiments.tuning import unconverged_allowed
 from legendretron.paper.auc.problems import PROBLEMS, BinaryImages
-from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -34,18 +32,18 @@ _BAYES: dict[str, Any] = {"standardize": False, "alpha": 1e-3, "max_iter": 20, "
 
 #: Settings by name; first the paper's nine, in its order.
 METHODS: dict[str, dict[str, Any]] = {
-    "LegendreTron": recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)),
-    "ISGP-Linkgistic": recorded_settings(ISGPLinkgisticClassifier, **_BAYES),
-    "GP-Linkgistic": recorded_settings(GPLinkgisticClassifier, **_BAYES),
-    "logistic regression": recorded_settings(MultinomialLogisticClassifier, **paper_settings("mnist", with_link=False)),
-    "GLMTron": recorded_settings(GLMTronClassifier, max_iter=200, **_AS_THEY_ARE),
-    "BregmanTron": recorded_settings(BregmanTronClassifier, max_iter=100, **_AS_THEY_ARE),
-    "BregmanTron_label": recorded_settings(BregmanTronClassifier, variant="label", max_iter=100, **_AS_THEY_ARE),
-    "BregmanTron_approx": recorded_settings(BregmanTronClassifier, variant="approx", max_iter=100, **_AS_THEY_ARE),
-    "SlIsotron": recorded_settings(SlIsotronClassifier, max_iter=100, **_AS_THEY_ARE),
+    "LegendreTron": make_recipe(LegendreTronClassifier.from_paper("mnist")),
+    "ISGP-Linkgistic": make_recipe(ISGPLinkgisticClassifier(**_BAYES)),
+    "GP-Linkgistic": make_recipe(GPLinkgisticClassifier(**_BAYES)),
+    "logistic regression": make_recipe(MultinomialLogisticClassifier.from_paper("mnist")),
+    "GLMTron": make_recipe(GLMTronClassifier(max_iter=200, **_AS_THEY_ARE)),
+    "BregmanTron": make_recipe(BregmanTronClassifier(max_iter=100, **_AS_THEY_ARE)),
+    "BregmanTron_label": make_recipe(BregmanTronClassifier(variant="label", max_iter=100, **_AS_THEY_ARE)),
+    "BregmanTron_approx": make_recipe(BregmanTronClassifier(variant="approx", max_iter=100, **_AS_THEY_ARE)),
+    "SlIsotron": make_recipe(SlIsotronClassifier(max_iter=100, **_AS_THEY_ARE)),
     # as published: steps of one for features in the unit ball, and only a few of them
     "SlIsotron, published step": {
-        **recorded_settings(SlIsotronClassifier, max_iter=5, **_AS_THEY_ARE),
+        **make_recipe(SlIsotronClassifier(max_iter=5, **_AS_THEY_ARE)),
         "learning_rate": "1 / largest squared norm",
     },
     # scikit-learn's; only what is not its default, since the list of its parameters changes with versions
@@ -105,7 +103,7 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
         chosen["learning_rate"] = settings["learning_rate"] = 1.0 / float((data.X**2).sum(1).max())
     if tuning := settings.get("tuning"):
         chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
-    estimator = author_estimator(settings, seed=seed)
+    estimator = make_estimator(settings, seed=seed)
     with unconverged_allowed():
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
@@ -116,7 +114,7 @@ def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data:
     losses = []
     for value in values:
         with unconverged_allowed():
-            estimator = author_estimator({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
+            estimator = make_estimator({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
         losses.append(log_loss(data.y[choose], estimator.predict_proba(data.X[choose])))
     return values[int(np.argmin(losses))]
 

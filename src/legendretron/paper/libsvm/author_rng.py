@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import torch
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 
-from legendretron.estimators import MultinomialLogisticClassifier
-from legendretron.experiments.recorded_estimators import estimator_of
-from legendretron.links import CompositeLink, Link
-
-__all__ = ["AuthorsLogisticClassifier", "author_estimator", "noisy_labels", "split_rows"]
+__all__ = ["noisy_labels", "split_rows"]
 
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,29 +39,3 @@ def noisy_labels(y: np.ndarray, eta: float, n_classes: int, seed: int) -> np.nda
     # the last bits matter: the row is summed as the authors' code sums it
     rows = [row / sum(row) for row in probabilities]
     return np.array([generator.multinomial(1, rows[label]).argmax() for label in y], dtype=y.dtype)
-
-
-class AuthorsLogisticClassifier(MultinomialLogisticClassifier):
-    """Logistic regression on the batches that the authors' code draws for the same seed.
-
-    Their code initialises LegendreTron's link for logistic regression too, without using it. This consumes random numbers
-    and so changes the order of the batches; therefore a link is built and discarded here as well.
-    """
-
-    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
-        CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
-        return super()._make_link(n_classes, generator, dtype, n_rows)
-
-
-def author_estimator(settings: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:
-    """As :func:`~legendretron.experiments.recorded_estimators.estimator_of`, with the authors' draws for their recipe.
-
-    Examples
-    --------
-    >>> type(author_estimator({"estimator": "MultinomialLogisticClassifier", "init": "paper"})).__name__
-    'AuthorsLogisticClassifier'
-    """
-    estimator = estimator_of(settings, device=device, seed=seed)
-    if isinstance(estimator, MultinomialLogisticClassifier) and estimator.init == "paper":
-        return AuthorsLogisticClassifier(**estimator.get_params())
-    return estimator

@@ -11,18 +11,13 @@ import numpy as np
 
 from legendretron.datasets import DATASETS, Dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier, fit_splits
-from legendretron.estimators.presets import paper_settings
+from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.splits import SeparateSplits, SplitResults
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recorded_estimators import (
-    chosen_strengths,
-    estimator_settings,
-    identifying_settings,
-    recorded_settings,
-)
+from legendretron.experiments.recipes import chosen_strengths, make_estimator, make_recipe
 from legendretron.experiments.tuning import fit_tuned, fit_whole, unconverged_allowed
 from legendretron.paper.data import find_data, load_prepared
-from legendretron.paper.libsvm.author_rng import author_estimator, noisy_labels, split_rows
+from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
 from legendretron.paper.libsvm.report import DEFAULT, report
 
 __all__ = ["TABLE_LIBSVM", "cost", "fit_and_test", "recipe"]
@@ -32,30 +27,40 @@ TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "s
 
 
 def recipe(model: str, dataset: str) -> dict[str, Any]:
-    """Settings of a model: the paper's, ours with a penalty that is tuned, or our defaults of today."""
+    """Settings of a model: the paper's, ours with a penalty that is tuned, or our defaults."""
     group = "aloi" if dataset == "aloi" else "libsvm"
     if model == DEFAULT:
-        return identifying_settings(estimator_settings(LegendreTronClassifier()))
+        return make_recipe(LegendreTronClassifier())
     if model == "LegendreTron":
-        return recorded_settings(LegendreTronClassifier, **paper_settings(group, with_link=True))
+        return make_recipe(LegendreTronClassifier.from_paper(group))
     if model == "logistic regression":
-        return recorded_settings(MultinomialLogisticClassifier, **paper_settings(group, with_link=False))
+        return make_recipe(MultinomialLogisticClassifier.from_paper(group))
     if model == "logistic regression, tuned":
-        logistic = {"standardize": False, "dtype": "float64", "max_epochs": 1000, "tol": 1e-5}
+        logistic: dict[str, Any] = {
+            "alpha": 1e-4,
+            "standardize": False,
+            "dtype": "float64",
+            "max_epochs": 1000,
+            "tol": 1e-5,
+        }
         if DATASETS[dataset].sparse:  # a million weights: L-BFGS takes minutes per fit, minibatches train all at once
             logistic |= {
                 "solver": "adam",
                 "learning_rate": 0.05,
-                "schedule": "cosine",
                 "max_epochs": 60,
                 "batch_size": 64,
                 "dtype": "float32",
             }
-        return {**recorded_settings(MultinomialLogisticClassifier, **logistic), "tuning": TUNING}
+        else:
+            logistic["solver"] = "lbfgs"
+        return {**make_recipe(MultinomialLogisticClassifier(**logistic)), "tuning": TUNING}
     # about as many steps on small data as on large
     epochs = int(np.clip(8000 * 64 / (0.8 * DATASETS[dataset].rows), 60, 400))
-    learned = {"hidden": 8, "learning_rate": 0.02, "batch_size": 64, "max_epochs": epochs, "dtype": "float32"}
-    return {**recorded_settings(LegendreTronClassifier, standardize=False, **learned), "tuning": TUNING}
+    learned = PaperLegendreTronClassifier(
+        link_params={"hidden": 8}, alpha=1e-4, learning_rate=0.02, schedule="cosine", max_epochs=epochs, init="identity",
+        penalize_intercept=False, dtype="float32",
+    )  # fmt: skip
+    return {**make_recipe(learned), "tuning": TUNING}
 
 
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
@@ -90,8 +95,8 @@ def fit_and_test(
     """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
-    device = "cpu" if batch.settings["solver"] == "lbfgs" or batch.model == DEFAULT else resources.device
-    estimator = author_estimator(batch.settings, device=device)
+    device = "cpu" if batch.settings.get("solver") == "lbfgs" or batch.model == DEFAULT else resources.device
+    estimator = make_estimator(batch.settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     fitted: SplitResults | SeparateSplits
     if tuning := batch.settings.get("tuning"):

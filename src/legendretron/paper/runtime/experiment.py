@@ -16,9 +16,9 @@ import scipy.sparse
 
 from legendretron.datasets import DATASETS
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments.recipes import make_estimator
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_csv, write_text
 from legendretron.experiments.tuning import fit_whole
-from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
 __all__ = ["RUNTIME"]
@@ -71,7 +71,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     train, test = np.split(orders, [int(0.8 * len(y))], axis=1)
 
     def timed(epochs_timed: int) -> dict[str, Any]:
-        estimator = author_estimator({**asked, "max_epochs": epochs_timed}, device=resources.device)
+        estimator = make_estimator({**asked, "max_epochs": epochs_timed}, device=resources.device)
         began = time.perf_counter()
         fitted = fit_whole(estimator, data, y, train, list(range(len(train))))
         trained = time.perf_counter()

@@ -12,12 +12,10 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.presets import paper_settings
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recorded_estimators import recorded_settings
+from legendretron.experiments.recipes import make_estimator, make_recipe
 from legendretron.experiments.tuning import fit_tuned, fit_whole
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
-from legendretron.paper.libsvm.author_rng import author_estimator
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
@@ -35,21 +33,23 @@ SHARED = {
 def recipe(model: str, dataset: str) -> dict[str, Any]:
     """Settings of a model: the paper's, or ours for the one-vs-rest and the tuned one."""
     if model == LEARNED:
-        return {**recorded_settings(LegendreTronClassifier, **paper_settings("mnist", with_link=True)), **SHARED}
+        return {**make_recipe(LegendreTronClassifier.from_paper("mnist")), **SHARED}
     if model == PLAIN:
-        return {
-            **recorded_settings(MultinomialLogisticClassifier, **paper_settings("mnist", with_link=False)),
-            **SHARED,
-        }
+        return {**make_recipe(MultinomialLogisticClassifier.from_paper("mnist")), **SHARED}
     if model == ISGP:
-        binary = recorded_settings(ISGPLinkgisticClassifier, alpha=1e-3, max_iter=20, standardize=False)
+        binary = make_recipe(ISGPLinkgisticClassifier(alpha=1e-3, max_iter=20, standardize=False))
         return {**binary, "multiclass": "one against rest", **SHARED}
     # a learning rate that decays to zero ends near the minimum, and the whole grid is one training
-    logistic = recorded_settings(
-        MultinomialLogisticClassifier, solver="adam", learning_rate=0.005, schedule="cosine", max_epochs=100,
-        batch_size=128, standardize=False, dtype="float64",
-    )  # fmt: skip
-    return {**logistic, "tuning": TUNING, **SHARED}
+    logistic = MultinomialLogisticClassifier(
+        alpha=1e-4,
+        solver="adam",
+        learning_rate=0.005,
+        max_epochs=100,
+        batch_size=128,
+        standardize=False,
+        dtype="float64",
+    )
+    return {**make_recipe(logistic), "tuning": TUNING, **SHARED}
 
 
 def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
@@ -102,7 +102,7 @@ def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
 def _side_by_side(
     settings: Any, device: str, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seeds: list[int]
 ) -> list[dict[str, Any]]:
-    estimator = author_estimator(settings, device=device)
+    estimator = make_estimator(settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
     began = time.perf_counter()
     if tuning := settings.get("tuning"):
@@ -122,7 +122,7 @@ def _one_against_rest(
     if len(np.unique(y[train])) < len(np.unique(y)):
         raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
     began = time.perf_counter()
-    fitted = OneVsRestClassifier(author_estimator(settings, seed=seed)).fit(X[train], y[train])
+    fitted = OneVsRestClassifier(make_estimator(settings, seed=seed)).fit(X[train], y[train])
     seconds = time.perf_counter() - began
     log_p = -np.logaddexp(0.0, -fitted.decision_function(X[test]))
     log_p -= logsumexp(log_p, axis=1, keepdims=True)
