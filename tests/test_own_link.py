@@ -358,9 +358,10 @@ def test_presets_of_the_paper_with_another_link(group, link):
     assert type(model.link_) is link_class(link)
 
 
-def test_a_penalty_on_a_link_without_parameters_is_refused():
-    with pytest.raises(ValueError, match=r"link_alpha=3\.0 does not apply to a link without parameters"):
-        fitted("softmax", link_alpha=3.0)
+def test_a_penalty_on_a_link_without_parameters_changes_nothing():
+    given, without = fitted("softmax", link_alpha=3.0), fitted("softmax")
+    assert np.array_equal(given.coef_, without.coef_)
+    assert given.link_alpha_ == np.inf
 
 
 def test_arguments_of_a_head_reach_a_link_that_is_an_object():

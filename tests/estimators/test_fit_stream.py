@@ -287,6 +287,7 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
     parameters, arguments = RESUMED[case]
     whole = legendretron(**parameters).fit_stream(pieces(X, y, weight), **arguments)
     path, append, tried = tmp_path / "state", History.append, []
+    monkeypatch.setattr(base, "_CHECKPOINT_EPOCHS", 1)
 
     def fit():
         model = legendretron(**parameters, checkpoint=path)
@@ -314,6 +315,7 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
 def test_a_checkpoint_of_another_table_is_refused(table, tmp_path, monkeypatch):
     X, y, _ = table
     path = tmp_path / "state"
+    monkeypatch.setattr(base, "_CHECKPOINT_EPOCHS", 1)
     with monkeypatch.context() as patch:
         patch.setattr(History, "append", lambda self, epoch, *row: _raise(_Died) if epoch == 2 else None)
         with pytest.raises(_Died):

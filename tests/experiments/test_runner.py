@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from legendretron.experiments import Experiment, Resources, Store, read_records, render, sweep
+from legendretron.experiments import Experiment, Resources, Store, read_records, sweep
 from legendretron.experiments.experiment import Batch, Outcome, Run
 from legendretron.paper import EXPERIMENTS
 
@@ -305,19 +305,6 @@ def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
     assert "trial" not in recipe.report(records, tmp_path)[0].read_text()
     assert not TABLE.trial
     assert not TABLE.narrowed(datasets=["iris"], seeds=1).trial
-
-
-def test_records_of_before_tell_by_the_settings_that_were_asked_for(data_folder, tmp_path):
-    trial = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
-    sweep(trial, tmp_path, Resources(data_folder))
-    path = tmp_path / "runs.jsonl"
-    content = json.loads(path.read_text())
-    del content["trial"]
-    path.write_text(json.dumps(content) + "\n")
-    for experiment, said in ((trial, True), (replace(trial, trial=False), False)):
-        state = sweep(experiment, tmp_path, Resources(data_folder))
-        assert (state.before, state.now) == (1, 0)
-        assert ("A trial" in render(experiment, state, tmp_path)[0].read_text()) == said
 
 
 def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):

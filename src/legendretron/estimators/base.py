@@ -53,6 +53,8 @@ _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 _CONVEX_ITERATIONS = 1000
 #: The same with a link that is kept fixed: there the gradient is to certify the minimum.
 _FIXED_ITERATIONS = 10_000
+#: Epochs between two checkpoints.
+_CHECKPOINT_EPOCHS = 10
 #: Iterations of L-BFGS with ``max_epochs="auto"``.
 LBFGS_ITERATIONS = 1000
 
@@ -523,6 +525,7 @@ class LinearLinkClassifier(ChoosingClassifier):
             tol=float(self.tol),
             verbose=int(self.verbose),
             checkpoint=path,
+            checkpoint_every=_CHECKPOINT_EPOCHS,
             fingerprint="" if path is None else fingerprint(self, identity),
             compiled=protocol.init != "paper",  # results of the paper are reproduced to the last digit
             penalize_intercept=protocol.penalize_intercept,

@@ -55,7 +55,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
         ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
     link_alpha : float or "auto", default="auto"
-        Penalty on the link's distance from softmax. ``"auto"``: chosen together with ``alpha``.
+        Penalty on the link's distance from softmax; a link without parameters has none. ``"auto"``: chosen with ``alpha``.
         Logistic regression is then always among the candidates, and preferred to a learned link unless the link is better by
         more than the standard error of the difference. With both strengths given, the model is trained once.
     solver : {"auto", "adam", "lbfgs"}, default="auto"
@@ -298,12 +298,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if is_fixed(self.link):
             return Strengths(alpha)
         link = self._any_link()
-        has_parameters = next(link.parameters(), None) is not None
-        if not has_parameters and self.link_alpha not in ("auto", None):
-            raise ValueError(
-                f"link_alpha={self.link_alpha!r} does not apply to a link without parameters; leave it out."
-            )
-        if not has_parameters:  # one of your own is not logistic regression, though nothing in it is penalised
+        if (
+            next(link.parameters(), None) is None
+        ):  # one of your own is not logistic regression, though nothing in it is penalised
             return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
         return Strengths(
             alpha,

@@ -186,8 +186,7 @@ def render(experiment: Experiment, state: Sweep, out: str | Path) -> list[Path]:
     """
     out = Path(out)
     found = {record["key"]: record for record in read_records(out)}
-    # for runs without the mark in their record, the experiment's counts
-    records = [{**found[key], "trial": found[key]["trial"] or experiment.trial} for key in state.keys if key in found]
+    records = [found[key] for key in state.keys if key in found]
     return experiment.report(records, out) if records else []
 
 

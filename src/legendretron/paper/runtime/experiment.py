@@ -87,7 +87,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
             "seconds_to_start": round(start, 3),
             "seconds_to_evaluate": round(evaluation, 3),
             "seconds_of_all": round(start + epochs * epoch + evaluation, 2),
-            "steps_an_epoch": math.ceil(train.shape[1] / asked["batch_size"]),
+            "steps_an_epoch": math.ceil(train.shape[1] / make_estimator(asked).batch_size),
         }
 
     runs = []
