@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from legendretron.cli import main
 
 #: One training of a learned link, instead of a search.
-FIXED = ["--alpha", "1e-4", "--link-alpha", "same"]
+FIXED = ["--alpha", "1e-4", "--link-alpha", "1e-4"]
 
 
 class Ran(NamedTuple):

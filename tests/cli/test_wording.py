@@ -31,7 +31,7 @@ def test_options_exist():
     ("lower learning_rate, or scale the features.", "lower --learning-rate, or scale the features."),
     ("raise link_alpha, not alpha (max_epochs=5).", "raise --link-alpha, not --alpha (--epochs 5)."),
     ("belongs to other settings or random_state; remove it", "belongs to other settings or --seed; remove it"),
-    ("Give a larger share, or early_stopping=False.", "Give a larger share, or leave out --validation."),
+    ("Give a larger share, or set early_stopping=False.", "Give a larger share, or leave out --validation."),
     ("the model's column 'max_epochs' of '/alpha/X.csv'", "the model's column 'max_epochs' of '/alpha/X.csv'"),
     ("the device has a hidden link", "the device has a hidden link"),
     (f"got {np.float64(0.0)!r} and {np.int64(3)!r}.", "got 0.0 and 3."),

@@ -80,7 +80,7 @@ def test_checkpoints_are_removed_and_errors_shared(written):
 def test_command_line(written, tmp_path):
     words = [
         "-m", "legendretron", "fit", "table/*.parquet", "-t", "label", "--drop", "w", "-o",
-        str(tmp_path / "model.safetensors"), "--alpha", "1e-3", "--link-alpha", "same", "--epochs", "2", "--seed", "0",
+        str(tmp_path / "model.safetensors"), "--alpha", "1e-3", "--link-alpha", "1e-4", "--epochs", "2", "--seed", "0",
         "--class-parallel", "2", "--json",
     ]  # fmt: skip
     done = launched(words, cwd=written)  # where relative paths begin
