@@ -16,10 +16,8 @@ from legendretron.links import (
     CompositeLink,
     Link,
     NoisyLink,
-    PiecewiseLinearLink,
     SoftmaxLink,
     SymmetricNoise,
-    TrigonometricLink,
     stack_runs,
 )
 from legendretron.losses import (
@@ -42,6 +40,7 @@ from legendretron.potentials import (
     Potential,
     QuadraticPotential,
 )
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import IntegratedSquare
 from tests.leaky_link import LeakyLink
 

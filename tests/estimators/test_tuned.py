@@ -20,8 +20,9 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, choosing
 from legendretron.estimators.kept_choice import KeptChoice
-from legendretron.links import PiecewiseLinearLink, SoftmaxLink
+from legendretron.links import SoftmaxLink
 from legendretron.training.progress import Progress
+from legendretron.trons import PiecewiseLinearLink
 from legendretron.tuning import rules
 from legendretron.tuning.table import COLUMNS
 from tests.estimators.cases import X, y

@@ -7,11 +7,9 @@ from legendretron.links.distillation import Distilled, LinkGap, distill, link_ga
 from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noisy import NoisyLink, with_noise
 from legendretron.links.persistence import load_link, save_link
-from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
-from legendretron.links.trigonometric import TrigonometricLink
 
 __all__ = [
     "CanonicalLink",
@@ -22,11 +20,9 @@ __all__ = [
     "LinkGap",
     "NoisyLink",
     "NotCanonicalError",
-    "PiecewiseLinearLink",
     "SoftmaxLink",
     "SymmetricNoise",
     "TransitionNoise",
-    "TrigonometricLink",
     "distill",
     "link_class",
     "link_config",

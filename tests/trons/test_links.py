@@ -9,7 +9,7 @@ import torch
 from scipy.special import expit
 
 from legendretron import CanonicalLoss, properness
-from legendretron.links import PiecewiseLinearLink, TrigonometricLink
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
 from tests.catalogue import KNOTS, derivatives, normal
 from tests.catalogue import LINKS_OF_TWO as LINKS
