@@ -6,7 +6,6 @@ from legendretron.potentials.ficnn import FICNN
 from legendretron.potentials.logsumexp import LogSumExpPlus
 from legendretron.potentials.nested_logsumexp import NestedLogSumExp
 from legendretron.potentials.quadratic import QuadraticPotential
-from legendretron.potentials.ridge import RidgePotential
 
 __all__ = [
     "FICNN",
@@ -15,5 +14,4 @@ __all__ = [
     "NestedLogSumExp",
     "Potential",
     "QuadraticPotential",
-    "RidgePotential",
 ]

@@ -9,6 +9,7 @@ from contextlib import closing
 from torch import Tensor
 
 from legendretron._internal.validation import check_choice
+from legendretron.accelerate.steps import autograd_step
 from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.interrupt import stop_requests
@@ -121,6 +122,8 @@ def train_batches(
         Whether to show the speed, in rows a second.
     """
     layout = Layout.alone() if layout is None else layout
+    if not settings.compiled:
+        model.nll_step = autograd_step(model.link)
     with (
         closing(batches),
         threads_for(_work(model, batches.size / layout.n_data)),

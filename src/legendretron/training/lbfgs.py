@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.accelerate.steps import autograd_step
 from legendretron.training.adam import Adam
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
@@ -79,7 +80,9 @@ class _Run:
             centred=settings.centred,
         )
         self.compiled: _CompiledGradient | None = None
-        if settings.compiled and not model.flat.is_cuda:
+        if not settings.compiled:
+            self.model.nll_step = autograd_step(self.model.link)
+        elif not model.flat.is_cuda:
             compiled = _CompiledGradient(self.model, self.sample, self.weight, self.penalty)
             self.compiled = compiled if compiled.exists else None
         self.gradient = torch.empty_like(self.model.flat)

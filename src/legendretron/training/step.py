@@ -63,8 +63,6 @@ class Step:
         # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
         self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         self.kernels = _kernels_for(model)
-        if self.kernels is None:
-            model.nll_step(n_rows)  # made here, before a graph is captured
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:

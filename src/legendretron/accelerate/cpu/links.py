@@ -104,7 +104,7 @@ class _OnCPU(ABC):
 
         return all(_in_threads(rows, _row_parts(n, self._work, width)))
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
         log_p = torch.empty((len(z), self._n_classes), dtype=z.dtype)
         self.write_proba(z, tensors, None, log_p, True, False)

@@ -107,7 +107,7 @@ class ChainOnCUDA:
         """Numbers that the forward pass keeps beside its result, if there are many classes."""
         return 0 if self._few else n * (3 * self._n_blocks * self._rank + (self._n_blocks - 1) * self._n_out)
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of predictors ``(n, K)``, and what the backward pass needs beside them."""
         n, k = z.shape
         with on_device_of(z):

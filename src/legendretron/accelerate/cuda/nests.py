@@ -47,7 +47,7 @@ class NestsOnCUDA:
         """Nothing is kept beside rows and log-probabilities."""
         return 0
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows of predictors or logits."""
         n, c = len(z), self._n_classes
         log_p = z.new_empty(n, c)
