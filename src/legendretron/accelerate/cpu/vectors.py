@@ -15,7 +15,6 @@ __all__ = [
     "add_multiple",
     "combine",
     "exp_differences",
-    "exp_scaled_differences",
     "extremes",
     "fill",
     "highest",
@@ -25,7 +24,6 @@ __all__ = [
     "multiply_by",
     "scale",
     "scale_rows",
-    "scaled_differences",
 ]
 
 
@@ -149,32 +147,6 @@ def exp_differences(code, y, py, top, e, pe, total, n):
         value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
         e.store(code.builder.add(pe, j), value)
         total.store(j, total.load(j, lanes) + value)
-
-    code.entries(n, body)
-
-
-@written
-def exp_scaled_differences(code, y, py, top, offset, scale, e, pe, total, n):
-    """``e = exp(scale (y - top) + offset)`` for exponents that are not positive, added to ``total``."""
-
-    def body(lanes, j):
-        below = y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)
-        value = code.exp(below * code.spread(scale, lanes) + code.spread(offset, lanes))
-        e.store(code.builder.add(pe, j), value)
-        total.store(j, total.load(j, lanes) + value)
-
-    code.entries(n, body)
-
-
-@written
-def scaled_differences(code, y, py, top, offset, scale, out, po, most, n):
-    """``out = scale (y - top) + offset`` for numbers ``scale`` and ``offset``, and ``most`` the highest so far."""
-
-    def body(lanes, j):
-        value = (y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)) * code.spread(scale, lanes)
-        value, before = value + code.spread(offset, lanes), most.load(j, lanes)
-        out.store(code.builder.add(po, j), value)
-        most.store(j, value.where(">", before, value, before))
 
     code.entries(n, body)
 
