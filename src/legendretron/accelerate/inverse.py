@@ -68,7 +68,7 @@ def inverse_gradient(block: FICNN, y: Tensor) -> Tensor:
     root = check_roots(block, compiled_inverse(block, y.detach()), y.detach())
     if not torch.is_grad_enabled() or not any(t.requires_grad for t in (y, *block.parameters())):
         return root
-    return block._polished(root, y)
+    return block._polish(root, y)
 
 
 def _applies(block: FICNN, y: Tensor) -> bool:

@@ -153,8 +153,8 @@ class _OneNode(torch.autograd.Function):
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             with torch.enable_grad():
                 log_p = ctx.plain(z, tensors)
-            found = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
-            return None, None, *(next(found) if need else None for need in needed)
+            gradients = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
+            return None, None, *(next(gradients) if need else None for need in needed)
         dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, kept, tensors, (needed[0], any(needed[1:])))
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
 
@@ -210,7 +210,7 @@ def _is_watched() -> bool:
 
 @torch.library.custom_op("legendretron::link", mutates_args=())
 def _link(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return _named(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors])
+    return _functions_of(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors])
 
 
 @torch.library.custom_op("legendretron::link_backward", mutates_args=())
@@ -222,7 +222,7 @@ def _link_backward(
     tensors: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    functions = _named(sizes, z)
+    functions = _functions_of(sizes, z)
     tensors = [tensor.contiguous() for tensor in tensors]
     return functions.backward(g.contiguous(), z.contiguous(), log_p, kept, tensors, (True, True))
 
@@ -232,7 +232,7 @@ def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
     return [int(all_classes), *(int(size) for size in form[:8])]
 
 
-def _named(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
+def _functions_of(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
     n_classes, n_blocks, hidden, depth, mixed, soft, normalised, n_nests = sizes[1:]
     form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalised), n_nests)
     return _functions(form, bool(sizes[0]), z.is_cuda)
@@ -240,7 +240,7 @@ def _named(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
 
 @_link.register_fake
 def _(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_named(sizes, z).kept_size(z.shape[0]))
+    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_functions_of(sizes, z).kept_size(z.shape[0]))
 
 
 @_link_backward.register_fake

@@ -55,34 +55,34 @@ class RowLosses(ABC):
     #: What an entry of the logits costs, in exponentials.
     _work: int
 
-    def __init__(self, own: Tensor, n_classes: int) -> None:
-        self.own, self.n_classes = own, n_classes
-        self.like = np.empty(0, np.float64 if own.dtype == torch.float64 else np.float32)
-        self._classes = _OfClasses(own.new_ones(1), own.new_zeros(n_classes), own.new_zeros(n_classes))
+    def __init__(self, of_link: Tensor, n_classes: int) -> None:
+        self.of_link, self.n_classes = of_link, n_classes
+        self.like = np.empty(0, np.float64 if of_link.dtype == torch.float64 else np.float32)
+        self._classes = _OfClasses(of_link.new_ones(1), of_link.new_zeros(n_classes), of_link.new_zeros(n_classes))
         self._pack()
 
     def _pack(self) -> None:
         kept, fixed, least = self._classes
-        self.numbers = torch.cat([self.own[:1], kept, self.own[1:], fixed, least]).contiguous()
+        self.numbers = torch.cat([self.of_link[:1], kept, self.of_link[1:], fixed, least]).contiguous()
 
     def with_noise(self, kept: Tensor, fixed: Tensor) -> RowLosses:
         """Take observed probabilities to be ``kept p + fixed``; changes and returns this object."""
-        self._classes = self._classes._replace(kept=kept.reshape(1).to(self.own), fixed=fixed.to(self.own))
+        self._classes = self._classes._replace(kept=kept.reshape(1).to(self.of_link), fixed=fixed.to(self.of_link))
         self._pack()
         return self
 
     def with_least(self, least: Tensor) -> RowLosses:
         """Subtract a number from the loss of each label; changes and returns this object."""
-        self._classes = self._classes._replace(least=least.to(self.own))
+        self._classes = self._classes._replace(least=least.to(self.of_link))
         self._pack()
         return self
 
     @property
     def can_run(self) -> bool:
         """Whether there is a compiled function for the device of the link."""
-        if self.own.is_cuda:
-            return kernels_apply(self.own) and self.n_classes <= _MOST_CLASSES
-        return self.own.device.type == "cpu" and has_numba()
+        if self.of_link.is_cuda:
+            return kernels_apply(self.of_link) and self.n_classes <= _MOST_CLASSES
+        return self.of_link.device.type == "cpu" and has_numba()
 
     def __call__(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, want: bool
@@ -152,9 +152,9 @@ class NestedRows(RowLosses):
         """The softmax, as one nest."""
         return cls(torch.cat([like.new_ones(2), like.new_zeros(1 + n_classes)]), n_classes)
 
-    def __init__(self, own: Tensor, n_classes: int) -> None:
-        super().__init__(own, n_classes)
-        self.n_nests = self._work = (len(own) - 1) // (2 + n_classes)
+    def __init__(self, of_link: Tensor, n_classes: int) -> None:
+        super().__init__(of_link, n_classes)
+        self.n_nests = self._work = (len(of_link) - 1) // (2 + n_classes)
 
     def _on_cpu(
         self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
@@ -244,12 +244,12 @@ class _FusedLoss(torch.autograd.Function):
         reduction: str,
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        found = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
-        if found.wrong_label:
+        computed = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
+        if computed.wrong_label:
             raise IndexError("a label is no class")
-        ctx.save_for_backward(logits, found.gradient, found.divisor)
+        ctx.save_for_backward(logits, computed.gradient, computed.divisor)
         ctx.plain = plain
-        return found.loss
+        return computed.loss
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:

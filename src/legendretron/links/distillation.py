@@ -129,8 +129,8 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
         ends = [_nearest(rows, log_p, n_nests, init, max_iter, seed) for init in CanonicalLink.starts]
     best, _, converged = min(ends, key=lambda end: end[1])
     like = next((t for t in link.state_dict().values() if t.is_floating_point()), points)
-    found = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
-    return Distilled(found, link_gap(link, found, points), converged)
+    nearest = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
+    return Distilled(nearest, link_gap(link, nearest, points), converged)
 
 
 def _nearest(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from legendretron._internal.validation import has_values
 from legendretron.links.base import Link
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
+from legendretron.links.noise_models import LabelNoise, SymmetricNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
@@ -72,8 +72,8 @@ class NoisyLink(Link):
 
     def settings(self) -> dict[str, Any]:
         """See :meth:`setting_names`."""
-        own = {name: value for name, value in link_config(self.clean).items() if name != "n_classes"}
-        return {"link": own, "noise": self.noise.kind, "learned": self.noise.learned}
+        link = {name: value for name, value in link_config(self.clean).items() if name != "n_classes"}
+        return {"link": link, "noise": self.noise.kind, "learned": self.noise.learned}
 
     @classmethod
     def from_settings(
@@ -87,13 +87,13 @@ class NoisyLink(Link):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """See :meth:`Link.from_settings`; a rate starts at 0.1."""
-        own = settings["link"]
-        if not isinstance(own, Mapping) or not isinstance(own.get("kind"), str) or own["kind"] == "noisy":
-            raise ValueError(f"link must be a dict with the kind and the settings of the true link, got {own!r}.")
+        link = settings["link"]
+        if not isinstance(link, Mapping) or not isinstance(link.get("kind"), str) or link["kind"] == "noisy":
+            raise ValueError(f"link must be a dict with the kind and the settings of the true link, got {link!r}.")
         if not isinstance(settings["learned"], bool):
             raise ValueError(f"learned must be True or False, got {settings['learned']!r}.")
-        kind = link_class(own["kind"])
-        rest = {name: value for name, value in own.items() if name != "kind"}
+        kind = link_class(link["kind"])
+        rest = {name: value for name, value in link.items() if name != "kind"}
         if set(rest) != set(kind.setting_names()):
             raise ValueError(f"link must have the settings {', '.join(kind.setting_names())}, got {', '.join(rest)}.")
         made = kind.from_settings(n_classes, rest, init=init, generator=generator, device=device, dtype=dtype)

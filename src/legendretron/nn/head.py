@@ -28,7 +28,7 @@ from legendretron.losses.reduction import (
     check_reduction,
     check_weight,
 )
-from legendretron.nn.label_noise import NoisyLabels, make_label_noise, observed
+from legendretron.nn.noisy_labels import NoisyLabels, make_label_noise, observe
 from legendretron.simplex import append_reference
 
 __all__ = ["LegendreHead", "LegendreLink"]
@@ -163,11 +163,11 @@ class LegendreLink(NoisyLabels):
         With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
         """
         log_p = self._log_true(logits)
-        return self._placed(observed(self.noise, log_p) if self.training else log_p)
+        return self._placed(observe(self.noise, log_p) if self.training else log_p)
 
     def log_proba_observed(self, logits: Tensor) -> Tensor:
         """Log-probabilities of observed labels, in both modes: for the log-loss of labels of which some are wrong."""
-        return self._placed(observed(self.noise, self._log_true(logits)))
+        return self._placed(observe(self.noise, self._log_true(logits)))
 
     def label_quality(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Probabilities that labels are right, given the logits: with the classes on axis ``dim``, which labels do not have.
@@ -300,11 +300,11 @@ class LegendreHead(NoisyLabels):
         With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
         """
         log_p = self._log_true(features)
-        return observed(self.noise, log_p) if self.training else log_p
+        return observe(self.noise, log_p) if self.training else log_p
 
     def log_proba_observed(self, features: Tensor) -> Tensor:
         """Log-probabilities of observed labels, ``(..., in_features) -> (..., C)``, in both modes."""
-        return observed(self.noise, self._log_true(features))
+        return observe(self.noise, self._log_true(features))
 
     def label_quality(self, features: Tensor, labels: Tensor) -> Tensor:
         r"""Probabilities that labels are right: ``(..., in_features), (...) -> (...)``.
@@ -391,7 +391,7 @@ class LegendreHead(NoisyLabels):
                 )
             labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        return how.of_scores(observed(self.noise, self.link(z, by=log_proba)), labels, "labels")
+        return how.of_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
         # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none
@@ -419,8 +419,8 @@ class LegendreHead(NoisyLabels):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
-        own = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
-        shape = own.shape if isinstance(own, Tensor) and not isinstance(own, UninitializedParameter) else None
+        weight = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
+        shape = weight.shape if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None
         if saved is not None and saved.dim() == 2 and shape is not None and saved.shape != shape:
             rows, columns = saved.shape
             softmax = ""

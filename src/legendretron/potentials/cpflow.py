@@ -154,7 +154,7 @@ class CPFlowNetwork(FICNN):
         total = sum_over_ranks if across_ranks else _unchanged
         if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
-        plain = FICNN._ridge_of(self, self._own_tensors()[:5])
+        plain = FICNN._ridge_of(self, self._tensors()[:5])
         t = whole(x @ plain.weight.mT) + whole(plain.bias).unsqueeze(-2)
         finite = torch.isfinite(t).all(-1)
         t = torch.where(finite.unsqueeze(-1), t, torch.zeros_like(t))
@@ -168,8 +168,8 @@ class CPFlowNetwork(FICNN):
         for k, (where, mixing) in enumerate(zip(self._mixed_positions(), plain.mixing, strict=True), start=1):
             u = t[..., where] + s @ whole(mixing).mT
             if k < self.depth:
-                own = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
-                u = u + at_least_single(own).unsqueeze(-2) / self.hidden
+                mixing_bias = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
+                u = u + at_least_single(mixing_bias).unsqueeze(-2) / self.hidden
             mean = total((share * u).sum(-2))
             std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()
             # a unit that is the same in all rows has no scale to set

@@ -169,16 +169,16 @@ class FICNN(Potential):
 
     def ridge(self) -> Ridge:
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
-        return self._ridge_of(self._own_tensors())
+        return self._ridge_of(self._tensors())
 
     #: Parameters in the order in which fused links take them.
     tensor_names: ClassVar[tuple[str, ...]] = ("weight", "bias", "raw_mixing", "raw_alpha", "raw_gamma")
 
-    def _own_tensors(self) -> list[Tensor]:
+    def _tensors(self) -> list[Tensor]:
         """All parameters, in the order of their names."""
-        own = self._parameters
+        registered = self._parameters
         try:  # much quicker than asking the module for each of them, which fused links do in every step
-            return [own[name] for name in self.tensor_names]  # type: ignore[misc]
+            return [registered[name] for name in self.tensor_names]  # type: ignore[misc]
         except KeyError:  # other libraries put tensors in their place
             return [getattr(self, name) for name in self.tensor_names]
 
@@ -250,9 +250,9 @@ class FICNN(Potential):
     def _preactivation_jacobians(self, ridge: Ridge, z: list[Tensor]) -> list[Tensor]:
         """``dz_k / dt``, shapes (*runs, n, H, r) and (*runs, n, 1, r)."""
         eye = torch.eye(self.rank, dtype=z[0].dtype, device=z[0].device)
-        own = eye.split([self.hidden] * self.depth + [1], dim=0)
-        jacobians = [own[0].expand(*z[0].shape[:-1], *own[0].shape)]
-        for unit, mixing, before in zip(own[1:], ridge.mixing, z[:-1], strict=True):
+        units = eye.split([self.hidden] * self.depth + [1], dim=0)
+        jacobians = [units[0].expand(*z[0].shape[:-1], *units[0].shape)]
+        for unit, mixing, before in zip(units[1:], ridge.mixing, z[:-1], strict=True):
             mixed = mixing.unsqueeze(-3) @ (torch.sigmoid(before).unsqueeze(-1) * jacobians[-1])
             width = mixed.shape[-2]
             rest = unit[width:].expand(*mixed.shape[:-2], *unit[width:].shape)

@@ -71,5 +71,5 @@ class Curvature:
         v = torch.linalg.solve_triangular(upper.mT, middle, upper=False)
         factors = torch.zeros_like(self.pairs[:, :, :1])
         factors[:, slots], factors[:, _MEMORY + slots] = v.to(factors), (-scale * u).to(factors)
-        found = (self.pairs.mT @ factors).squeeze(-1).to(gradient.dtype)
-        return found.addcmul_(self.scale, gradient).neg_()
+        product = (self.pairs.mT @ factors).squeeze(-1).to(gradient.dtype)
+        return product.addcmul_(self.scale, gradient).neg_()

@@ -37,7 +37,7 @@ def grow_forest(features: Features, labels: Tensor, n_classes: int, rows: np.nda
 
     most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
     some = rows[:: -(-len(rows) // most)]
-    x, y = features.taken(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
+    x, y = features.select_rows(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
     forest = RandomForestClassifier(
         _TREES,
         min_samples_leaf=_LEAF,

@@ -31,7 +31,7 @@ from legendretron.tuning.forest import Forest
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.problem import TuningProblem
 
-__all__ = ["agreement_of_forest", "agreement_of_neighbours", "is_believable", "judged", "most_wrong"]
+__all__ = ["agreement_of_forest", "agreement_of_neighbours", "check_with_other_rows", "is_believable", "most_wrong"]
 
 _NEIGHBOURS = 5
 #: Suspicious rows that are looked at, and rows among which their neighbours are, at most.
@@ -50,7 +50,7 @@ _SLACK = 1.3
 _HIGHEST = 0.85
 
 
-def judged(
+def check_with_other_rows(
     estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
 ) -> RateEstimate:
     """Add to an estimate what other rows, and a forest, say.
@@ -65,18 +65,18 @@ def judged(
         See :func:`agreement_of_neighbours`.
     """
     rate = estimate.held_out
-    found = max(
+    agreement = max(
         agreement_of_neighbours(problem.features, rows, log_q, labels, rate),
         agreement_of_forest(problem.forest, rows, log_q, labels, rate),
     )
     most = most_wrong(problem.forest) * problem.n_classes / (problem.n_classes - 1)
-    return estimate._replace(agreement=found, most=min(1.0, most))
+    return estimate._replace(agreement=agreement, most=min(1.0, most))
 
 
 def is_believable(estimate: RateEstimate) -> bool:
-    """Whether an estimate that was judged is about noise, and not about a model that does not fit."""
-    found = 0.5 * (estimate.held_out + estimate.lowest)
-    return estimate.agreement < _MOST and found <= min(_SLACK * estimate.most, _HIGHEST)
+    """Whether an estimate that was checked is about noise, and not about a model that does not fit."""
+    rate = 0.5 * (estimate.held_out + estimate.lowest)
+    return estimate.agreement < _MOST and rate <= min(_SLACK * estimate.most, _HIGHEST)
 
 
 def most_wrong(forest: Forest) -> float:
@@ -109,8 +109,8 @@ def agreement_of_forest(forest: Forest, rows: np.ndarray, log_q: Tensor, labels:
     """
     n_classes = log_q.shape[1]
     unique, first = np.unique(rows, return_index=True)
-    _, own, known = np.intersect1d(unique, forest.rows, assume_unique=True, return_indices=True)
-    index = torch.as_tensor(first[own], device=log_q.device)
+    _, here, known = np.intersect1d(unique, forest.rows, assume_unique=True, return_indices=True)
+    index = torch.as_tensor(first[here], device=log_q.device)
     q, label = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
     each = np.arange(len(label))
     suspicious = (rate / n_classes) / q[each, label] > 0.5
@@ -141,21 +141,21 @@ def agreement_of_neighbours(features: Features, rows: np.ndarray, log_q: Tensor,
     _, first = np.unique(rows, return_index=True)  # a row is not its own neighbour
     some = np.sort(first)[:: -(-len(first) // _OTHERS)]
     index = torch.as_tensor(some, device=log_q.device)
-    q, own = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
+    q, label = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
     n, n_classes = q.shape
-    replaced = (rate / n_classes) / q[np.arange(n), own]
+    replaced = (rate / n_classes) / q[np.arange(n), label]
     suspicious = np.flatnonzero(replaced > 0.5)
     if len(suspicious) < _LEAST or n <= _NEIGHBOURS:
         return 0.0
     suspicious = suspicious[:: -(-len(suspicious) // _QUERIES)]
     near = _nearest(features, rows[some], suspicious)
-    same = own[near] == own[suspicious][:, None]
-    return float((same - q[near, own[suspicious][:, None]]).mean())
+    same = label[near] == label[suspicious][:, None]
+    return float((same - q[near, label[suspicious][:, None]]).mean())
 
 
 def _nearest(features: Features, rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Positions in ``rows`` of the nearest other rows, for each position in ``queries``: (m, k)."""
-    x = features.taken(rows)
+    x = features.select_rows(rows)
     if scipy.sparse.issparse(x):
         squares = np.asarray(x.multiply(x).sum(axis=1)).ravel()
         products = np.asarray((x[queries] @ x.T).todense())

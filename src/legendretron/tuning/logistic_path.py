@@ -18,7 +18,7 @@ from torch import Tensor
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.independence import judged
+from legendretron.tuning.independence import check_with_other_rows
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
@@ -145,15 +145,15 @@ class LogisticPath:
         which = self._noise_folds
         fitted = self._solve(which, alpha, start.first(which.stop), rate=rate)
         estimate, log_q = estimate_rates(*self.labelled(fitted))
-        own, of_any_class = self._losses(log_q, self._held(which)[0])
-        return NoisyPoint(alpha, rate, estimate, own, of_any_class, fitted, self.doubt)
+        log_losses, of_any_class = self._losses(log_q, self._held(which)[0])
+        return NoisyPoint(alpha, rate, estimate, log_losses, of_any_class, fitted, self.doubt)
 
-    def judged(self, point: NoisyPoint) -> NoisyPoint:
+    def check_estimate(self, point: NoisyPoint) -> NoisyPoint:
         """The point, with what other rows say about its estimate."""
         held_out, training = self.labelled(point.fitted)
         estimate, log_q = estimate_rates(held_out, training, temperatures=(point.estimate.temperature,))
         rows, _ = self._held(self._noise_folds)
-        return point._replace(estimate=judged(estimate, self.problem, rows, log_q, held_out.labels))
+        return point._replace(estimate=check_with_other_rows(estimate, self.problem, rows, log_q, held_out.labels))
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
@@ -189,8 +189,8 @@ class LogisticPath:
     def _held(self, which: slice) -> tuple[np.ndarray, np.ndarray]:
         """Held-out rows of some folds, and the number of the run in which each is."""
         held = self.problem.held_out
-        own = (held.fold >= which.start) & (held.fold < which.stop)
-        return held.row[own], held.fold[own] - which.start
+        inside = (held.fold >= which.start) & (held.fold < which.stop)
+        return held.row[inside], held.fold[inside] - which.start
 
     def _some_training_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows that folds with noise are trained on, spread evenly, and the number of the run of each."""
@@ -205,8 +205,8 @@ class LogisticPath:
         of_all = logistic_log_proba(self._features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
         for part, log_p in of_all:
             here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
-            where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
-            yield here, log_p[where - part.start, own]
+            where, run = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
+            yield here, log_p[where - part.start, run]
 
     def _labelled(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
         parts = list(self._log_proba(fitted, rows, runs))

@@ -74,9 +74,9 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     )
     best = with_first.fit(plain.alpha) if fixed else with_first.search()
     held_out, training = with_first.labelled(best.fitted)
-    found = [estimate_matrix(rows, start) for rows in (held_out, training)]
-    matrix = _mean(*found)
-    wrong = sorted(_wrong(own, held_out.labels) for own in found)
+    matrices = [estimate_matrix(rows, start) for rows in (held_out, training)]
+    matrix = _mean(*matrices)
+    wrong = sorted(_wrong(one, held_out.labels) for one in matrices)
     middle = _wrong(matrix, held_out.labels)
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
     away = INTERVAL_ERRORS * error

@@ -73,11 +73,11 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
             points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
     best = _least(path, points)
     away = path.gain(best, base)
-    borne_out = is_noise(best.estimate, path.problem) and away.mean < -_MUST_GAIN * away.error
+    accepted = is_noise(best.estimate, path.problem) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
-    if borne_out or always:
-        first = path.judged(first)
-    return [first, *others], borne_out
+    if accepted or always:
+        first = path.check_estimate(first)
+    return [first, *others], accepted
 
 
 def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[NoisyPoint]:

@@ -24,8 +24,8 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
     On a few rows that all happen to be predicted well, the log-loss itself would always favour more confidence, without
     limit: a hundred rows do not show that a prediction fails less than once in a hundred times.
     """
-    own = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-    return -((1.0 - doubt) * own + doubt * log_p.mean(-1))
+    log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+    return -((1.0 - doubt) * log_p_label + doubt * log_p.mean(-1))
 
 
 def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
@@ -77,8 +77,8 @@ class HeldOut:
         """Put the held-out parts of folds together, with weights of shape (N,)."""
         row = np.concatenate([held for _, held in folds])
         fold = np.repeat(np.arange(len(folds)), [len(held) for _, held in folds])
-        own = weight[row]
-        return cls(fold, row, own / own.sum(), between_folds and len(folds) > 1)
+        share = weight[row]
+        return cls(fold, row, share / share.sum(), between_folds and len(folds) > 1)
 
     @property
     def n_rows(self) -> int:
@@ -87,9 +87,9 @@ class HeldOut:
 
     def first(self, n_folds: int) -> HeldOut:
         """The held-out rows of the first folds."""
-        own = self.fold < n_folds
-        share = self.weight[own]
-        return HeldOut(self.fold[own], self.row[own], share / share.sum(), self.between_folds and n_folds > 1)
+        inside = self.fold < n_folds
+        share = self.weight[inside]
+        return HeldOut(self.fold[inside], self.row[inside], share / share.sum(), self.between_folds and n_folds > 1)
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of shape (n,), and its standard error."""
@@ -103,9 +103,9 @@ class HeldOut:
         mean = float(self.weight @ away)
         # a row that is held out several times is still one row
         of_row = np.bincount(self.row, self.weight)
-        own = of_row > 0
-        deviation = np.bincount(self.row, self.weight * (away - mean))[own] / of_row[own]
-        error = self._error(deviation, of_row[own])
+        seen = of_row > 0
+        deviation = np.bincount(self.row, self.weight * (away - mean))[seen] / of_row[seen]
+        error = self._error(deviation, of_row[seen])
         if self.between_folds:
             share = np.bincount(self.fold, self.weight)
             of_fold = np.bincount(self.fold, self.weight * away) / share

@@ -71,14 +71,16 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         with stop_requests(problem.keep_interrupted) as stop_requested:
             path = LogisticPath(problem, problem.n_path_folds, stop_requested)
             plain = _plain_logistic(path, alpha if logistic else None)
-            noisy, suspected, borne_out = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+            noisy, suspected, accepted = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
             doubt = path.doubt
             tuning.interrupted = stop_requested()
         if noisy:
             rate = noisy[0].estimate.rate if suspected else 0.0
-            tuning.noise = _found(noisy[0].rate, noisy[0].estimate) if borne_out else _no_noise(noisy[0].estimate)
+            tuning.noise = (
+                _describe_noise(noisy[0].rate, noisy[0].estimate) if accepted else _no_noise(noisy[0].estimate)
+            )
     if logistic:
-        base = noisy[0] if borne_out else plain
+        base = noisy[0] if accepted else plain
         points = [*(path.points.values() if alpha is None else [plain])]
         # the others are not about noise
         points += [point for point in noisy if point.estimate.rate > 0.0 or point is base]
@@ -89,7 +91,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         left = [] if tuning.interrupted else links
         known = None if base is None else base.losses
         best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt, rate))
-        if best is not None and best.estimate is not None and not _is_taken(problem, best.estimate):
+        if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
             best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt))
     except InterruptedSearchError:
         tuning.interrupted = True
@@ -99,7 +101,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
             if best.estimate is not None:
-                tuning.noise = _found(best.rate, best.estimate)
+                tuning.noise = _describe_noise(best.rate, best.estimate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
@@ -136,10 +138,10 @@ def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logisti
     with stop_requests(problem.keep_interrupted) as stop_requested:
         path = LogisticPath(problem, problem.n_path_folds, stop_requested)
         plain = _plain_logistic(path, alpha if logistic else None)
-        matrix, found = find_matrix(path, plain, fixed=logistic and alpha is not None)
+        matrix, noise = find_matrix(path, plain, fixed=logistic and alpha is not None)
     known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
-    tuning.noise, tuning.noise_matrix = found, matrix.cpu().numpy()
+    tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
     return tuning
 
 
@@ -159,15 +161,15 @@ def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tup
         return [], False, False
     points, suspected = search_noise(path, plain, always=find == "always", fixed=fixed)
     suspected = suspected or find == "always"
-    return points, suspected, suspected and _is_taken(path.problem, points[0].estimate)
+    return points, suspected, suspected and _is_accepted(path.problem, points[0].estimate)
 
 
-def _is_taken(problem: TuningProblem, estimate: RateEstimate) -> bool:
+def _is_accepted(problem: TuningProblem, estimate: RateEstimate) -> bool:
     """Whether to believe that labels are wrong, and not the model in some region."""
     return problem.find_noise == "always" or is_believable(estimate)
 
 
-def _found(training: float, estimate: RateEstimate) -> FoundNoise:
+def _describe_noise(training: float, estimate: RateEstimate) -> FoundNoise:
     return FoundNoise(training, estimate.temperature, estimate.doubt, estimate.rate, *estimate.interval)
 
 
@@ -179,16 +181,16 @@ def _no_noise(estimate: RateEstimate) -> FoundNoise:
 def _mark_chosen(problem: TuningProblem, tuning: Tuning) -> None:
     """Mark the row of what was chosen; of several with the same strengths, the one with the least loss."""
     rate = 0.0 if tuning.noise is None else tuning.noise.rate * (1.0 - 1.0 / problem.n_classes)
-    own = [
+    rows = [
         row
         for row in tuning.rows
         if (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
         and (row["steps"] is None or row["steps"] == problem.steps)
     ]
-    if own:
-        most = max(row["held_out_rows"] for row in own)
+    if rows:
+        most = max(row["held_out_rows"] for row in rows)
         min(
-            (row for row in own if row["held_out_rows"] == most),
+            (row for row in rows if row["held_out_rows"] == most),
             key=lambda row: (abs(row["label_noise"] - rate) > 1e-9, row["log_loss"]),
         )["chosen"] = True
 

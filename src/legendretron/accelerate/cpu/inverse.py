@@ -257,6 +257,6 @@ def ridge_duals(ay, scales, gram, numbers, n, hidden, depth, final_softplus, tol
             for j in range(units):
                 put(s, j, at(new, j))
         for j in range(rows):
-            found = least[j] <= tolerance * (1.0 + at(scales, begin + j))
+            is_root = least[j] <= tolerance * (1.0 + at(scales, begin + j))
             for u in range(rank):
-                put(out, (begin + j) * rank + u, at(best, u * width + j) if found else math.nan)
+                put(out, (begin + j) * rank + u, at(best, u * width + j) if is_root else math.nan)

@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from legendretron.accelerate.cuda.chain import LabelNoise
+from legendretron.accelerate.cuda.chain import StepNoise
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.nest_kernels import nests_backward_kernel, nests_forward_kernel
 from legendretron.accelerate.forms import LinkForm
@@ -62,7 +62,7 @@ class NestsOnCUDA:
         labels: Tensor,
         given: Tensor,
         flat: Tensor,
-        noise: LabelNoise | None,
+        noise: StepNoise | None,
     ) -> tuple[Tensor, Tensor]:
         """Gradients in the rows, and sums ``(R, programs, size)``; see the kernel."""
         runs, n, c = 1 if noise is None else len(z), z.shape[-2], self._n_classes
@@ -97,7 +97,7 @@ class NestsOnCUDA:
         weights: Tensor,
         flat: Tensor,
         start: int,
-        noise: LabelNoise,
+        noise: StepNoise,
         gradient: Tensor,
         totals: Tensor,
     ) -> Tensor:

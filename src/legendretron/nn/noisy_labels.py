@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from legendretron._internal.validation import check_labels, full_precision
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
 
-__all__ = ["NoisyLabels", "make_label_noise", "observed"]
+__all__ = ["NoisyLabels", "make_label_noise", "observe"]
 
 #: Where learning starts, as a share of labels that is replaced. From above, the network becomes certain first, and the rate
 #: then comes down to what it is; from below, a network may have learned the noise before the rate gets there. A matrix has to
@@ -107,7 +107,7 @@ def _unknown(label_noise: Any) -> ValueError:
     )
 
 
-def observed(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
+def observe(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
     """Log-probabilities of observed labels from those of true ones, ``(..., C) -> (..., C)``; the same without noise."""
     if noise is None:
         return log_p

@@ -24,8 +24,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from legendretron.nn.calibration import CalibrationMap, with_floor
-from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
+from legendretron.calibration.map import CalibrationMap, with_floor
+from legendretron.calibration.problem import CalibrationMetric, CalibrationRuns
 from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["Calibration", "calibrate", "usual_strength"]
@@ -76,7 +76,7 @@ def _median(sizes: Tensor) -> float:
 
 
 def _fit_temperature(
-    scores: Tensor, labels: Tensor, weight: Tensor, floor: float, replaced: float | None
+    scores: Tensor, labels: Tensor, weight: Tensor, floor: Tensor, replaced: float | None
 ) -> tuple[float, float]:
     """Inverse temperature, and the share of replaced labels, which is estimated with it if it is None."""
     rows, n_classes = float(weight.sum()), scores.shape[1]
@@ -93,10 +93,10 @@ def _fit_temperature(
         return float((nll * weight).sum()) / rows + _WRONG_ROWS / rows * float(np.logaddexp(0.0, tau * lead))
 
     def best(share: float) -> tuple[float, float]:
-        found = minimize_scalar(
+        result = minimize_scalar(
             objective, args=(share,), bounds=(centre - 12.0, centre + 12.0), method="bounded", options={"xatol": 1e-4}
         )
-        return float(found.fun), float(found.x)
+        return float(result.fun), float(result.x)
 
     if replaced is None:
         # two valleys are possible, a high temperature and many wrong labels: look at all shares before going down one
@@ -143,7 +143,7 @@ def calibrate(
         min=torch.finfo(scores.dtype).min  # where a difference is too large for a float
     )
     seen = torch.zeros(n_classes, dtype=torch.bool).index_fill(0, labels, True)
-    floor = _FLOOR_ROWS / (rows + 1.0)
+    floor = scores.new_tensor(_FLOOR_ROWS / (rows + 1.0))
     tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
     s = with_floor(scores, tau, floor)
     rank = 0 if ordered else min(n_classes, _MOST_DIRECTIONS)
@@ -174,12 +174,12 @@ def calibrate(
         fold = torch.from_numpy(np.random.RandomState(0).permutation(n) % n_folds)
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
         fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
-        kept = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
+        trained = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
         # in single precision: twice as fast, and far more exact than held-out losses are
-        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * kept)
+        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * trained)
         ends = trial.fit(tol=_TOL_HELD_OUT)
         losses = trial.losses(ends).double().view(n, fitted_folds, -1)
-        losses = (losses * ~kept.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
+        losses = (losses * ~trained.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
         tested = weight * (fold < fitted_folds)
         summed = (losses * tested.unsqueeze(1)).sum(0).numpy()
         held_out = summed / float(tested.sum())
@@ -192,18 +192,18 @@ def calibrate(
     mix = torch.from_numpy(averaged[chosen])
     shared, bias, slope, rise, mixing = (torch.tensordot(mix, part, dims=1) for part in fitted)
     if ordered:
-        shared = shared * _increasing(float(shared[0]), float(shared[0] + shared[1]))
+        shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
 
     result = CalibrationMap(n_classes, rank=rank, ordered=ordered)
     result.inverse_temperature.fill_(tau)
-    result.floor.fill_(floor)
+    result.floor.copy_(floor)
     result.slope.copy_(1.0 + shared[0] + slope)
     result.rise.copy_(shared[1] + rise)
     result.bias.copy_(bias)
     result.directions.copy_(metric.directions)
     result.mixing.copy_(mixing)
     if not ordered and not bool(seen.all()):
-        result.bias[~seen] = _odds_kept(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
+        result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
     return Calibration(result.eval(), strengths, shaped, held_out, averaged, share)
 
 
@@ -216,16 +216,16 @@ def _average_weights(losses: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _odds_kept(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
+def _keep_odds(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
     """Bias of classes without rows that leaves their odds against all others, on average, as temperature and shape have them.
 
     Nothing speaks against a class that is never right in the calibration set more than that the others' logits rise.
     """
     by_all = scale * s + shape * s.exp()
-    before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.of_floored(s)))
+    before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.apply_to_floored(s)))
     return float(((after - before) * weight).sum())
 
 
-def _increasing(*changes: float) -> float:
+def _limit_slopes(*changes: float) -> float:
     """Factor of at most 1 with which none of the slopes ``1 + change`` is below the least one."""
     return min([1.0, *((1.0 - _LEAST_SLOPE) / -change for change in changes if change < _LEAST_SLOPE - 1.0)])

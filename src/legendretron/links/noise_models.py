@@ -195,7 +195,7 @@ class SymmetricNoise(LabelNoise):
         return torch.sigmoid(self._raw()).squeeze(-1)
 
     def _raw(self, dtype: torch.dtype | None = None) -> Tensor:
-        return _widened(self.raw_rate, dtype)
+        return _widen(self.raw_rate, dtype)
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
@@ -212,13 +212,15 @@ class SymmetricNoise(LabelNoise):
         joint, floor = log_p + kept, floor.expand_as(log_p)
         if self.learned:
             return torch.logaddexp(joint, floor)
-        return _possible((joint == -math.inf) & (floor == -math.inf), lambda p: torch.logaddexp(p, floor), joint)
+        return _log_sum_where_possible(
+            (joint == -math.inf) & (floor == -math.inf), lambda p: torch.logaddexp(p, floor), joint
+        )
 
     def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_right`; without a matrix."""
         kept, floor = self._log_parts(log_p)
-        own = torch.gather(log_p, -1, labels.unsqueeze(-1))
-        return (own + torch.logaddexp(kept, floor) - self.log_observed(own)).squeeze(-1)
+        log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1))
+        return (log_p_label + torch.logaddexp(kept, floor) - self.log_observed(log_p_label)).squeeze(-1)
 
     def log_clean(self, log_q: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_clean`."""
@@ -331,7 +333,7 @@ class TransitionNoise(LabelNoise):
         set_start(raw, torch.log(start).expand(raw.shape))
 
     def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
-        raw = _widened(self.log_matrix, dtype)
+        raw = _widen(self.log_matrix, dtype)
         # rows that are learned need not sum to 1 before
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
@@ -346,7 +348,7 @@ class TransitionNoise(LabelNoise):
             joint = log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3)
             if self.learned:
                 return torch.logsumexp(joint, dim=-2)
-            return _possible((joint == -math.inf).all(-2), lambda p: torch.logsumexp(p, dim=-2), joint)
+            return _log_sum_where_possible((joint == -math.inf).all(-2), lambda p: torch.logsumexp(p, dim=-2), joint)
         q = torch.exp(log_p) @ torch.exp(log_matrix)
         return torch.log(q.clamp(min=torch.finfo(q.dtype).tiny))
 
@@ -392,7 +394,7 @@ def make_noise(
     raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
 
 
-def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
+def _widen(raw: Any, dtype: torch.dtype | None) -> Tensor:
     """What is kept of noise, in float32 at least, and in the precision of what it is applied to if that is higher.
 
     So all formulas have the same noise, to the last digit of the link.
@@ -401,7 +403,7 @@ def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
     return raw.double() if dtype == torch.float64 else raw
 
 
-def _possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:
+def _log_sum_where_possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:
     """Logarithms of sums, minus infinity where all of one is never observed: there torch's gradient is NaN, ours is 0.
 
     That needs a masked class, and known noise that never leads to it.
