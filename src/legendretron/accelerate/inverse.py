@@ -24,6 +24,7 @@ from torch.nn.functional import pad
 from legendretron._internal.validation import full_precision
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import link_form
+from legendretron.accelerate.log_proba import is_watched
 from legendretron.links import CompositeLink, Link, NoisyLink
 from legendretron.potentials.ficnn import FICNN, Ridge
 from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse
@@ -72,19 +73,10 @@ def inverse_gradient(block: FICNN, y: Tensor) -> Tensor:
 
 
 def _applies(block: FICNN, y: Tensor) -> bool:
-    """Whether the compiled function can work on ``y``; compilers and function transforms need plain operations."""
-    if block.run_shape or type(y) is not Tensor or y.device.type != "cpu":
+    """Whether the compiled function can work on ``y``."""
+    if block.run_shape or type(y) is not Tensor or not y.is_cpu or y.dtype not in (torch.float32, torch.float64):
         return False
-    if y.dtype not in (torch.float32, torch.float64) or (block.weight.dtype, block.weight.device) != (
-        y.dtype,
-        y.device,
-    ):
-        return False
-    # private, but there is no public way to ask whether vmap, jvp or the like is active
-    transformed = (
-        torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
-    )
-    return not (torch.compiler.is_compiling() or transformed) and has_numba()
+    return (block.weight.dtype, block.weight.device) == (y.dtype, y.device) and has_numba() and not is_watched()
 
 
 @torch.no_grad()

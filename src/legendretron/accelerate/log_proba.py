@@ -25,7 +25,7 @@ from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, lin
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
-__all__ = ["LinkFunctions", "link_functions", "log_proba"]
+__all__ = ["LinkFunctions", "is_watched", "link_functions", "log_proba"]
 
 _PLAIN_TYPES = (Tensor, nn.Parameter)
 _PRECISIONS = (torch.float32, torch.float64)
@@ -171,7 +171,7 @@ def _by_one_node(
     if type(z) not in _PLAIN_TYPES or z.dim() != 2 or (z.is_cuda and not len(z)):
         return None
     functions = link_functions(form, all_classes, z)
-    if functions is None or _is_watched():
+    if functions is None or is_watched():
         return None
     dtype, device = z.dtype, z.device
     recorded = z.requires_grad
@@ -190,19 +190,23 @@ def _by_one_node(
 
 
 def _is_batch(g: Tensor) -> bool:
-    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`_is_watched`."""
+    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`is_watched`."""
     return bool(torch._C._dispatch_keys(g).has(_BATCHED))  # private, too
 
 
-def _is_watched() -> bool:
-    """Whether something wants to see each operation: a transform, forward-mode differentiation, a recorder."""
+def is_watched() -> bool:
+    """Whether something wants to see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
     # private, but there is no public way to ask
     return (
-        torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
+        torch.compiler.is_compiling()
+        or _is_transformed()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
     )
+
+
+def _is_transformed() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 # --- for compilers: an operator that they call as it is ---
@@ -271,8 +275,7 @@ _link.register_autograd(_pull_back, setup_context=_setup)
 
 def _has_functions(on_cuda: bool) -> bool:
     """Asked while a graph is made; transforms are then really active, and the graph is one for them alone."""
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-    return not transformed and (has_triton() if on_cuda else has_numba())
+    return not _is_transformed() and (has_triton() if on_cuda else has_numba())
 
 
 # what torch.compiler.assume_constant_result does, but that loads the compiler, which would add 2 s to every import

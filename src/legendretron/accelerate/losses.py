@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from legendretron._internal.validation import at_least_single
+from legendretron.accelerate.cpu.links import in_threads
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.cuda.support import kernels_apply
+from legendretron.accelerate.log_proba import is_watched
 from legendretron.links import CanonicalLink, Link, NoisyLink, SoftmaxLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
@@ -118,20 +118,17 @@ class RowLosses(ABC):
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
         how = _HOW[reduction]
         parts = 1 if size < 2 * _PART else min(torch.get_num_threads(), size // _PART)
-        if parts == 1:
-            loss = torch.empty((n,) if how == 0 else (), dtype=logits.dtype)
-            return Computed(
-                loss, gradient, None, self._on_cpu(n, 0, n, loss.data_ptr(), addresses, ignore_index, how) >= 0
-            )
         losses = torch.empty(n if how == 0 else parts, dtype=logits.dtype)
+        bounds = [(i * n // parts, (i + 1) * n // parts) for i in range(parts)]
 
-        def part(i: int) -> int:
-            out = losses.data_ptr() + (i * losses.element_size() if how else 0)
-            return self._on_cpu(n, i * n // parts, (i + 1) * n // parts, out, addresses, ignore_index, how)
+        def compute(first: int, last: int) -> int:
+            out = losses.data_ptr() + (bounds.index((first, last)) * losses.element_size() if how else 0)
+            return self._on_cpu(n, first, last, out, addresses, ignore_index, how)
 
-        with ThreadPoolExecutor(parts) as threads:  # of this call only: those of a pool are missing in a forked process
-            wrong = max(threads.map(part, range(parts))) >= 0
-        return Computed(losses if how == 0 else losses.sum(), gradient, None, wrong)
+        wrong = max(in_threads(compute, bounds)) >= 0
+        if how == 0:
+            return Computed(losses, gradient, None, wrong)
+        return Computed(losses[0] if parts == 1 else losses.sum(), gradient, None, wrong)
 
     @abstractmethod
     def _on_cpu(
@@ -262,15 +259,9 @@ class _FusedLoss(torch.autograd.Function):
 
 def can_be_fused(logits: Tensor, labels: Tensor) -> bool:
     """Whether compiled functions may read logits ``(..., C)`` and labels ``(...)``, and no graph of them is wanted."""
-    plain = type(logits) in (Tensor, nn.Parameter) and type(labels) is Tensor
-    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    if not plain or recorded:
+    if type(logits) not in (Tensor, nn.Parameter) or type(labels) is not Tensor or is_watched():
         return False
-    if labels.dtype not in _INTEGERS or labels.shape != logits.shape[:-1] or labels.device != logits.device:
-        return False
-    # private, but there is no public way to ask whether torch.func is active
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    return not transformed and forward_ad.unpack_dual(logits).tangent is None
+    return labels.dtype in _INTEGERS and labels.shape == logits.shape[:-1] and labels.device == logits.device
 
 
 def fused_loss(

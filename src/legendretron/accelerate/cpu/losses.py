@@ -18,9 +18,8 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.entries import array_at, at, put
 from legendretron.accelerate.cpu.nests import evaluate_nests, mix, new_rows
 from legendretron.accelerate.cpu.softmax import load_rows
 from legendretron.accelerate.cpu.vectors import scale

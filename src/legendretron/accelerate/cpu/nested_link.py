@@ -11,9 +11,8 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.entries import array_at, at, put
 from legendretron.accelerate.cpu.nest_vectors import share_cotangents
 from legendretron.accelerate.cpu.nests import (
     evaluate_nests,
