@@ -1,17 +1,13 @@
 r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
 
-Candidates are temperature scaling by itself, with the shape that all classes share, and with everything else at a few
-strengths :math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All of them and all folds are runs of one training. On a few hundred
-rows the held-out losses :math:`\ell_{ig}` can hardly tell candidates apart, and the best of them is often one that was lucky.
-So they are averaged, with weights :math:`w_g \propto \pi_g \exp(-\tfrac13 \sum_i \ell_{ig})`: of parameters, which is the
-geometric mean of the probabilities. Where rows are many, the weight is nearly all on the best one.
+Candidates are temperature scaling, the same with the shape that all classes share, and all parts together at a few strengths
+:math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All candidates and folds are runs of one training. A few hundred rows can hardly
+tell candidates apart, so their parameters are averaged, with weights
+:math:`w_g \propto \pi_g \exp(-\tfrac13 \sum_i \ell_{ig})` from the held-out losses.
 
-Folds are drawn at random, and not balanced by label: with equal shares of a class in all folds, its bias would always
-seem to be right on held-out rows, since what was held out could be told from the rest.
-
-Temperature scaling has two thirds of :math:`\pi`, the other candidates equal parts of the rest. This share, the strengths and
-the factor 1/3 were chosen on half of the classifiers of ``benchmarks/calibration.py``, drawn by seed, and on made-up
-predictions for which temperature scaling is right.
+Folds are not stratified: with equal shares of a class in all folds, its bias would always seem to be right on held-out rows.
+The prior :math:`\pi`, the strengths and the factor 1/3 were chosen on half of the classifiers of
+``benchmarks/calibration.py``, and on made-up predictions for which temperature scaling is right.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from legendretron.training.logistic_objective import observed_loss
 __all__ = ["Calibration", "calibrate", "usual_strength"]
 
 _STRENGTHS = (0.01, 0.04, 0.16, 0.64, 2.5, 10.0)
-#: Share of temperature scaling in the average before anything is known; the other candidates have equal shares of the rest.
+#: Prior weight of temperature scaling; the other candidates have equal shares of the rest.
 _TEMPERATURE_SHARE = 2 / 3
 #: Factor of the held-out losses in the weights of the candidates.
 _TRUST = 1 / 3
@@ -41,8 +37,8 @@ _LEAST_WEIGHT = 0.005
 _FLOOR_ROWS = 0.25
 #: Most directions of the scores that all classes see.
 _MOST_DIRECTIONS = 32
-#: Rows that count as wrong by the usual lead of the first class over the second, so that the temperature is not 0 where all
-#: predictions are right. Unlike a penalty on the temperature, it does not depend on the scale of the scores.
+#: Pseudo-count of rows that are wrong by the median lead of the first class over the second: it keeps the temperature above 0
+#: where all predictions are right, and does not depend on the scale of the scores.
 _WRONG_ROWS = 0.5
 #: Shares of replaced labels to begin with, where they are estimated.
 _SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
@@ -70,7 +66,7 @@ class Calibration(NamedTuple):
 
 
 def _median(sizes: Tensor) -> float:
-    """Of those that are positive: the median over rows, so that a few of any size do not matter."""
+    """Median of the positive sizes."""
     positive = sizes[sizes > 0.0]
     return max(float(positive.median()), 1e-300) if len(positive) else 1.0
 
@@ -99,7 +95,7 @@ def _fit_temperature(
         return float(result.fun), float(result.x)
 
     if replaced is None:
-        # two valleys are possible, a high temperature and many wrong labels: look at all shares before going down one
+        # a high temperature and many wrong labels can both be local minima: start from the best share of a grid
         at = int(np.argmin([best(share)[0] for share in _SHARES]))
         between = _SHARES[max(at - 1, 0)], _SHARES[min(at + 1, len(_SHARES) - 1)]
         replaced = float(
@@ -170,7 +166,7 @@ def calibrate(
     held_out, start, averaged = None, None, np.ones(1)
     if strength is None:
         n_folds = min(n_folds, n)
-        # by chance alone: held out rows that were picked to be like the others would speak for what these have taught
+        # not stratified, see above
         fold = torch.from_numpy(np.random.RandomState(0).permutation(n) % n_folds)
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
         fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
@@ -217,10 +213,7 @@ def _average_weights(losses: np.ndarray) -> np.ndarray:
 
 
 def _keep_odds(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
-    """Bias of classes without rows that leaves their odds against all others, on average, as temperature and shape have them.
-
-    Nothing speaks against a class that is never right in the calibration set more than that the others' logits rise.
-    """
+    """Bias of classes without rows, by which their mean odds against all others stay those of temperature and shape."""
     by_all = scale * s + shape * s.exp()
     before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.apply_to_floored(s)))
     return float(((after - before) * weight).sum())

@@ -13,9 +13,20 @@ import torch
 from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 
-__all__ = ["stack_runs", "take_run"]
+__all__ = ["check_single_link", "stack_runs", "take_run"]
 
 AnyLink = TypeVar("AnyLink", bound=Link)
+
+
+def check_single_link(link: object, name: str = "link") -> Link:
+    """Return a link without run axes, or raise a ``ValueError``."""
+    if not isinstance(link, Link):
+        raise ValueError(f"{name} must be a legendretron Link, got {type(link).__name__}.")
+    if link.run_shape:
+        raise ValueError(
+            f"{name} must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
+    return link
 
 
 def stack_runs(links: Sequence[AnyLink]) -> AnyLink:

@@ -15,7 +15,8 @@ from legendretron._internal.validation import at_least_single, has_values
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
-from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
+from legendretron.links.runs import check_single_link
+from legendretron.losses.frozen import device_of, frozen_copy
 from legendretron.losses.of_link import LossOfLink
 from legendretron.losses.reduction import Reduction
 

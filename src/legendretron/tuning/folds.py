@@ -1,7 +1,7 @@
-"""Which rows are trained on and which are held out, to choose strengths.
+"""Stratified folds to choose strengths by.
 
-Classes have equal shares in all folds. So held-out losses are a little too low where classes are many, by what their
-frequencies explain; all strengths learn these alike, and the choice between them is the same as with random folds.
+With many classes, stratified folds make held-out losses a little too low. That is the same for all strengths, so the choice is
+the same as with random folds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
 
 
 def _stratified(labels: np.ndarray, n_folds: int, seed: int, repeats: int) -> list[Fold]:
-    """Folds with all classes in equal shares; rows of classes with too few of them are dealt out as well."""
+    """Stratified folds, several times over; unlike scikit-learn's, also for classes with fewer rows than folds."""
     folds = np.empty(len(labels), dtype=np.int64)
     random = np.random.RandomState(seed)
     splits = []
@@ -98,7 +98,7 @@ def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:
 
 
 def _drop_unseen_classes(folds: Any, y: np.ndarray) -> list[Fold]:
-    """Folds with something to train on; held-out rows of classes that their fold has not seen say nothing and are dropped."""
+    """Folds that can be trained on, without held-out rows of classes that are missing in training."""
     checked = []
     for train, held in folds:
         seen = np.unique(y[train])

@@ -25,12 +25,12 @@ __all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 #: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
 #: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
-#: Rows of all folds together on which the rate of noise in training rows is looked at.
+#: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
 
 
 class InterruptedSearchError(Exception):
-    """Ctrl-C was pressed, and what has been found until then is to be kept."""
+    """Ctrl-C has ended the search; the results so far are kept."""
 
 
 class FittedLink(NamedTuple):
@@ -83,7 +83,7 @@ def search_links(
     remaining = candidates
     short = min(problem.steps // _SHORT, _MOST_SHORT)
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
-        nothing_to_find = len(remaining) <= keep and rate == 0.0  # with noise, the link's own rate
+        nothing_to_find = len(remaining) <= keep and rate == 0.0  # with noise, this stage estimates the link's rate
         if steps < problem.steps and (nothing_to_find or steps == 0):
             continue
         whole = problem.fit_whole and steps == problem.steps
@@ -198,7 +198,7 @@ def _train(
         fitted = FittedLink(*model.take(last), result.history.select_run(last)) if whole else None
         losses = np.where(np.isfinite(losses), losses, np.inf)
         scores.append(LinkScore(candidate, steps, losses, estimate, rate, whole=fitted))
-    if rate > 0.0:  # of the best one it is also asked whether its noise is none of its own making
+    if rate > 0.0:  # the estimate of the best one is checked by other rows
         best = int(np.argmin([score.losses.mean() for score in scores]))
         runs_of = range(best * len(parts), best * len(parts) + len(folds))
         _, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=True, check=True)

@@ -1,12 +1,9 @@
-r"""Rates of symmetric noise that fit the labels of held-out rows, and those of training rows.
+r"""Estimates of the rate of symmetric noise, from held-out rows and from training rows.
 
-The observed label of a row has the probability :math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. Which rate
-:math:`\epsilon` fits best depends on the rows. On **held-out** rows it is too large, since where a model is surely wrong it
-takes a right label for noise; on its own **training** rows it is too small, since it has learned some of the wrong labels.
-To first order both are equally far from the truth, as are the losses on the two, so the estimate is their mean.
-
-Predictions of a penalised model are too timid, or with weak penalties too bold, which would be taken for noise as well. So a
-**temperature** is fitted together with the rate: :math:`p \propto p^\tau`.
+An observed label has the probability :math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. The rate :math:`\epsilon` that fits
+**held-out** rows is too large, since confident mistakes look like noise; that of **training** rows is too small, since the
+model has learned some of the wrong labels. To first order both are equally far from the truth, so their mean is taken. A
+**temperature**, :math:`p \propto p^\tau`, is fitted with the rate, so that under- or overconfidence does not count as noise.
 """
 
 from __future__ import annotations
@@ -30,13 +27,12 @@ __all__ = [
 
 #: Powers of the probabilities to choose from.
 TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
-#: No rate above this is told from pure noise.
+#: Highest rate that can be told from pure noise.
 _HIGHEST = 0.98
 _HALVINGS = 20
-#: Held-out rows that are enough to choose a temperature by.
+#: Held-out rows by which a temperature is chosen, at most.
 ENOUGH = 20_000
-#: Standard errors on both sides of an interval. Nine in ten would be 1.6; but errors are of one fit, and the fit is chosen
-#: among several.
+#: Standard errors on both sides of an interval: more than the 1.6 of nine in ten, as the fit is chosen among several.
 INTERVAL_ERRORS = 2.5
 
 
@@ -140,7 +136,7 @@ def _best_rate(p_label: Tensor, weight: Tensor, n_classes: int) -> float:
     return best_share(p_label.cpu().numpy(), 1.0 / n_classes, weight.cpu().numpy())
 
 
-@np.errstate(over="ignore")  # the derivative without the other, where a probability is next to nothing
+@np.errstate(over="ignore")  # of a quotient by a tiny probability
 def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
     r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 __all__ = ["DOUBTED_ROWS", "Difference", "HeldOut", "doubted_rows", "held_out_loss"]
 
-#: Held-out rows whose labels are doubted at most, however many rows there are.
+#: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
 
 
@@ -21,21 +21,17 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
 
     .. math:: -(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k
 
-    On a few rows that all happen to be predicted well, the log-loss itself would always favour more confidence, without
-    limit: a hundred rows do not show that a prediction fails less than once in a hundred times.
+    Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
     """
     log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
     return -((1.0 - doubt) * log_p_label + doubt * log_p.mean(-1))
 
 
 def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
-    r"""How many of ``n_rows`` held-out rows to doubt: as many as would fail by chance, and at most a quarter of one.
+    r"""Number of held-out rows to doubt: those expected to fail by chance, and at most a quarter of one.
 
-    ``losses`` are their log-losses; there are more of them if rows are held out several times.
-
-    The margin of a row is the log-odds of its label. If margins vary little around a large one, then nothing speaks for a row
-    that fails; if some come near 0, then there will be one, even if it has not been held out yet. Margins below their median
-    are taken to be normal.
+    ``losses`` are log-losses of ``n_rows`` rows, each held out once or several times. The margin of a row is the log-odds of its
+    label; margins below their median are taken to be normal, which gives the number that are expected below 0.
     """
     with np.errstate(over="ignore"):
         margin = -np.log(np.expm1(np.clip(losses, 1e-12, 700.0)))
