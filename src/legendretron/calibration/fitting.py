@@ -1,8 +1,8 @@
 r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
 
 Candidates are temperature scaling, the same with the shape that all classes share, and all parts together at a few strengths
-:math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All candidates and folds are runs of one training. A few hundred rows can hardly
-tell candidates apart, so their parameters are averaged, with weights
+:math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All candidates and folds are runs of one training. A few hundred rows can
+hardly tell candidates apart, so their parameters are averaged, with weights
 :math:`w_g \propto \pi_g \exp(-\tfrac13 \sum_i \ell_{ig})` from the held-out losses.
 
 Folds are not stratified: with equal shares of a class in all folds, its bias would always seem to be right on held-out rows.

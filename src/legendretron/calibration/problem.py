@@ -30,8 +30,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.training.batched_descent import descend
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS, descend
 from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
@@ -242,7 +241,7 @@ class CalibrationRuns:
         """Coordinates (R, P) at which no entry of the gradient is above ``tol``."""
         if start is None:
             start = self.weights.new_zeros(self.runs, 2 + self.lengths[0].numel())
-        return descend(self, Curvature(start), start, tol=tol, max_iter=max_iter).x
+        return descend(self, LBFGS(start), start, tol=tol, max_iter=max_iter).x
 
     @torch.no_grad()
     def losses(self, x: Tensor) -> Tensor:

@@ -38,10 +38,10 @@ class Potential(nn.Module, ABC):
 
     Examples
     --------
-    >>> from legendretron.potentials import LogSumExpPlus
-    >>> potential = LogSumExpPlus(2)  # a subclass
-    >>> potential.gradient(torch.zeros(2))
-    tensor([0.3333, 0.3333])
+    >>> from legendretron.potentials import NestedLogSumExp
+    >>> potential = NestedLogSumExp(2)  # a subclass
+    >>> potential.hessian(torch.zeros(5, 2)).shape
+    torch.Size([5, 2, 2])
     """
 
     def __init__(self, dim: int, run_shape: tuple[int, ...] = ()) -> None:

@@ -25,8 +25,7 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.simplex import log_softmax_plus, predicted_class
-from legendretron.training.batched_descent import descend
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS, descend
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic_newton import Newton, Whitened
 from legendretron.training.logistic_objective import Objective
@@ -165,13 +164,13 @@ def fit_logistic(
     if learn_rate:
         assert rate is not None
         x[:, -1] = torch.logit(rate, eps=1e-6)
-    metric: Newton | Whitened | Curvature
+    metric: Newton | Whitened | LBFGS
     if by_newton:
         metric = Newton(objective, x)
     elif sample_rows is not None:
         metric = Whitened(objective, x, sample_rows.to(labels.device))
     else:
-        metric = Curvature(x)
+        metric = LBFGS(x)
     end = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
     weight, bias = objective.solution(end.x)
     largest = end.gradient.abs().amax(1).cpu()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS
 from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Newton", "Whitened"]
@@ -133,10 +133,10 @@ class Whitened:
         good = (failed == 0) & factor.isfinite().all((1, 2))
         by_diagonal = torch.diag_embed(diagonal.clamp(min=torch.finfo(hessian.dtype).eps).sqrt())
         self._factor = torch.where(good[:, None, None], factor, by_diagonal)
-        self._curvature = Curvature(self.x, whole_first=True)
+        self._curvature = LBFGS(self.x, whole_first=True)
 
     def update(self, step: Tensor, change: Tensor) -> None:
-        """See :class:`~legendretron.training.batched_lbfgs.Curvature`."""
+        """See :class:`~legendretron.training.descent.LBFGS`."""
         self.x = self.x + step
         self._iteration += 1
         if self._iteration in _RENEWED:

@@ -180,20 +180,16 @@ class CompiledStep:
         flat = model.flat
         self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
         self._at_once = 1
+        state = flat, optimiser.first, optimiser.second, optimiser.count.view(1)
+        of_penalty = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
         self._train = CompiledTraining(
             features,
-            flat=flat.numpy(),
-            first=optimiser.first.numpy(),
-            second=optimiser.second.numpy(),
-            count=optimiser.count.view(1).numpy(),
-            totals=step.totals.numpy(),
-            strengths=penalty.strengths.contiguous().numpy(),
-            shared=penalty.shared_strength().to(flat).numpy(),
-            centre=penalty.centre_of_link().numpy(),
-            form=form,
-            n_rows=step.n_rows,
-            betas=optimiser.betas,
-            eps=optimiser.eps,
+            tuple(tensor.numpy() for tensor in state),
+            step.totals.numpy(),
+            tuple(tensor.numpy() for tensor in of_penalty),
+            form,
+            step.n_rows,
+            (*optimiser.betas, optimiser.eps),
         )
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:

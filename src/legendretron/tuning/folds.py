@@ -1,7 +1,7 @@
 """Stratified folds to choose strengths by.
 
-With many classes, stratified folds make held-out losses a little too low. That is the same for all strengths, so the choice is
-the same as with random folds.
+With many classes, stratified folds make held-out losses a little too low. That is the same for all strengths, so the choice
+is the same as with random folds.
 """
 
 from __future__ import annotations

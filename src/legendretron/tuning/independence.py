@@ -34,8 +34,8 @@ _QUERIES, _OTHERS = 500, 20_000
 _LEAST = 5
 #: Highest agreement of noise: it was below 0.07 on noisy data, and above 0.12 where the model does not fit.
 _MOST = 0.1
-#: Shares of the rows, the surest first, whose labels are compared with predictions; fewest rows; confidence level of the bound
-#: (2.5 standard errors).
+#: Shares of the rows, the surest first, whose labels are compared with predictions; fewest rows; confidence level of the
+#: bound (2.5 standard errors).
 _SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, float(2 * norm.cdf(2.5) - 1)
 #: Factor by which an estimate may exceed the bound: a model that nearly fits finds somewhat too many wrong labels.
 _SLACK = 1.3

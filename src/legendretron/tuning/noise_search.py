@@ -1,8 +1,8 @@
 """Search for strength and rate of noise of logistic regression where some labels are wrong.
 
-The rate assumed in training need not be the rate that is estimated: a higher one gives a loss that is more robust to rows that
-do not fit. With less weight on such rows weaker penalties do well, so each path goes from the strength without noise to weaker
-ones.
+The rate assumed in training need not be the rate that is estimated: a higher one gives a loss that is more robust to rows
+that do not fit. With less weight on such rows weaker penalties do well, so each path goes from the strength without noise to
+weaker ones.
 """
 
 from __future__ import annotations

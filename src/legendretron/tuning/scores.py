@@ -30,8 +30,8 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
 def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
     r"""Number of held-out rows to doubt: those expected to fail by chance, and at most a quarter of one.
 
-    ``losses`` are log-losses of ``n_rows`` rows, each held out once or several times. The margin of a row is the log-odds of its
-    label; margins below their median are taken to be normal, which gives the number that are expected below 0.
+    ``losses`` are log-losses of ``n_rows`` rows, each held out once or several times. The margin of a row is the log-odds of
+    its label; margins below their median are taken to be normal, which gives the number that are expected below 0.
     """
     with np.errstate(over="ignore"):
         margin = -np.log(np.expm1(np.clip(losses, 1e-12, 700.0)))
