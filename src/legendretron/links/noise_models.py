@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -25,7 +27,15 @@ from legendretron._internal.validation import (
     has_values,
 )
 
-__all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
+__all__ = [
+    "LabelNoise",
+    "SymmetricNoise",
+    "TransitionNoise",
+    "known_noise",
+    "make_noise",
+    "replaced_share",
+    "wrong_share",
+]
 
 #: Up to so many classes, products with a matrix are sums of logarithms: exact, but C times the memory.
 _FEW_CLASSES = 100
@@ -392,6 +402,68 @@ def make_noise(
     if kind == TransitionNoise.kind:
         return TransitionNoise._like_symmetric(n_classes, 0.1, learned=learned, device=device, dtype=dtype)
     raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+
+
+def wrong_share(rate: float, n_classes: int) -> float:
+    """Share of wrong labels if a share is replaced at random, by any class alike.
+
+    Examples
+    --------
+    >>> wrong_share(0.5, 2)
+    0.25
+    """
+    return rate * (n_classes - 1) / n_classes
+
+
+def replaced_share(wrong: float, n_classes: int) -> float:
+    """The reverse of :func:`wrong_share`."""
+    return wrong * n_classes / (n_classes - 1)
+
+
+def known_noise(
+    label_noise: Any,
+    n_classes: int,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> SymmetricNoise | TransitionNoise:
+    """Noise that users know: a share of wrong labels, or a transition matrix of shape (C, C).
+
+    Examples
+    --------
+    >>> known_noise(0.3, 4)
+    SymmetricNoise(n_classes=4, rate=0.4, learned=False)
+    """
+    if isinstance(label_noise, np.ndarray | Tensor) and label_noise.ndim == 0:
+        label_noise = label_noise.item()
+    if isinstance(label_noise, Real) and not isinstance(label_noise, bool):
+        most = (n_classes - 1) / n_classes
+        if not 0.0 <= float(label_noise) < most:
+            raise ValueError(
+                f"label_noise must be a share of wrong labels from 0 to below {most:.3g} for {n_classes} classes, got "
+                f"{label_noise!r}: with more, a label says nothing about the true class, or what it is not. Give such noise "
+                "as a matrix."
+            )
+        rate = replaced_share(float(label_noise), n_classes)
+        return SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype)
+    try:
+        if isinstance(label_noise, bool | np.bool_ | str):
+            raise TypeError("not a matrix")
+        matrix = label_noise if isinstance(label_noise, Tensor) else np.asarray(label_noise, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "label_noise must be a share of wrong labels such as 0.2, or a (C, C) matrix of transition probabilities, got "
+            f"{label_noise!r}."
+        ) from error
+    if tuple(matrix.shape) != (n_classes, n_classes):
+        raise ValueError(
+            f"label_noise must have shape ({n_classes}, {n_classes}) if it is a matrix, a row for each true class, got shape "
+            f"{tuple(matrix.shape)}."
+        )
+    try:
+        return TransitionNoise(matrix, device=device, dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"label_noise is not a matrix of transition probabilities: {error}") from error
 
 
 def _widen(raw: Any, dtype: torch.dtype | None) -> Tensor:
