@@ -214,7 +214,7 @@ def row_losses(link: Link, like: Tensor) -> RowLosses | None:
     # exact types: a subclass may define another map
     if type(link) is NoisyLink:
         rows = row_losses(link.clean, like)
-        return None if rows is None else rows.with_noise(*link._kept_and_fixed(like))
+        return None if rows is None else rows.with_noise(*link._factor_and_summand(like))
     if type(link) is SoftmaxLink:
         return NestedRows.softmax(link.n_classes, like)
     if type(link) is CanonicalLink:

@@ -137,7 +137,7 @@ class NoisyLink(Link):
     def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
         logits = super()._without_masks(logits, of_canonical_loss=of_canonical_loss)
         read = of_canonical_loss and not logits.is_cuda and has_values(logits)
-        if read and bool(logits.isneginf().any()) and bool(self._kept_and_fixed(logits)[0] < 1.0):
+        if read and bool(logits.isneginf().any()) and bool(self._factor_and_summand(logits)[0] < 1.0):
             raise ValueError(
                 "logits hold a masked class, -inf, but with noise its label remains possible, and the canonical loss of the "
                 "other labels falls without bound. Use CanonicalLoss(link.clean), or CompositeLoss(link)."
@@ -166,12 +166,12 @@ class NoisyLink(Link):
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         scores, p = self.clean._scores_and_proba(logits)
-        kept, fixed = self._kept_and_fixed(p)
+        kept, fixed = self._factor_and_summand(p)
         # as in _canonical_losses, with the highest logit, which is never masked, in place of 0
         x = logits - logits.amax(-1, keepdim=True)
         return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
 
-    def _kept_and_fixed(self, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _factor_and_summand(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Factor and summand by which true probabilities become observed ones, () and (C,), for noise that is symmetric."""
         matrix = self.noise.matrix(like.dtype).to(like)
         kept = matrix[0, 0] - matrix[-1, 0]
