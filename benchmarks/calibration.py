@@ -30,7 +30,7 @@ from calibration_cases import CHOSEN_ON, RIGHT, find, load, names, sizes_of, spl
 from calibration_report import OURS, PRESERVED, SMS, TEMPERATURE, UNCALIBRATED, write_report
 from command_line import run_from_command_line
 from legendretron import LegendreCalibrator
-from legendretron.diagnostics.calibration import CalibrationCurve
+from legendretron.diagnostics.binned_calibration import CalibrationCurve
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import make_recipe
 

@@ -23,8 +23,9 @@ from torch.nn.functional import cross_entropy
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, PiecewiseLinearLink, SoftmaxLink, SymmetricNoise
+from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss, Criterion, LogLoss
+from legendretron.trons import PiecewiseLinearLink
 
 SIZES = [(256, 2), (256, 10), (256, 1000), (65_536, 2), (65_536, 10)]
 ON_CUDA = [(65_536, 1000)]

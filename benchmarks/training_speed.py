@@ -95,7 +95,7 @@ def our_steps(
     totals = torch.zeros(2, runs, dtype=dtype, device=device)
     plain = Step(model, features, penalty, optimiser, rate, totals, BATCH)
     if by_compiler:
-        plain.kernels, model._nll_steps[BATCH] = None, compiled_nll_step(model.link)
+        plain.kernels, model.nll_step = None, compiled_nll_step(model.link)
     step = make_step(
         plain,
         [model.flat, optimiser.first, optimiser.second, optimiser.count, totals],

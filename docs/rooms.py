@@ -41,6 +41,7 @@ ROOMS = (
     *(
         "nn",
         "training",
+        "calibration",
         "tuning",
         "estimators",
         "trons",
@@ -64,6 +65,7 @@ COLUMNS = {
     "losses": -0.3,
     "nn": 1.4,
     "training": -2.2,
+    "calibration": -4.2,
     "links": -0.8,
     "potentials": -0.9,
     "projected_categorical": 1.7,

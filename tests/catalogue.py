@@ -16,10 +16,8 @@ from legendretron.links import (
     CompositeLink,
     Link,
     NoisyLink,
-    PiecewiseLinearLink,
     SoftmaxLink,
     SymmetricNoise,
-    TrigonometricLink,
     stack_runs,
 )
 from legendretron.losses import (
@@ -37,11 +35,10 @@ from legendretron.losses import (
 from legendretron.potentials import (
     FICNN,
     CPFlowNetwork,
-    LogSumExpPlus,
     NestedLogSumExp,
     Potential,
-    QuadraticPotential,
 )
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import IntegratedSquare
 from tests.leaky_link import LeakyLink
 
@@ -83,8 +80,6 @@ def _cpflow(dim: int, **kw: object) -> CPFlowNetwork:
 
 
 POTENTIALS: dict[str, Callable[..., Potential]] = {
-    "quadratic": lambda dim, generator, **kw: QuadraticPotential(dim, alpha=0.7, **kw),
-    "logsumexp_plus": lambda dim, generator, dtype, **kw: LogSumExpPlus(dim, **kw),
     "ficnn": lambda dim, **kw: FICNN(dim, init="paper", **kw),
     "ficnn_h1_m1": lambda dim, **kw: FICNN(dim, hidden=1, depth=1, init="paper", **kw),
     "ficnn_identity": lambda dim, **kw: FICNN(dim, hidden=3, depth=2, init="identity", **kw),

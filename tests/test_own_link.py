@@ -25,9 +25,7 @@ from legendretron.estimators import fit_splits
 from legendretron.links import (
     CanonicalLink,
     Link,
-    PiecewiseLinearLink,
     SoftmaxLink,
-    TrigonometricLink,
     link_class,
     link_config,
     link_names,
@@ -35,6 +33,7 @@ from legendretron.links import (
     registry,
 )
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from tests.given import GIVEN
 from tests.leaky_link import LeakyLink
 

@@ -10,6 +10,7 @@ Rooms (subpackages) of the library, each importing only from those before it:
 - :mod:`legendretron.nn`: heads and links for your own networks
 - :mod:`legendretron.streaming`: tables larger than memory, read in batches
 - :mod:`legendretron.training`: the training engine, for many models side by side
+- :mod:`legendretron.calibration`: a map of a classifier's scores to calibrated probabilities
 - :mod:`legendretron.preprocessing`: tables with text, dates and gaps as numbers
 - :mod:`legendretron.estimators`: classifiers with scikit-learn's interface
 - :mod:`legendretron.trons`: other methods that learn a link and a linear predictor, for two classes
@@ -52,6 +53,7 @@ else:
             "nn": (),
             "streaming": (),
             "training": (),
+            "calibration": (),
             "preprocessing": ("TableEncoder",),
             "estimators": (
                 "LegendreCalibrator",

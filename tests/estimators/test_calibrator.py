@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron.nn import CalibrationMap
+from legendretron.calibration import CalibrationMap
 from tests.data_forms import skip_repeated_forms
 from tests.given import GIVEN
 

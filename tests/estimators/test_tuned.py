@@ -21,8 +21,9 @@ from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogis
 from legendretron.estimators import base, choosing
 from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.paper import PaperLegendreTronClassifier
-from legendretron.links import PiecewiseLinearLink, SoftmaxLink
+from legendretron.links import SoftmaxLink
 from legendretron.training.progress import Progress
+from legendretron.trons import PiecewiseLinearLink
 from legendretron.tuning import rules
 from legendretron.tuning.table import COLUMNS
 from tests.estimators.cases import X, y

@@ -10,7 +10,7 @@ from torch import nn
 from legendretron.links import CanonicalLink, NoisyLink, SymmetricNoise, TransitionNoise
 from legendretron.links import make_link as link_by_name
 from legendretron.nn import LegendreHead, LegendreLink
-from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp, Potential, QuadraticPotential
+from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp, Potential
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 
 MATRIX = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.3, 0.7]]
@@ -18,7 +18,6 @@ NETWORKS = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
 #: modules by name, from a generator; drawn in float32
 MODULES = {
-    "quadratic": lambda g: QuadraticPotential(2, alpha=0.7),
     **{
         f"{name} {init} {runs}": lambda g, of=of, init=init, runs=runs: of(
             3, hidden=3, depth=2, init=init, run_shape=runs, generator=g
@@ -155,7 +154,7 @@ def test_a_reset_head_trains():
 
 
 def test_what_cannot_be_reset_says_so():
-    class Cubic(QuadraticPotential):
+    class Cubic(NestedLogSumExp):
         reset_parameters = Potential.reset_parameters
 
     with pytest.raises(NotImplementedError, match="Cubic has parameters or buffers: it must define reset_parameters"):

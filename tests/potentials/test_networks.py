@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp, QuadraticPotential
+from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
 from legendretron.potentials.softplus import softplus, softplus_inverse
 from legendretron.simplex import logsumexp_plus
 from tests.catalogue import generator, make_potential, normal
@@ -153,8 +153,6 @@ def test_bad_settings(network, settings, message):
 def test_bad_settings_elsewhere():
     with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
         NestedLogSumExp(2, n_nests=0)
-    with pytest.raises(ValueError, match="alpha must be positive and finite, got -1"):
-        QuadraticPotential(2, alpha=-1)
 
 
 def test_repr_shows_the_settings():

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from legendretron.training import as_features, logistic
-from legendretron.training.batched_lbfgs import _MEMORY, Curvature
+from legendretron.training.descent import _MEMORY, LBFGS
 from legendretron.training.logistic import fit_logistic, logistic_log_proba
 from legendretron.training.logistic_objective import Objective
 
@@ -58,7 +58,7 @@ def way(request, monkeypatch):
     else:
         monkeypatch.setattr(logistic, "_NEWTON_PARAMETERS", 10**6)
         monkeypatch.setattr(logistic, "_NEWTON_WORK", 1e12)
-        monkeypatch.setattr(logistic, "Curvature", None)  # would fail
+        monkeypatch.setattr(logistic, "LBFGS", None)  # would fail
     return request.param
 
 
@@ -253,7 +253,7 @@ def test_directions_are_those_of_the_two_loops():
     runs, size = 3, 8
     root = torch.randn(runs, size, size, generator=generator, dtype=torch.float64)
     hessian = root @ root.mT + torch.eye(size)
-    curvature, pairs = Curvature(root[:, 0]), [[] for _ in range(runs)]
+    curvature, pairs = LBFGS(root[:, 0]), [[] for _ in range(runs)]
     gradient = torch.randn(runs, size, generator=generator, dtype=torch.float64)
     first = curvature.direction(gradient)
     assert torch.allclose(first, -gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1.0))
@@ -272,7 +272,7 @@ def test_directions_are_those_of_the_two_loops():
 
 
 def test_steps_without_positive_curvature_are_not_remembered():
-    curvature = Curvature(torch.zeros(1, 3, dtype=torch.float64))
+    curvature = LBFGS(torch.zeros(1, 3, dtype=torch.float64))
     step, gradient = torch.tensor([[1.0, 2.0, 0.5]]).double(), torch.tensor([[1.0, -1.0, 2.0]]).double()
     curvature.update(step, 2.0 * step)
     before = curvature.direction(gradient)

@@ -233,7 +233,7 @@ def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     x, y = corner()
     path = LogisticPath(make_problem(x, y))
     points, _ = search_noise(path, path.search(), always=False, fixed=False)
-    assert path.judged(points[0]).estimate.agreement > 0.5
+    assert path.check_estimate(points[0]).estimate.agreement > 0.5
     problem = make_problem(x, y, find_noise="if it helps")
     tuning = tune(problem, [], logistic=True)
     assert (tuning.noise.training, tuning.noise.rate) == (0.0, 0.0)

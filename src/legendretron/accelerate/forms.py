@@ -110,8 +110,8 @@ def _noisy_form(link: NoisyLink) -> LinkForm | None:
 def link_tensors(link: Link) -> list[Tensor]:
     """Parameters of a link that has a form, without those of noise, in the order in which compiled functions take them."""
     if isinstance(link, CompositeLink):
-        return [tensor for block in link._chain() for tensor in block._own_tensors()]
-    return link.nests._own_tensors() if isinstance(link, CanonicalLink) else []
+        return [tensor for block in link._chain() for tensor in block._tensors()]
+    return link.nests._tensors() if isinstance(link, CanonicalLink) else []
 
 
 def fits_kernels(form: LinkForm) -> bool:

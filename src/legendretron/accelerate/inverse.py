@@ -24,9 +24,9 @@ from torch.nn.functional import pad
 from legendretron._internal.validation import full_precision
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import link_form
+from legendretron.accelerate.log_proba import is_watched
 from legendretron.links import CompositeLink, Link, NoisyLink
-from legendretron.potentials import RidgePotential
-from legendretron.potentials.ridge_form import Ridge
+from legendretron.potentials.ficnn import FICNN, Ridge
 from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse
 
 __all__ = ["check_roots", "compiled_inverse", "inverse_gradient", "link_from_log", "network_numbers"]
@@ -62,34 +62,25 @@ def _from_log_odds(link: Link, log_odds: Tensor) -> Tensor:
     return log_odds
 
 
-def inverse_gradient(block: RidgePotential, y: Tensor) -> Tensor:
+def inverse_gradient(block: FICNN, y: Tensor) -> Tensor:
     """Points where the gradient of a network of ours is ``y``, on rows: ``(*runs, n, K) -> (*runs, n, K)``."""
     if not _applies(block, y):
         return block._inverse_gradient(y)
     root = check_roots(block, compiled_inverse(block, y.detach()), y.detach())
     if not torch.is_grad_enabled() or not any(t.requires_grad for t in (y, *block.parameters())):
         return root
-    return block._polished(root, y)
+    return block._polish(root, y)
 
 
-def _applies(block: RidgePotential, y: Tensor) -> bool:
-    """Whether the compiled function can work on ``y``; compilers and function transforms need plain operations."""
-    if block.run_shape or type(y) is not Tensor or y.device.type != "cpu":
+def _applies(block: FICNN, y: Tensor) -> bool:
+    """Whether the compiled function can work on ``y``."""
+    if block.run_shape or type(y) is not Tensor or not y.is_cpu or y.dtype not in (torch.float32, torch.float64):
         return False
-    if y.dtype not in (torch.float32, torch.float64) or (block.weight.dtype, block.weight.device) != (
-        y.dtype,
-        y.device,
-    ):
-        return False
-    # private, but there is no public way to ask whether vmap, jvp or the like is active
-    transformed = (
-        torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
-    )
-    return not (torch.compiler.is_compiling() or transformed) and has_numba()
+    return (block.weight.dtype, block.weight.device) == (y.dtype, y.device) and has_numba() and not is_watched()
 
 
 @torch.no_grad()
-def check_roots(block: RidgePotential, root: Tensor, y: Tensor) -> Tensor:
+def check_roots(block: FICNN, root: Tensor, y: Tensor) -> Tensor:
     """Roots ``(n, K)``, of which those that are not accurate to rounding are found again by plain operations."""
     off, scale = (torch.linalg.vector_norm(v, dim=-1) for v in (block._gradient(root) - y, y))
     bad = ~(off <= _ROUNDING * torch.finfo(y.dtype).eps * (1.0 + scale))  # true for NaN
@@ -99,7 +90,7 @@ def check_roots(block: RidgePotential, root: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def compiled_inverse(block: RidgePotential, y: Tensor) -> Tensor:
+def compiled_inverse(block: FICNN, y: Tensor) -> Tensor:
     """Points where the gradient is ``y``, without a graph: ``(n, K) -> (n, K)``; NaN where none was found."""
     from legendretron.accelerate.cpu.inverse import ridge_duals
 

@@ -25,7 +25,7 @@ from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, lin
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
-__all__ = ["log_proba"]
+__all__ = ["LinkFunctions", "is_watched", "link_functions", "log_proba"]
 
 _PLAIN_TYPES = (Tensor, nn.Parameter)
 _PRECISIONS = (torch.float32, torch.float64)
@@ -90,18 +90,23 @@ def _plain_chain(link: Link) -> _Plain:
     return plain
 
 
-class _Functions(Protocol):
-    def kept_size(self, n: int) -> int: ...
+class LinkFunctions(Protocol):
+    """A link by compiled functions: log-probabilities of rows, and their derivatives."""
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]: ...
+    def kept_size(self, n: int) -> int:
+        """Numbers that the forward pass keeps for the backward pass, beside its result."""
+
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Log-probabilities ``(n, C)`` of rows, and what is kept."""
 
     def backward(
         self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
-    ) -> tuple[Tensor, Tensor]: ...
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of the rows, and of all parameters one after the other; either may be left out if not wanted."""
 
 
 @cache
-def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
+def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> LinkFunctions:
     if on_cuda:
         from legendretron.accelerate.cuda.chain import ChainOnCUDA
         from legendretron.accelerate.cuda.nests import NestsOnCUDA
@@ -110,6 +115,14 @@ def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> _Functions:
     from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 
     return NestsOnCPU(form, all_classes) if form.n_nests else ChainOnCPU(form)
+
+
+def link_functions(form: LinkForm, all_classes: bool, like: Tensor) -> LinkFunctions | None:
+    """Compiled functions for a link and tensors of this device and dtype, without run axes; None if there are none."""
+    if like.dtype not in _PRECISIONS or not (like.is_cuda or like.is_cpu):
+        return None
+    known = has_triton() and fits_kernels(form) if like.is_cuda else has_numba()
+    return _functions(form, all_classes, like.is_cuda) if known else None
 
 
 def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
@@ -125,8 +138,8 @@ def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) 
 
 class _OneNode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, functions: _Functions, plain: Any, z: Tensor, *tensors: Tensor) -> Tensor:
-        log_p, kept = functions.forward(z, tensors, True)
+    def forward(ctx: Any, functions: LinkFunctions, plain: Any, z: Tensor, *tensors: Tensor) -> Tensor:
+        log_p, kept = functions.forward(z, tensors)
         ctx.save_for_backward(z, log_p, kept, *tensors)
         ctx.functions, ctx.plain = functions, plain
         return log_p
@@ -140,8 +153,8 @@ class _OneNode(torch.autograd.Function):
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             with torch.enable_grad():
                 log_p = ctx.plain(z, tensors)
-            found = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
-            return None, None, *(next(found) if need else None for need in needed)
+            gradients = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
+            return None, None, *(next(gradients) if need else None for need in needed)
         dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, kept, tensors, (needed[0], any(needed[1:])))
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
 
@@ -155,14 +168,12 @@ def _by_one_node(
     """
     if torch.compiler.is_compiling():
         return _by_operator(form, all_classes, z, tensors)
-    dtype = z.dtype
-    if type(z) not in _PLAIN_TYPES or dtype not in _PRECISIONS or z.dim() != 2:
+    if type(z) not in _PLAIN_TYPES or z.dim() != 2 or (z.is_cuda and not len(z)):
         return None
-    on_cuda = z.is_cuda
-    known = has_triton() and fits_kernels(form) and len(z) > 0 if on_cuda else z.is_cpu and has_numba()
-    if not known or _is_watched():
+    functions = link_functions(form, all_classes, z)
+    if functions is None or is_watched():
         return None
-    device = z.device
+    dtype, device = z.dtype, z.device
     recorded = z.requires_grad
     for tensor in tensors:
         if type(tensor) not in _PLAIN_TYPES or tensor.dtype != dtype or tensor.device != device:
@@ -170,29 +181,32 @@ def _by_one_node(
         if not tensor.is_contiguous():
             return None
         recorded = recorded or tensor.requires_grad
-    functions = _functions(form, all_classes, on_cuda)
     if not z.is_contiguous():
         z = z.contiguous()
     if recorded and torch.is_grad_enabled():
         result: Tensor = _OneNode.apply(functions, plain, z, *tensors)  # type: ignore[no-untyped-call]
         return result
-    return functions.forward(z, tensors, False)[0]
+    return functions.forward(z, tensors)[0]
 
 
 def _is_batch(g: Tensor) -> bool:
-    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`_is_watched`."""
+    """Whether it stands for many gradients, as with ``is_grads_batched``; these are not seen by :func:`is_watched`."""
     return bool(torch._C._dispatch_keys(g).has(_BATCHED))  # private, too
 
 
-def _is_watched() -> bool:
-    """Whether something wants to see each operation: a transform, forward-mode differentiation, a recorder."""
+def is_watched() -> bool:
+    """Whether something wants to see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
     # private, but there is no public way to ask
     return (
-        torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
+        torch.compiler.is_compiling()
+        or _is_transformed()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
     )
+
+
+def _is_transformed() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 # --- for compilers: an operator that they call as it is ---
@@ -200,7 +214,7 @@ def _is_watched() -> bool:
 
 @torch.library.custom_op("legendretron::link", mutates_args=())
 def _link(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return _named(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors], False)
+    return _functions_of(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors])
 
 
 @torch.library.custom_op("legendretron::link_backward", mutates_args=())
@@ -212,7 +226,7 @@ def _link_backward(
     tensors: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    functions = _named(sizes, z)
+    functions = _functions_of(sizes, z)
     tensors = [tensor.contiguous() for tensor in tensors]
     return functions.backward(g.contiguous(), z.contiguous(), log_p, kept, tensors, (True, True))
 
@@ -222,7 +236,7 @@ def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
     return [int(all_classes), *(int(size) for size in form[:8])]
 
 
-def _named(sizes: Sequence[int], z: Tensor) -> _Functions:
+def _functions_of(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
     n_classes, n_blocks, hidden, depth, mixed, soft, normalised, n_nests = sizes[1:]
     form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalised), n_nests)
     return _functions(form, bool(sizes[0]), z.is_cuda)
@@ -230,7 +244,7 @@ def _named(sizes: Sequence[int], z: Tensor) -> _Functions:
 
 @_link.register_fake
 def _(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_named(sizes, z).kept_size(z.shape[0]))
+    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_functions_of(sizes, z).kept_size(z.shape[0]))
 
 
 @_link_backward.register_fake
@@ -261,8 +275,7 @@ _link.register_autograd(_pull_back, setup_context=_setup)
 
 def _has_functions(on_cuda: bool) -> bool:
     """Asked while a graph is made; transforms are then really active, and the graph is one for them alone."""
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-    return not transformed and (has_triton() if on_cuda else has_numba())
+    return not _is_transformed() and (has_triton() if on_cuda else has_numba())
 
 
 # what torch.compiler.assume_constant_result does, but that loads the compiler, which would add 2 s to every import

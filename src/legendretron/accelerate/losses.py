@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from legendretron._internal.validation import at_least_single
+from legendretron.accelerate.cpu.links import in_threads
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.cuda.support import kernels_apply
+from legendretron.accelerate.log_proba import is_watched
 from legendretron.links import CanonicalLink, Link, NoisyLink, SoftmaxLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
@@ -55,34 +55,34 @@ class RowLosses(ABC):
     #: What an entry of the logits costs, in exponentials.
     _work: int
 
-    def __init__(self, own: Tensor, n_classes: int) -> None:
-        self.own, self.n_classes = own, n_classes
-        self.like = np.empty(0, np.float64 if own.dtype == torch.float64 else np.float32)
-        self._classes = _OfClasses(own.new_ones(1), own.new_zeros(n_classes), own.new_zeros(n_classes))
+    def __init__(self, of_link: Tensor, n_classes: int) -> None:
+        self.of_link, self.n_classes = of_link, n_classes
+        self.like = np.empty(0, np.float64 if of_link.dtype == torch.float64 else np.float32)
+        self._classes = _OfClasses(of_link.new_ones(1), of_link.new_zeros(n_classes), of_link.new_zeros(n_classes))
         self._pack()
 
     def _pack(self) -> None:
         kept, fixed, least = self._classes
-        self.numbers = torch.cat([self.own[:1], kept, self.own[1:], fixed, least]).contiguous()
+        self.numbers = torch.cat([self.of_link[:1], kept, self.of_link[1:], fixed, least]).contiguous()
 
     def with_noise(self, kept: Tensor, fixed: Tensor) -> RowLosses:
         """Take observed probabilities to be ``kept p + fixed``; changes and returns this object."""
-        self._classes = self._classes._replace(kept=kept.reshape(1).to(self.own), fixed=fixed.to(self.own))
+        self._classes = self._classes._replace(kept=kept.reshape(1).to(self.of_link), fixed=fixed.to(self.of_link))
         self._pack()
         return self
 
     def with_least(self, least: Tensor) -> RowLosses:
         """Subtract a number from the loss of each label; changes and returns this object."""
-        self._classes = self._classes._replace(least=least.to(self.own))
+        self._classes = self._classes._replace(least=least.to(self.of_link))
         self._pack()
         return self
 
     @property
     def can_run(self) -> bool:
         """Whether there is a compiled function for the device of the link."""
-        if self.own.is_cuda:
-            return kernels_apply(self.own) and self.n_classes <= _MOST_CLASSES
-        return self.own.device.type == "cpu" and has_numba()
+        if self.of_link.is_cuda:
+            return kernels_apply(self.of_link) and self.n_classes <= _MOST_CLASSES
+        return self.of_link.device.type == "cpu" and has_numba()
 
     def __call__(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, want: bool
@@ -118,20 +118,17 @@ class RowLosses(ABC):
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
         how = _HOW[reduction]
         parts = 1 if size < 2 * _PART else min(torch.get_num_threads(), size // _PART)
-        if parts == 1:
-            loss = torch.empty((n,) if how == 0 else (), dtype=logits.dtype)
-            return Computed(
-                loss, gradient, None, self._on_cpu(n, 0, n, loss.data_ptr(), addresses, ignore_index, how) >= 0
-            )
         losses = torch.empty(n if how == 0 else parts, dtype=logits.dtype)
+        bounds = [(i * n // parts, (i + 1) * n // parts) for i in range(parts)]
 
-        def part(i: int) -> int:
-            out = losses.data_ptr() + (i * losses.element_size() if how else 0)
-            return self._on_cpu(n, i * n // parts, (i + 1) * n // parts, out, addresses, ignore_index, how)
+        def compute(first: int, last: int) -> int:
+            out = losses.data_ptr() + (bounds.index((first, last)) * losses.element_size() if how else 0)
+            return self._on_cpu(n, first, last, out, addresses, ignore_index, how)
 
-        with ThreadPoolExecutor(parts) as threads:  # of this call only: those of a pool are missing in a forked process
-            wrong = max(threads.map(part, range(parts))) >= 0
-        return Computed(losses if how == 0 else losses.sum(), gradient, None, wrong)
+        wrong = max(in_threads(compute, bounds)) >= 0
+        if how == 0:
+            return Computed(losses, gradient, None, wrong)
+        return Computed(losses[0] if parts == 1 else losses.sum(), gradient, None, wrong)
 
     @abstractmethod
     def _on_cpu(
@@ -152,9 +149,9 @@ class NestedRows(RowLosses):
         """The softmax, as one nest."""
         return cls(torch.cat([like.new_ones(2), like.new_zeros(1 + n_classes)]), n_classes)
 
-    def __init__(self, own: Tensor, n_classes: int) -> None:
-        super().__init__(own, n_classes)
-        self.n_nests = self._work = (len(own) - 1) // (2 + n_classes)
+    def __init__(self, of_link: Tensor, n_classes: int) -> None:
+        super().__init__(of_link, n_classes)
+        self.n_nests = self._work = (len(of_link) - 1) // (2 + n_classes)
 
     def _on_cpu(
         self, n: int, first: int, last: int, out: int, addresses: list[int], ignore_index: int, how: int
@@ -217,7 +214,7 @@ def row_losses(link: Link, like: Tensor) -> RowLosses | None:
     # exact types: a subclass may define another map
     if type(link) is NoisyLink:
         rows = row_losses(link.clean, like)
-        return None if rows is None else rows.with_noise(*link._kept_and_fixed(like))
+        return None if rows is None else rows.with_noise(*link._factor_and_summand(like))
     if type(link) is SoftmaxLink:
         return NestedRows.softmax(link.n_classes, like)
     if type(link) is CanonicalLink:
@@ -244,12 +241,12 @@ class _FusedLoss(torch.autograd.Function):
         reduction: str,
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        found = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
-        if found.wrong_label:
+        computed = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
+        if computed.wrong_label:
             raise IndexError("a label is no class")
-        ctx.save_for_backward(logits, found.gradient, found.divisor)
+        ctx.save_for_backward(logits, computed.gradient, computed.divisor)
         ctx.plain = plain
-        return found.loss
+        return computed.loss
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -262,15 +259,9 @@ class _FusedLoss(torch.autograd.Function):
 
 def can_be_fused(logits: Tensor, labels: Tensor) -> bool:
     """Whether compiled functions may read logits ``(..., C)`` and labels ``(...)``, and no graph of them is wanted."""
-    plain = type(logits) in (Tensor, nn.Parameter) and type(labels) is Tensor
-    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    if not plain or recorded:
+    if type(logits) not in (Tensor, nn.Parameter) or type(labels) is not Tensor or is_watched():
         return False
-    if labels.dtype not in _INTEGERS or labels.shape != logits.shape[:-1] or labels.device != logits.device:
-        return False
-    # private, but there is no public way to ask whether torch.func is active
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    return not transformed and forward_ad.unpack_dual(logits).tangent is None
+    return labels.dtype in _INTEGERS and labels.shape == logits.shape[:-1] and labels.device == logits.device
 
 
 def fused_loss(

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.tensor_cache import TensorCache
 from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import LinkForm, link_form, link_tensors
 from legendretron.links import Link
-from legendretron.links.binary_potential import KeptPotential
 
 __all__ = ["RowProbabilities", "row_probabilities"]
 
@@ -55,7 +55,7 @@ class RowProbabilities:
 
 
 #: By link, for as long as it lives: not in its attributes, which are copied and saved.
-_kept: WeakKeyDictionary[Link, KeptPotential[RowProbabilities]] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Link, TensorCache[RowProbabilities]] = WeakKeyDictionary()
 
 
 def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None:
@@ -79,7 +79,7 @@ def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None
         return None
     if any(t.is_floating_point() and (t.dtype != dtype or t.device.type != "cpu") for t in tensors):
         return None
-    if link not in _kept:
-        _kept[link] = KeptPotential()
+    if link not in _caches:
+        _caches[link] = TensorCache()
     new = lambda _: RowProbabilities(form, link_tensors(link))  # noqa: E731
-    return _kept[link].table(new, torch.empty(0, dtype=dtype), tensors)
+    return _caches[link].get(new, torch.empty(0, dtype=dtype), tensors)

@@ -1,21 +1,19 @@
-r"""Gradients of the weighted log-loss for many models side by side, by operations of torch.
+r"""Gradients of the weighted log-loss of labels, for many models side by side.
 
-Training calls them in every step where neither compiled functions nor kernels do the whole step at once.
+Training calls them where it has no compiled function for the whole step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from legendretron._internal.validation import at_least_single
-from legendretron.accelerate.forms import link_form
-from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
-from legendretron.potentials import NestedLogSumExp
-from legendretron.simplex import append_reference, predicted_class, softmax_nll
+from legendretron.accelerate.forms import link_form, link_tensors
+from legendretron.accelerate.log_proba import LinkFunctions, link_functions
+from legendretron.links import Link, NoisyLink
+from legendretron.simplex import predicted_class, softmax_nll
 
 __all__ = ["NLLStep", "autograd_step", "nll_step"]
 
@@ -30,7 +28,7 @@ def nll_step(link: Link, like: Tensor) -> NLLStep:
     link : Link
         With exactly one run axis.
     like : Tensor of shape (R, n, K)
-        Predictors that determine shape, dtype and device.
+        Predictors that determine dtype and device.
 
     Returns
     -------
@@ -42,11 +40,11 @@ def nll_step(link: Link, like: Tensor) -> NLLStep:
     form = link_form(link)
     if form is None or form.is_noisy:
         return autograd_step(link)
-    if isinstance(link, NoisyLink):  # with a rate of 0
-        link = link.clean
-    if form.n_nests:
-        return _nests_step(cast(CanonicalLink, link).nests)
-    return _chain_step(cast(CompositeLink, link), like) if form.n_blocks else _softmax_step
+    if not form.n_blocks and not form.n_nests:
+        return _softmax_step
+    functions = link_functions(form, False, like)
+    clean = link.clean if isinstance(link, NoisyLink) else link  # noise with a rate of 0
+    return autograd_step(link) if functions is None else _compiled_step(clean, functions)
 
 
 def autograd_step(link: Link) -> NLLStep:
@@ -70,64 +68,22 @@ def _softmax_step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Te
     return *softmax_nll(z, labels, weight), []
 
 
-def _chain_step(link: CompositeLink, like: Tensor) -> NLLStep:
-    blocks = link._chain()
-    steps = [block._ridge_step(like) for block in blocks]
+def _compiled_step(link: Link, functions: LinkFunctions) -> NLLStep:
+    """The same by the compiled functions of a head, one run after the other."""
 
     @torch.no_grad()
     def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        pullbacks = []
-        for block, ridge_step in zip(blocks, steps, strict=True):
-            ridge, pullback = block._ridge_with_pullback()
-            z = ridge_step.forward(ridge, z)
-            pullbacks.append(pullback)
-        nll, hit, dz = softmax_nll(z, labels, weight)
-        gradients: list[Tensor] = []
-        for ridge_step, pullback in zip(reversed(steps), reversed(pullbacks), strict=True):
-            dz, of_ridge = ridge_step.pullback(dz)
-            gradients[:0] = pullback(of_ridge)
-        return nll, hit, dz, gradients
-
-    return step
-
-
-def _nests_step(nests: NestedLogSumExp) -> NLLStep:
-    r"""By derivatives written out.
-
-    With the shares :math:`q_m = \pi_m s_{my} / p_y` of the nests in the label's probability, the derivative of
-    :math:`-\log p_y` in the gate is :math:`\pi_m - q_m`, and in the exponents :math:`a_{mk} = \mu_m z_k + c_{mk}` it is
-
-    .. math:: r_m s_{mk} - q_m [k = y], \qquad r_m = q_m + (\pi_m - q_m)\, \beta / \mu_m .
-    """
-
-    @torch.no_grad()
-    def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        mu = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-2)  # (R, 1, M)
-        ratio = torch.exp(at_least_single(nests.log_beta)).unsqueeze(-1) / mu
-        x = append_reference(z)
-        below = (x - x.amax(-1, keepdim=True)).unsqueeze(-2)  # (R, n, 1, C)
-        exponents = torch.addcmul(nests._all_offsets(), mu.unsqueeze(-1), below)  # (R, n, M, C)
-        inside = torch.logsumexp(exponents, dim=-1)  # (R, n, M)
-        log_pi = torch.log_softmax(torch.addcmul(nests.gate_bias.unsqueeze(-2), ratio, inside), dim=-1)
-        log_s = exponents.sub_(inside.unsqueeze(-1))
-        at_label = labels[..., None, None].expand(*labels.shape, nests.n_nests, 1)
-        of_label = log_s.gather(-1, at_label).squeeze(-1).add_(log_pi)  # log of pi_m s_my
-        nll = -torch.logsumexp(of_label, dim=-1)
-        q = weight.unsqueeze(-1) * torch.exp(of_label + nll.unsqueeze(-1))
-        s, pi = log_s.exp_(), log_pi.exp_()
-        hit = predicted_class((pi.unsqueeze(-2) @ s).squeeze(-2)) == labels
-        cot_gate = torch.addcmul(-q, pi, weight.unsqueeze(-1))
-        cot = s.mul_(torch.addcmul(q, cot_gate, ratio).unsqueeze(-1))  # of the exponents
-        cot.scatter_add_(-1, at_label, -q.unsqueeze(-1))
-        of_scale = cot_gate * ratio * inside
-        offsets = cot.sum(1)
-        gradients = [
-            (mu * (cot @ below.mT).squeeze(-1) - of_scale).sum(1),
-            of_scale.sum((1, 2)).unsqueeze(-1),
-            offsets[..., :-1],
-            offsets[..., -1],
-            cot_gate.sum(1),
-        ]
-        return nll, hit, (mu.unsqueeze(-2) @ cot).squeeze(-2)[..., :-1], gradients
+        tensors = link_tensors(link)
+        nll, hit, dz = torch.empty_like(weight), torch.empty_like(labels, dtype=torch.bool), torch.empty_like(z)
+        flat = z.new_empty(len(z), sum(tensor[0].numel() for tensor in tensors))
+        for run, rows in enumerate(z):
+            parameters, label = [tensor[run] for tensor in tensors], labels[run].unsqueeze(-1)
+            log_p, kept = functions.forward(rows.contiguous(), parameters)
+            nll[run] = -log_p.gather(-1, label).squeeze(-1)
+            hit[run] = predicted_class(log_p) == labels[run]
+            cotangent = torch.zeros_like(log_p).scatter_(-1, label, -weight[run].unsqueeze(-1))
+            dz[run], flat[run] = functions.backward(cotangent, rows.contiguous(), log_p, kept, parameters, (True, True))
+        parts = flat.split([tensor[0].numel() for tensor in tensors], dim=1)
+        return nll, hit, dz, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     return step

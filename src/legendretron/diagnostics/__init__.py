@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from legendretron._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from legendretron.diagnostics.calibration import CalibrationCurve, calibration_curve, expected_calibration_error
+    from legendretron.diagnostics.binned_calibration import (
+        CalibrationCurve,
+        calibration_curve,
+        expected_calibration_error,
+    )
     from legendretron.diagnostics.monotonicity_check import MonotonicityReport, monotonicity
     from legendretron.diagnostics.properness_check import PropernessReport, properness
     from legendretron.diagnostics.smooth_calibration import (
@@ -20,7 +24,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
+            "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
             "monotonicity_check": ("MonotonicityReport", "monotonicity"),
             "properness_check": ("PropernessReport", "properness"),
             "smooth_calibration": ("SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"),

@@ -97,11 +97,11 @@ def properness(
     start = torch.cat([torch.softmax(spread * normal(n_starts), dim=-1), p[:n_starts]])
     risk = _Risk(partial, p)
     with torch.no_grad():
-        own = risk(p)
+        risk_of_p = risk(p)
         q, best = _walk(risk, start, n_starts, n_rounds, normal)
         for began in (q, p):
             q, best = _descend(risk, began, q, best)
-    violation = (own - best) / (1.0 + own.abs())
+    violation = (risk_of_p - best) / (1.0 + risk_of_p.abs())
     worst = int(violation.nan_to_num(nan=torch.inf).argmax())
     return PropernessReport(
         worst_violation=float(violation[worst]),
@@ -116,12 +116,12 @@ def _partial_losses(
 ) -> tuple[Callable[[Tensor], Tensor], int]:
     if not callable(loss):
         raise ValueError(f"loss must be a ProperLoss or a function, got {type(loss).__name__}.")
-    own = loss.n_classes if isinstance(loss, ProperLoss) else None
-    if n_classes is None and own is None:
+    required = loss.n_classes if isinstance(loss, ProperLoss) else None
+    if n_classes is None and required is None:
         raise ValueError("n_classes must be given for a loss that takes any number of classes.")
-    if n_classes is not None and own not in (None, n_classes):
-        raise ValueError(f"n_classes must be {own} for this loss, got {n_classes}.")
-    wanted = check_integer("n_classes", own if n_classes is None else n_classes, 2)
+    if n_classes is not None and required not in (None, n_classes):
+        raise ValueError(f"n_classes must be {required} for this loss, got {n_classes}.")
+    wanted = check_integer("n_classes", required if n_classes is None else n_classes, 2)
     return (loss.partial_losses if isinstance(loss, ProperLoss) else loss), wanted
 
 
@@ -154,10 +154,10 @@ def _walk(
     width[n_starts:] = 0.1
     for _ in range(n_rounds):
         trial = torch.softmax(torch.log(q) + width.unsqueeze(-1) * normal(q.shape[0]), dim=-1)
-        found = risk(trial)
-        better = found < best
+        trial_risk = risk(trial)
+        better = trial_risk < best
         q = torch.where(better.unsqueeze(-1), trial, q)
-        best = torch.where(better, found, best)
+        best = torch.where(better, trial_risk, best)
         width = torch.where(better, width * 1.3, width * 0.8)
     return q, best
 
@@ -178,6 +178,6 @@ def _descend(risk: _Risk, began: Tensor, q: Tensor, best: Tensor) -> tuple[Tenso
 
         optimiser.step(closure)
     trial = torch.softmax(logits.detach(), dim=-1)
-    found = risk(trial)
-    better = found < best
-    return torch.where(better.unsqueeze(-1), trial, q), torch.where(better, found, best)
+    trial_risk = risk(trial)
+    better = trial_risk < best
+    return torch.where(better.unsqueeze(-1), trial, q), torch.where(better, trial_risk, best)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from legendretron._internal.chunks import chunks
-from legendretron.diagnostics.calibration import row_weights
+from legendretron.diagnostics.binned_calibration import row_weights
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 
 __all__ = ["RowScores", "Scores", "area_under_curve", "baseline_of", "class_scores", "row_scores", "scores_of"]
@@ -64,9 +64,9 @@ def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
         part = log_p[rows].astype(np.float64)
         p, each = np.exp(part), np.arange(len(part))
         confidence[rows] = p[each, predicted[rows]]
-        own = part[each, y[rows]]
-        losses[rows] = -own
-        p[each, y[rows]] = -np.expm1(own)  # from p to the distance |e_y - p|, without cancellation
+        log_p_label = part[each, y[rows]]
+        losses[rows] = -log_p_label
+        p[each, y[rows]] = -np.expm1(log_p_label)  # from p to the distance |e_y - p|, without cancellation
         squares[rows] = np.einsum("ij,ij->i", p, p)
     return RowScores(losses, squares, predicted == y, confidence, predicted)
 
@@ -110,7 +110,7 @@ def _auc(y: np.ndarray, log_p: np.ndarray, weight: np.ndarray | None) -> float:
 
 
 def area_under_curve(
-    scores: np.ndarray, own: np.ndarray, sample_weight: np.ndarray | None = None, *, influence: bool = False
+    scores: np.ndarray, positive: np.ndarray, sample_weight: np.ndarray | None = None, *, influence: bool = False
 ) -> tuple[float, np.ndarray | None]:
     """Area under the ROC curve: the share of pairs of an own and another row in the right order, ties counting half.
 
@@ -133,27 +133,27 @@ def area_under_curve(
     influence : ndarray of shape (n,) or None
     """
     weight = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    totals = np.array([weight[~own].sum(), weight[own].sum()])
+    totals = np.array([weight[~positive].sum(), weight[positive].sum()])
     if not totals.all():
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
-    ordered, own_first = scores[order], own[order]
+    ordered, ordered_positive = scores[order], positive[order]
     # equal scores are groups; each row is compared with the other kind below its group, and half of that in it
     starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
     group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     share_below = []
-    for kind, total in zip((~own_first, own_first), totals, strict=True):
+    for kind, total in zip((~ordered_positive, ordered_positive), totals, strict=True):
         sums = np.concatenate([[0.0], np.cumsum(weight[order] * kind)])[starts]
         share_below.append((sums[group] + sums[group + 1]) / (2 * total))
-    others_below, own_below = share_below
-    area = float((weight[order] * others_below)[own_first].sum() / totals[1])
+    others_below, positives_below = share_below
+    area = float((weight[order] * others_below)[ordered_positive].sum() / totals[1])
     if not influence:
         return area, None
     adds = np.empty(len(scores))
     adds[order] = np.where(
-        own_first,
+        ordered_positive,
         (others_below - area) * totals.sum() / totals[1],
-        (1.0 - own_below - area) * totals.sum() / totals[0],
+        (1.0 - positives_below - area) * totals.sum() / totals[0],
     )
     return area, adds
 
@@ -176,10 +176,10 @@ def class_scores(
 ) -> list[dict[str, float]]:
     """Return rows, precision and recall of each class; NaN where there is nothing to count."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    named, true = np.bincount(predicted, weight, n_classes), np.bincount(y, weight, n_classes)
+    predicted_weight, true_weight = np.bincount(predicted, weight, n_classes), np.bincount(y, weight, n_classes)
     right = np.bincount(y, weight * (predicted == y), n_classes)
     with np.errstate(invalid="ignore"):
-        precision, recall = right / named, right / true
+        precision, recall = right / predicted_weight, right / true_weight
     count = np.bincount(y, minlength=n_classes)
     return [
         {"rows": int(n), "precision": float(p), "recall": float(r)}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.fft import dct, idct
 
 from legendretron._internal.arguments import check_integer, check_open_unit
-from legendretron.diagnostics.calibration import outcomes, row_weights
+from legendretron.diagnostics.binned_calibration import outcomes, row_weights
 
 __all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"]
 
@@ -119,8 +119,8 @@ def smooth_calibration_curve(
     rows = _weights(sample_weight, sums.n_rows)
     count, residuals = sums.count(rows), sums.residuals(rows)
     if isinstance(bandwidth, str) and bandwidth == "auto":
-        squares, own = sums.squares(rows), sums.count(rows**2) / np.maximum(count, 1e-300)
-        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, squares, own, s))
+        squares, mean_weight = sums.squares(rows), sums.count(rows**2) / np.maximum(count, 1e-300)
+        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, squares, mean_weight, s))
     elif isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < 1:
         sigma = float(bandwidth)
     else:
@@ -220,7 +220,7 @@ def _frequency(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.nda
 
 
 def _left_out_error(
-    count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, own_weight: np.ndarray, sigma: float
+    count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, mean_weight: np.ndarray, sigma: float
 ) -> float:
     r"""Sum of squares :math:`(r_i - m_{-i})^2`, where :math:`m_{-i} - r_i = (m - r_i) / (1 - h_i)`.
 
@@ -230,9 +230,9 @@ def _left_out_error(
     filled = count > 0
     mean = _mean_residual(count, residuals, sigma)[filled]
     t = _MIDDLES[filled]
-    own = sum(np.exp(-0.5 * (distance / sigma) ** 2) for distance in (0.0 * t, 2 * t, 2 * (1 - t)))
-    own = own * own_weight[filled]
-    share = own / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
+    kernel = sum(np.exp(-0.5 * (distance / sigma) ** 2) for distance in (0.0 * t, 2 * t, 2 * (1 - t)))
+    kernel = kernel * mean_weight[filled]
+    share = kernel / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
     error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
     # a prediction with none near it cannot be predicted from others: it counts as if it were mean zero
     alone = share > 1 - 1e-6

@@ -33,13 +33,13 @@ from legendretron._internal.sklearn_compat import (
     check_sample_weight,
     validates_parameters,
 )
+from legendretron.calibration.fitting import calibrate
+from legendretron.calibration.map import CalibrationMap
 from legendretron.estimators.label_noise import replaced_share, wrong_share
 from legendretron.estimators.onnx import export_predictor
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_calibrator import load_calibrator, save_calibrator
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
-from legendretron.nn.calibration import CalibrationMap
-from legendretron.tuning.calibration import calibrate
 
 __all__ = ["LegendreCalibrator"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
+from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
 from legendretron.tuning import FoundNoise
 from legendretron.tuning.noise_matrix import share_of_wrong_labels
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS
@@ -23,22 +23,6 @@ LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
 _START = 0.1
 #: A share of doubtful predictions below this is none.
 _LEAST_DOUBT = 1e-3
-
-
-def wrong_share(rate: float, n_classes: int) -> float:
-    """Share of wrong labels if a share is replaced at random, by any class alike.
-
-    Examples
-    --------
-    >>> wrong_share(0.5, 2)
-    0.25
-    """
-    return rate * (n_classes - 1) / n_classes
-
-
-def replaced_share(wrong: float, n_classes: int) -> float:
-    """The reverse of :func:`wrong_share`."""
-    return wrong * n_classes / (n_classes - 1)
 
 
 class NoiseRequest(NamedTuple):
@@ -66,33 +50,10 @@ def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
     """Read the parameter; classes of a matrix are in the order of ``classes_``, those of the noise in that of the link."""
     if label_noise is None or isinstance(label_noise, str):  # names are checked with the other parameters
         return NoiseRequest(label_noise)
-    if isinstance(label_noise, bool | np.bool_):
-        raise ValueError(f"label_noise must be a share, a matrix, a name or None, got {label_noise!r}.")
-    if isinstance(label_noise, np.ndarray) and label_noise.ndim == 0:
-        label_noise = label_noise.item()
-    if isinstance(label_noise, Real):
-        most = (n_classes - 1) / n_classes
-        if not 0.0 <= float(label_noise) < most:
-            raise ValueError(
-                f"label_noise must be below {most:.3g} for {n_classes} classes, where labels say nothing any more, and not "
-                f"negative, got {label_noise!r}."
-            )
-        rate = replaced_share(float(label_noise), n_classes)
-        return NoiseRequest("known", SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64))
-    try:
-        matrix = np.asarray(label_noise, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"label_noise must be a square matrix of numbers, got {label_noise!r}.") from error
-    if matrix.shape != (n_classes, n_classes):
-        raise ValueError(
-            f"label_noise must be a matrix of shape ({n_classes}, {n_classes}), one row for each true class, got "
-            f"{matrix.shape}."
-        )
-    try:
-        TransitionNoise(matrix)  # in the order that was given, which errors name
-    except ValueError as error:
-        raise ValueError(f"label_noise: {error}") from error
-    return NoiseRequest("known", TransitionNoise(_swap_matrix(matrix)))
+    noise: LabelNoise = known_noise(label_noise, n_classes, dtype=torch.float64)
+    if isinstance(noise, TransitionNoise):
+        noise = TransitionNoise(_swap_matrix(noise.matrix().numpy()))
+    return NoiseRequest("known", noise)
 
 
 def _swap_matrix(matrix: np.ndarray) -> np.ndarray:

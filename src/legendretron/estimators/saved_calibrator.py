@@ -19,6 +19,7 @@ from legendretron._internal.artifacts import read_artifact, write_artifact
 from legendretron._internal.fields import Field, check_fields
 from legendretron._internal.plain import plain
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.calibration.map import CalibrationMap
 from legendretron.estimators.formats import TABLE_FORMAT
 from legendretron.estimators.label_noise import wrong_share
 from legendretron.estimators.loading import SAVED
@@ -30,7 +31,6 @@ from legendretron.estimators.scores import ScoreForm
 from legendretron.estimators.table_classifier import TableClassifier
 from legendretron.links.base import TensorSpec
 from legendretron.links.persistence import check_tensors
-from legendretron.nn.calibration import CalibrationMap
 
 __all__ = ["load_calibrator", "save_calibrator"]
 

@@ -4,14 +4,12 @@ from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.distillation import Distilled, LinkGap, distill, link_gap
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, TransitionNoise
+from legendretron.links.noise_models import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noisy import NoisyLink, with_noise
 from legendretron.links.persistence import load_link, save_link
-from legendretron.links.piecewise import PiecewiseLinearLink
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
 from legendretron.links.softmax import SoftmaxLink
-from legendretron.links.trigonometric import TrigonometricLink
 
 __all__ = [
     "CanonicalLink",
@@ -22,11 +20,9 @@ __all__ = [
     "LinkGap",
     "NoisyLink",
     "NotCanonicalError",
-    "PiecewiseLinearLink",
     "SoftmaxLink",
     "SymmetricNoise",
     "TransitionNoise",
-    "TrigonometricLink",
     "distill",
     "link_class",
     "link_config",

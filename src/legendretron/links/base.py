@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
 from legendretron._internal.start import set_start
+from legendretron._internal.tensor_cache import TensorCache
 from legendretron._internal.validation import (
     at_least_single,
     check_integer,
@@ -26,7 +27,7 @@ from legendretron._internal.validation import (
     full_precision,
     has_values,
 )
-from legendretron.links.binary_potential import BinaryPotential, KeptPotential
+from legendretron.links.binary_potential import BinaryPotential
 from legendretron.links.exact_gradient import canonical_scores
 from legendretron.links.potential_table import PotentialTable, split_panels
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
@@ -106,8 +107,8 @@ class Link(nn.Module, ABC):
         super().__init__()
         self.n_classes = check_integer("n_classes", n_classes, 2)
         self.run_shape = check_run_shape(run_shape)
-        self._kept: KeptPotential[BinaryPotential] = KeptPotential()
-        self._kept_polynomials: KeptPotential[PotentialTable] = KeptPotential()
+        self._quadrature_cache: TensorCache[BinaryPotential] = TensorCache()
+        self._polynomial_cache: TensorCache[PotentialTable] = TensorCache()
 
     # --- description of the link, used to build, save and split it ---
 
@@ -314,7 +315,7 @@ class Link(nn.Module, ABC):
         tensors = [*self.parameters(), *self.buffers()]
         if any(tensor.requires_grad for tensor in tensors):
             return self._new_table(z.squeeze(-1))(z.squeeze(-1))
-        return self._kept.table(self._new_table, z.squeeze(-1), tensors)(z.squeeze(-1))
+        return self._quadrature_cache.get(self._new_table, z.squeeze(-1), tensors)(z.squeeze(-1))
 
     def _new_table(self, like: Tensor) -> BinaryPotential:
         return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
@@ -328,12 +329,12 @@ class Link(nn.Module, ABC):
     def _is_tabulated(self) -> bool:
         """Whether there is no better way to the canonical losses of two classes than a table of polynomials."""
         kind = type(self)
-        own = (kind._potential, kind._canonical_losses, kind._scores_and_proba)
-        return self.n_classes == 2 and own == (Link._potential, Link._canonical_losses, Link._scores_and_proba)
+        methods = (kind._potential, kind._canonical_losses, kind._scores_and_proba)
+        return self.n_classes == 2 and methods == (Link._potential, Link._canonical_losses, Link._scores_and_proba)
 
     def _polynomials(self, like: Tensor) -> PotentialTable:
         tensors = [*self.parameters(), *self.buffers()]
-        return self._kept_polynomials.table(self._new_polynomials, like, tensors)
+        return self._polynomial_cache.get(self._new_polynomials, like, tensors)
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
@@ -510,11 +511,11 @@ class Link(nn.Module, ABC):
         """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name, own in chain(self.named_parameters(), self.named_buffers()):  # buffers, if the link is frozen
+        for name, tensor in chain(self.named_parameters(), self.named_buffers()):  # buffers, if the link is frozen
             saved = state_dict.get(prefix + name)
-            if saved is not None and saved.shape != own.shape:
+            if saved is not None and saved.shape != tensor.shape:
                 raise ValueError(
-                    f"{prefix}{name} has shape {tuple(saved.shape)} in the state dict, but {tuple(own.shape)} in this "
+                    f"{prefix}{name} has shape {tuple(saved.shape)} in the state dict, but {tuple(tensor.shape)} in this "
                     f"{type(self).__name__} for n_classes={self.n_classes}: they differ in n_classes or in another setting. "
                     "Build the link with the settings it was saved with."
                 )

@@ -9,14 +9,13 @@ There is no closed form when ``T`` is a network, but it is one integral of a smo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SATURATION", "BinaryPotential", "KeptPotential"]
+__all__ = ["SATURATION", "BinaryPotential"]
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -69,44 +68,6 @@ class BinaryPotential:
         panel = panel.clamp(0, edges.shape[-1] - 2)
         rest = _integrate(self.odds, torch.gather(edges, -1, panel), inside, self.rule)
         return torch.gather(self.before, -1, panel) + rest + (z - edges[..., -1:]).clamp(min=0.0)
-
-
-AnyTable = TypeVar("AnyTable")
-
-
-class KeptPotential(Generic[AnyTable]):
-    """Cache for the table of a link whose tensors are frozen, valid as long as they do not change.
-
-    Copies of it, made by ``copy`` or ``pickle``, are empty: a table belongs to one link, and is quick to rebuild. Changes are
-    noticed as torch counts them. It does not count those through ``.data``; use ``torch.no_grad()`` instead.
-    """
-
-    def __init__(self) -> None:
-        self._key: tuple[object, ...] = ()
-        self._held: list[Tensor] = []
-        self._table: AnyTable | None = None
-
-    def table(self, make: Callable[[Tensor], AnyTable], like: Tensor, tensors: Sequence[Tensor]) -> AnyTable:
-        """Return the cached table, or ``make(like)`` if dtype, device or one of the link's tensors has changed.
-
-        It is built outside inference mode, so that it can be used in any mode, also where gradients are recorded.
-        """
-        if torch.compiler.is_compiling() and self._table is not None and self._key[0] == like.dtype:
-            # Building it takes loops that a compiler would unroll into thousands of operations, for minutes; and it cannot
-            # ask whether a tensor has changed. So a compiled graph keeps the table that is there.
-            return self._table
-        if any(t.is_inference() for t in tensors):  # these do not track in-place changes
-            return make(like)
-        key = (like.dtype, like.device, *((t.data_ptr(), t._version) for t in tensors))
-        if self._table is None or self._key != key:
-            with torch.inference_mode(False), torch.no_grad():
-                self._table = make(like)
-            # holding the memory keeps its address from being given to other tensors
-            self._key, self._held = key, [t.detach() for t in tensors]
-        return self._table
-
-    def __reduce__(self) -> tuple[type[KeptPotential[AnyTable]], tuple[()]]:
-        return KeptPotential, ()
 
 
 def _gauss_legendre(like: Tensor) -> tuple[Tensor, Tensor]:

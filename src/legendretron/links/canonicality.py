@@ -3,15 +3,16 @@ r"""How far a link is from being canonical, measured on data."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links.base import Link
+from legendretron.links.runs import check_single_link
 
-__all__ = ["CanonicalityReport", "JacobianDefects", "canonicality", "jacobian_defects"]
+__all__ = ["CanonicalityReport", "JacobianDefects", "canonicality", "check_points", "jacobian_defects"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     (0.0, 0.0)
     """
     check_integer("max_pairs", max_pairs, 1)
-    points = _check_points(link, z)
+    points = check_points(link, z)
     defects = jacobian_defects(link, points)
     first, second = _pairs(points.shape[0], max_pairs, seed, points.device)
     p = link.inverse(points)[:, :-1]
@@ -125,7 +126,7 @@ def jacobian_defects(link: Link, z: Tensor) -> JacobianDefects:
     >>> defects.asymmetry, defects.eigenvalue_ratio, defects.indefinite
     (tensor([0.]), tensor([0.3333], dtype=torch.float64), tensor([False]))
     """
-    points = _check_points(link, z)
+    points = check_points(link, z)
     jacobian = link.jacobian(points)
     # scaled by its largest entry first, so that no square of a nearly saturated Jacobian underflows
     largest_entry = jacobian.abs().amax((-1, -2), keepdim=True)
@@ -140,15 +141,10 @@ def jacobian_defects(link: Link, z: Tensor) -> JacobianDefects:
     return JacobianDefects(asymmetry, ratio, ratio < -slack)
 
 
-def _check_points(link: Link, z: Tensor) -> Tensor:
-    if not isinstance(link, Link):
-        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
-    if link.run_shape:
-        raise ValueError(
-            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
-        )
-    k = link.n_classes - 1
-    points = check_last_axis("z", z, k).reshape(-1, k)
+def check_points(link: Link, z: Any) -> Tensor:
+    """Return predictors ``(n, C - 1)`` for a link without run axes, or raise a ``ValueError``."""
+    k = check_single_link(link).n_classes - 1
+    points = check_last_axis("z", torch.as_tensor(z), k).reshape(-1, k).detach()
     if points.shape[0] == 0:
         raise ValueError("z must hold at least one point, got none.")
     if not bool(torch.isfinite(points).all()):

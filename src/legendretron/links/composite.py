@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from legendretron._internal.validation import check_choice, check_integer, full_precision
 from legendretron.links.base import Link, TensorSpec
 from legendretron.links.registry import register_link
-from legendretron.potentials import FICNN, CPFlowNetwork, RidgePotential
+from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
 
 __all__ = ["CompositeLink"]
 
-_NETWORKS: dict[str, type[RidgePotential]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
+_NETWORKS: dict[str, type[FICNN]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
 
 @register_link("composite")
@@ -46,7 +46,7 @@ class CompositeLink(Link):
         The network of the paper's text, or the one behind its tables.
     init : {"identity", "centred", "paper"}
         Start near softmax+; near it with weights that a centred penalty pulls there, see
-        :class:`~legendretron.potentials.RidgePotential`; or with the paper's random scales.
+        :class:`~legendretron.potentials.FICNN`; or with the paper's random scales.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
@@ -137,8 +137,8 @@ class CompositeLink(Link):
         """The blocks' weights are split: a composite link sees all classes through one product with each of them."""
         return {f"blocks.{i}.weight": 1 for i in range(len(self.blocks))}
 
-    def _chain(self) -> list[RidgePotential]:
-        return [cast(RidgePotential, block) for block in self.blocks]
+    def _chain(self) -> list[FICNN]:
+        return [cast(FICNN, block) for block in self.blocks]
 
     def _log_odds(self, z: Tensor) -> Tensor:
         for block in self._chain():

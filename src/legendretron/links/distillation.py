@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from legendretron._internal.validation import check_integer, check_last_axis
+from legendretron._internal.validation import check_integer
 from legendretron.links.base import Link
 from legendretron.links.canonical import CanonicalLink
+from legendretron.links.canonicality import check_points
 from legendretron.links.noisy import NoisyLink
+from legendretron.links.runs import check_single_link
 
 __all__ = ["Distilled", "LinkGap", "distill", "link_gap"]
 
@@ -110,14 +112,14 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
     >>> distilled.link.is_canonical, distilled.gap.mean_kl < 0.1
     (True, True)
     """
-    _check_links(link)
+    check_single_link(link)
     if isinstance(link, NoisyLink):
         raise ValueError(
             "link must be that of the true labels, got a NoisyLink; distill its part without noise, link.clean."
         )
     n_nests, max_iter = check_integer("n_nests", n_nests, 1), check_integer("max_iter", max_iter, 1)
     seed = check_integer("seed", seed, 0)
-    points = _points(link, z)
+    points = check_points(link, z)
     if link.is_canonical:
         same = copy.deepcopy(link).eval().requires_grad_(False)
         return Distilled(same, link_gap(link, same, points), True)
@@ -129,8 +131,8 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
         ends = [_nearest(rows, log_p, n_nests, init, max_iter, seed) for init in CanonicalLink.starts]
     best, _, converged = min(ends, key=lambda end: end[1])
     like = next((t for t in link.state_dict().values() if t.is_floating_point()), points)
-    found = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
-    return Distilled(found, link_gap(link, found, points), converged)
+    nearest = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
+    return Distilled(nearest, link_gap(link, nearest, points), converged)
 
 
 def _nearest(
@@ -180,8 +182,9 @@ def link_gap(link: Link, other: Link, z: Any) -> LinkGap:
     >>> link_gap(CanonicalLink(3), SoftmaxLink(3), torch.zeros(5, 2)).agreement <= 1.0
     True
     """
-    _check_links(link, other)
-    points = _points(link, z)
+    points = check_points(link, z)
+    if check_single_link(other, "other").n_classes != link.n_classes:
+        raise ValueError(f"link and other must have the same classes, got {link.n_classes} and {other.n_classes}.")
     # in double precision: a divergence is a small difference of logarithms
     log_p, log_q = (_log_proba(one, points) for one in (link, other))
     divergence = _divergence(log_p, log_q).clamp(min=0.0)
@@ -204,27 +207,3 @@ def _divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     """Kullback-Leibler divergence of each row, (n, C), (n, C) -> (n,); a class of probability zero under p does not count."""
     p = log_p.exp()
     return torch.where(p > 0.0, p * (log_p - log_q), 0.0).sum(-1)
-
-
-def _check_links(link: object, other: object | None = None) -> None:
-    for name, one in (("link", link), ("other", other)):
-        if name == "other" and other is None:
-            continue
-        if not isinstance(one, Link):
-            raise ValueError(f"{name} must be a legendretron Link, got {type(one).__name__}.")
-        if one.run_shape:
-            raise ValueError(
-                f"{name} must have no run axes, got run_shape={one.run_shape}; take_run(link, r) gives one run."
-            )
-    if isinstance(link, Link) and isinstance(other, Link) and link.n_classes != other.n_classes:
-        raise ValueError(f"link and other must have the same classes, got {link.n_classes} and {other.n_classes}.")
-
-
-def _points(link: Link, z: Any) -> Tensor:
-    k = link.n_classes - 1
-    points = check_last_axis("z", torch.as_tensor(z), k).reshape(-1, k).detach()
-    if points.shape[0] == 0:
-        raise ValueError("z must hold at least one point, got none.")
-    if not bool(torch.isfinite(points).all()):
-        raise ValueError("z must be finite, got NaN or infinite entries.")
-    return points

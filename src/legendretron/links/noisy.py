@@ -10,7 +10,7 @@ from torch import Tensor
 
 from legendretron._internal.validation import has_values
 from legendretron.links.base import Link
-from legendretron.links.label_noise import LabelNoise, SymmetricNoise, make_noise
+from legendretron.links.noise_models import LabelNoise, SymmetricNoise, make_noise
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
@@ -72,8 +72,8 @@ class NoisyLink(Link):
 
     def settings(self) -> dict[str, Any]:
         """See :meth:`setting_names`."""
-        own = {name: value for name, value in link_config(self.clean).items() if name != "n_classes"}
-        return {"link": own, "noise": self.noise.kind, "learned": self.noise.learned}
+        link = {name: value for name, value in link_config(self.clean).items() if name != "n_classes"}
+        return {"link": link, "noise": self.noise.kind, "learned": self.noise.learned}
 
     @classmethod
     def from_settings(
@@ -87,13 +87,13 @@ class NoisyLink(Link):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """See :meth:`Link.from_settings`; a rate starts at 0.1."""
-        own = settings["link"]
-        if not isinstance(own, Mapping) or not isinstance(own.get("kind"), str) or own["kind"] == "noisy":
-            raise ValueError(f"link must be a dict with the kind and the settings of the true link, got {own!r}.")
+        link = settings["link"]
+        if not isinstance(link, Mapping) or not isinstance(link.get("kind"), str) or link["kind"] == "noisy":
+            raise ValueError(f"link must be a dict with the kind and the settings of the true link, got {link!r}.")
         if not isinstance(settings["learned"], bool):
             raise ValueError(f"learned must be True or False, got {settings['learned']!r}.")
-        kind = link_class(own["kind"])
-        rest = {name: value for name, value in own.items() if name != "kind"}
+        kind = link_class(link["kind"])
+        rest = {name: value for name, value in link.items() if name != "kind"}
         if set(rest) != set(kind.setting_names()):
             raise ValueError(f"link must have the settings {', '.join(kind.setting_names())}, got {', '.join(rest)}.")
         made = kind.from_settings(n_classes, rest, init=init, generator=generator, device=device, dtype=dtype)
@@ -137,7 +137,7 @@ class NoisyLink(Link):
     def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
         logits = super()._without_masks(logits, of_canonical_loss=of_canonical_loss)
         read = of_canonical_loss and not logits.is_cuda and has_values(logits)
-        if read and bool(logits.isneginf().any()) and bool(self._kept_and_fixed(logits)[0] < 1.0):
+        if read and bool(logits.isneginf().any()) and bool(self._factor_and_summand(logits)[0] < 1.0):
             raise ValueError(
                 "logits hold a masked class, -inf, but with noise its label remains possible, and the canonical loss of the "
                 "other labels falls without bound. Use CanonicalLoss(link.clean), or CompositeLoss(link)."
@@ -166,12 +166,12 @@ class NoisyLink(Link):
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         scores, p = self.clean._scores_and_proba(logits)
-        kept, fixed = self._kept_and_fixed(p)
+        kept, fixed = self._factor_and_summand(p)
         # as in _canonical_losses, with the highest logit, which is never masked, in place of 0
         x = logits - logits.amax(-1, keepdim=True)
         return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
 
-    def _kept_and_fixed(self, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _factor_and_summand(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Factor and summand by which true probabilities become observed ones, () and (C,), for noise that is symmetric."""
         matrix = self.noise.matrix(like.dtype).to(like)
         kept = matrix[0, 0] - matrix[-1, 0]

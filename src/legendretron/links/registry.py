@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -36,6 +37,11 @@ ENTRY_POINTS = "legendretron.links"
 #: Keys of a config besides the settings; no setting can have these names.
 _RESERVED = ("kind", "n_classes", "dtype")
 _LINKS: dict[str, type[Link]] = {}
+#: Modules of rooms above that register a link, imported when the link is asked for.
+_ABOVE = {
+    "piecewise_linear": "legendretron.trons.piecewise_link",
+    "trigonometric": "legendretron.trons.trigonometric_link",
+}
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
@@ -96,7 +102,9 @@ def link_names() -> tuple[str, ...]:
     >>> {"softmax", "composite", "canonical"} <= set(link_names())
     True
     """
-    return tuple(sorted({*_LINKS, *(entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))}))
+    return tuple(
+        sorted({*_LINKS, *_ABOVE, *(entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))})
+    )
 
 
 def names_alone() -> tuple[str, ...]:
@@ -107,7 +115,9 @@ def names_alone() -> tuple[str, ...]:
     >>> "softmax" in names_alone(), "noisy" in names_alone()
     (True, False)
     """
-    return tuple(name for name in link_names() if name not in _LINKS or not _needed(_LINKS[name]))
+    return tuple(
+        name for name in link_names() if name not in _ABOVE and (name not in _LINKS or not _needed(_LINKS[name]))
+    )
 
 
 def _needed(cls: type[Link]) -> list[str]:
@@ -129,6 +139,8 @@ def link_class(name: str) -> type[Link]:
     >>> link_class("canonical").setting_names()
     ('n_nests',)
     """
+    if isinstance(name, str) and name not in _LINKS and name in _ABOVE:
+        import_module(_ABOVE[name])
     if not isinstance(name, str) or name not in _LINKS:
         for entry in entry_points(group=ENTRY_POINTS):
             if entry.name == name and _is_name(name):

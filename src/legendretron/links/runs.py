@@ -13,9 +13,20 @@ import torch
 from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 
-__all__ = ["stack_runs", "take_run"]
+__all__ = ["check_single_link", "stack_runs", "take_run"]
 
 AnyLink = TypeVar("AnyLink", bound=Link)
+
+
+def check_single_link(link: object, name: str = "link") -> Link:
+    """Return a link without run axes, or raise a ``ValueError``."""
+    if not isinstance(link, Link):
+        raise ValueError(f"{name} must be a legendretron Link, got {type(link).__name__}.")
+    if link.run_shape:
+        raise ValueError(
+            f"{name} must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
+        )
+    return link
 
 
 def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
@@ -55,11 +66,11 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
                 "batch cannot be stacked with others that have had one: call link.initialize(z) on them first. Links given "
                 "by different tables cannot be stacked at all: keep them in a list."
             )
-    _check_own_link(first)
-    return _stacked(links)
+    _check_user_link(first)
+    return _stack(links)
 
 
-def _stacked(links: Sequence[AnyLink]) -> AnyLink:
+def _stack(links: Sequence[AnyLink]) -> AnyLink:
     stacked = _with_run_shape(links[0], (len(links),))
     for name, parameter in stacked.named_parameters():
         parameter.data = torch.stack([link.get_parameter(name).detach() for link in links])
@@ -67,7 +78,7 @@ def _stacked(links: Sequence[AnyLink]) -> AnyLink:
 
 
 @torch.no_grad()
-def _check_own_link(link: Link) -> None:
+def _check_user_link(link: Link) -> None:
     """Raise a ``ValueError`` if a user's link does not compute two runs side by side as it computes each of them.
 
     With one run, or as many rows as runs, a mistake may not show, or only in the values.
@@ -85,7 +96,7 @@ def _check_own_link(link: Link) -> None:
     single = torch.stack([run.inverse(rows) for run, rows in zip(runs, z, strict=True)])
     name, together = type(link).__name__, None
     try:
-        together = _stacked(runs).inverse(z)
+        together = _stack(runs).inverse(z)
     except (RuntimeError, IndexError, ValueError) as error:
         reason = f": {error}"
     else:
@@ -111,8 +122,8 @@ def _settings(link: Link) -> list[tuple[object, ...]]:
 
 def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
     # initialisation and training mode are not properties of the map
-    named = {k: v for k, v in attributes.items() if k not in ("init", "training") and not k.startswith("_")}
-    return {k: v for k, v in named.items() if isinstance(v, bool | int | float | str | tuple)}
+    settings = {k: v for k, v in attributes.items() if k not in ("init", "training") and not k.startswith("_")}
+    return {k: v for k, v in settings.items() if isinstance(v, bool | int | float | str | tuple)}
 
 
 def take_run(link: AnyLink, run: int) -> AnyLink:

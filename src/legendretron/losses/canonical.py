@@ -10,12 +10,13 @@ from torch import Tensor
 
 from legendretron._internal.kept_values import keep_values
 from legendretron._internal.start import set_start
+from legendretron._internal.tensor_cache import TensorCache
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
-from legendretron.links.binary_potential import KeptPotential
-from legendretron.losses.frozen import check_single_link, device_of, frozen_copy
+from legendretron.links.runs import check_single_link
+from legendretron.losses.frozen import device_of, frozen_copy
 from legendretron.losses.of_link import LossOfLink
 from legendretron.losses.reduction import Reduction
 
@@ -97,7 +98,7 @@ class CanonicalLoss(LossOfLink):
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
         # listed once: looking for all tensors of a link takes longer than a small batch
         self._parts = (*self.canonical_link.modules(),)
-        self._kept_rows: KeptPotential[RowLosses | None] = KeptPotential()
+        self._row_cache: TensorCache[RowLosses | None] = TensorCache()
         self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
         self._prepare()
         keep_values(self)
@@ -129,8 +130,8 @@ class CanonicalLoss(LossOfLink):
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """See :meth:`Criterion.forward`."""
-        found = self._fused(z, y)
-        return super().forward(z, y) if found is None else found
+        loss = self._fused(z, y)
+        return super().forward(z, y) if loss is None else loss
 
     def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
         """The loss by a compiled function, or None where there is none, or an error to be explained."""
@@ -144,7 +145,7 @@ class CanonicalLoss(LossOfLink):
             return None
         if self.least is not None:
             tensors.append(self.least)
-        rows = self._kept_rows.table(self._new_rows, logits, tensors)
+        rows = self._row_cache.get(self._new_rows, logits, tensors)
         if rows is None:
             return None
         flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
@@ -173,12 +174,12 @@ class CanonicalLoss(LossOfLink):
             return None
         counted, index = labels != how.ignore_index, labels.clamp(0, self.n_classes - 1)
         x = logits if self.least is None else logits + self.least
-        own = x.gather(-1, index.unsqueeze(-1))
-        further = own - x
+        of_label = x.gather(-1, index.unsqueeze(-1))
+        further = of_label - x
         if weight is not None:
             further = further.masked_fill(weight == 0, 0.0) * weight  # zero times the infinity of a masked class
         # the loss of a label that is masked is infinite already
-        further = further.mean(-1).masked_fill(own.isneginf().squeeze(-1) | ~counted, 0.0)
+        further = further.mean(-1).masked_fill(of_label.isneginf().squeeze(-1) | ~counted, 0.0)
         loss = torch.add(loss, further, alpha=share)
         if how.reduction == "none":
             return loss

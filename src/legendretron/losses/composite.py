@@ -10,7 +10,8 @@ from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityReport, canonicality
-from legendretron.losses.frozen import check_single_link, frozen_copy
+from legendretron.links.runs import check_single_link
+from legendretron.losses.frozen import frozen_copy
 from legendretron.losses.named import LogLoss
 from legendretron.losses.of_link import LossOfLink
 

@@ -11,20 +11,9 @@ import torch
 from legendretron._internal.kept_values import keep_loaded, keep_values
 from legendretron.links import Link
 
-__all__ = ["check_single_link", "device_of", "frozen_copy"]
+__all__ = ["device_of", "frozen_copy"]
 
 AnyLink = TypeVar("AnyLink", bound=Link)
-
-
-def check_single_link(link: object) -> Link:
-    """Return a link without run axes, or raise a ``ValueError``."""
-    if not isinstance(link, Link):
-        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
-    if link.run_shape:
-        raise ValueError(
-            f"link must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
-        )
-    return link
 
 
 def device_of(link: Link) -> torch.device:

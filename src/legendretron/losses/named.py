@@ -186,9 +186,9 @@ class MatsushitaLoss(_OfSoftmax):
     def _partial_losses(self, q: Tensor) -> Tensor:
         root = torch.sqrt(q)
         ratios = root.unsqueeze(-2) / root.unsqueeze(-1)  # [i, j] = sqrt(q_j / q_i)
-        own = torch.eye(q.shape[-1], dtype=torch.bool, device=q.device)
+        diagonal = torch.eye(q.shape[-1], dtype=torch.bool, device=q.device)
         # 0/0 off the diagonal: two classes that are both ruled out weigh nothing against each other
-        idle = own | ((q == 0).unsqueeze(-2) & (q == 0).unsqueeze(-1))
+        idle = diagonal | ((q == 0).unsqueeze(-2) & (q == 0).unsqueeze(-1))
         return 0.5 * ratios.masked_fill(idle, 0.0).sum(-1)
 
     def _bayes_risk(self, p: Tensor) -> Tensor:

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from legendretron.nn.calibration import CalibrationMap
 from legendretron.nn.head import LegendreHead, LegendreLink
 from legendretron.nn.init_weights import init_weights
 from legendretron.nn.parameter_groups import parameter_groups
 
-__all__ = ["CalibrationMap", "ClassParallel", "LegendreHead", "LegendreLink", "init_weights", "parameter_groups"]
+__all__ = ["ClassParallel", "LegendreHead", "LegendreLink", "init_weights", "parameter_groups"]
 
 
 def __getattr__(name: str) -> Any:

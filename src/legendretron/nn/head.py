@@ -19,7 +19,7 @@ from legendretron._internal.validation import (
     in_autocast,
 )
 from legendretron.accelerate.log_proba import log_proba
-from legendretron.links import Link, make_link
+from legendretron.links import LabelNoise, Link, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.losses.reduction import (
     Reduction,
@@ -28,18 +28,32 @@ from legendretron.losses.reduction import (
     check_reduction,
     check_weight,
 )
-from legendretron.nn.label_noise import NoisyLabels, make_label_noise, observed
+from legendretron.nn.noisy_labels import NoisyLabels, make_label_noise, observe
 from legendretron.simplex import append_reference
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
 
-def _as_link(link: str | Link, n_classes: int, settings: dict[str, Any]) -> Link:
+def _make_parts(
+    owner: type,
+    n_classes: int,
+    link: str | Link,
+    parameters: dict[str, Any],
+    link_params: Mapping[str, Any] | None,
+    label_noise: Any,
+    generator: torch.Generator | None,
+    device: torch.device | str | None,
+    dtype: torch.dtype | None,
+) -> tuple[Link, LabelNoise | None]:
+    """The link and the noise that the parameters of a head's constructor ask for."""
+    settings = choose_settings(link, parameters, link_params, owner)
     if not isinstance(link, Link):
-        return make_link(link, n_classes, **settings)
-    if settings["generator"] is not None:
+        link = make_link(link, n_classes, generator=generator, device=device, dtype=dtype, **settings)
+    elif generator is not None:
         raise ValueError("generator does not apply to a link that is an object; leave it out.")
-    return check_link(link, n_classes).to(device=settings["device"], dtype=settings["dtype"])
+    else:
+        link = check_link(link, n_classes).to(device=device, dtype=dtype)
+    return link, make_label_noise(label_noise, link, device=device, dtype=dtype)
 
 
 class LegendreLink(NoisyLabels):
@@ -137,11 +151,11 @@ class LegendreLink(NoisyLabels):
         if isinstance(dim, bool) or not isinstance(dim, int):
             raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
         self.dim = dim
-        settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
-        settings = choose_settings(link, settings | {"init": init}, link_params, LegendreLink)
-        made = {"generator": generator, "device": device, "dtype": dtype}
-        self.link = _as_link(link, self.n_classes, {**settings, **made})
-        self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
+        settings: dict[str, Any] = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network}
+        settings |= {"n_nests": n_nests, "init": init}
+        self.link, self.noise = _make_parts(
+            LegendreLink, self.n_classes, link, settings, link_params, label_noise, generator, device, dtype
+        )
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
@@ -163,11 +177,11 @@ class LegendreLink(NoisyLabels):
         With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
         """
         log_p = self._log_true(logits)
-        return self._placed(observed(self.noise, log_p) if self.training else log_p)
+        return self._placed(observe(self.noise, log_p) if self.training else log_p)
 
     def log_proba_observed(self, logits: Tensor) -> Tensor:
         """Log-probabilities of observed labels, in both modes: for the log-loss of labels of which some are wrong."""
-        return self._placed(observed(self.noise, self._log_true(logits)))
+        return self._placed(observe(self.noise, self._log_true(logits)))
 
     def label_quality(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Probabilities that labels are right, given the logits: with the classes on axis ``dim``, which labels do not have.
@@ -270,12 +284,12 @@ class LegendreHead(NoisyLabels):
         if dtype is not None and not dtype.is_floating_point:
             raise ValueError(f"dtype must be a floating-point dtype such as torch.float32, got {dtype}.")
         self.n_classes = check_integer("n_classes", n_classes, 2)
-        settings = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network, "n_nests": n_nests}
+        settings: dict[str, Any] = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network}
+        settings |= {"n_nests": n_nests, "init": init}
         self.linear = nn.Linear(self.in_features, self.n_classes - 1, bias=bias, device=device, dtype=dtype)
-        settings = choose_settings(link, settings | {"init": init}, link_params, LegendreHead)
-        made = {"generator": generator, "device": device, "dtype": dtype}
-        self.link = _as_link(link, self.n_classes, {**settings, **made})
-        self.noise = make_label_noise(label_noise, self.link, device=device, dtype=dtype)
+        self.link, self.noise = _make_parts(
+            LegendreHead, self.n_classes, link, settings, link_params, label_noise, generator, device, dtype
+        )
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
@@ -300,11 +314,11 @@ class LegendreHead(NoisyLabels):
         With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
         """
         log_p = self._log_true(features)
-        return observed(self.noise, log_p) if self.training else log_p
+        return observe(self.noise, log_p) if self.training else log_p
 
     def log_proba_observed(self, features: Tensor) -> Tensor:
         """Log-probabilities of observed labels, ``(..., in_features) -> (..., C)``, in both modes."""
-        return observed(self.noise, self._log_true(features))
+        return observe(self.noise, self._log_true(features))
 
     def label_quality(self, features: Tensor, labels: Tensor) -> Tensor:
         r"""Probabilities that labels are right: ``(..., in_features), (...) -> (...)``.
@@ -391,7 +405,7 @@ class LegendreHead(NoisyLabels):
                 )
             labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        return how.of_scores(observed(self.noise, self.link(z, by=log_proba)), labels, "labels")
+        return how.of_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
         # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none
@@ -419,8 +433,8 @@ class LegendreHead(NoisyLabels):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}linear.weight")
-        own = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
-        shape = own.shape if isinstance(own, Tensor) and not isinstance(own, UninitializedParameter) else None
+        weight = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
+        shape = weight.shape if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None
         if saved is not None and saved.dim() == 2 and shape is not None and saved.shape != shape:
             rows, columns = saved.shape
             softmax = ""

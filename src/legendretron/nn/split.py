@@ -8,7 +8,7 @@ from torch.distributed.tensor import Shard
 
 from legendretron._internal.process_groups import same_on_all_ranks, whole
 from legendretron.links import LabelNoise, Link
-from legendretron.nn.label_noise import observed
+from legendretron.nn.noisy_labels import observe
 
 __all__ = ["gathered_log_proba", "sharded_nll", "sharded_nll_and_hits"]
 
@@ -34,7 +34,7 @@ def sharded_nll(
     of_classes, of_reference = _log_proba(link, z)
     labels = labels.reshape(-1, 1)
     counts = labels != ignore_index
-    picked = observed(noise, _of_labels(of_classes, of_reference, torch.where(counts, labels, -1)))
+    picked = observe(noise, _of_labels(of_classes, of_reference, torch.where(counts, labels, -1)))
     nll = -torch.where(counts, picked, 0.0).reshape(z.shape[:-1])
     if reduction == "none":
         return nll
@@ -50,11 +50,11 @@ def sharded_nll_and_hits(
     """
     of_classes, of_reference = _log_proba(link, z)
     picked = _of_labels(of_classes, of_reference, labels.unsqueeze(-1))
-    own = of_classes.detach()
-    highest = torch.maximum(whole(own.amax(-1, keepdim=True)), whole(of_reference.detach()))
-    is_highest = own >= same_on_all_ranks(highest, own)
-    first = whole(torch.where(is_highest, _columns(own, labels.device), own.shape[-1]).amin(-1))
-    return -observed(noise, picked).squeeze(-1), first == labels
+    log_p = of_classes.detach()
+    highest = torch.maximum(whole(log_p.amax(-1, keepdim=True)), whole(of_reference.detach()))
+    is_highest = log_p >= same_on_all_ranks(highest, log_p)
+    first = whole(torch.where(is_highest, _columns(log_p, labels.device), log_p.shape[-1]).amin(-1))
+    return -observe(noise, picked).squeeze(-1), first == labels
 
 
 def _columns(of_classes: Tensor, device: torch.device) -> Tensor:
@@ -67,8 +67,8 @@ def _of_labels(of_classes: Tensor, of_reference: Tensor, labels: Tensor) -> Tens
     """Log-probabilities ``(n, 1)`` of labels ``(n, 1)``; those of no class are 0."""
     n_outputs = of_classes.shape[-1]
     columns = _columns(of_classes, labels.device)
-    own = torch.where(columns == same_on_all_ranks(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
-    return whole(own) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
+    picked = torch.where(columns == same_on_all_ranks(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
+    return whole(picked) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
 
 
 def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:

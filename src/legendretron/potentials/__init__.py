@@ -3,17 +3,11 @@
 from legendretron.potentials.base import Potential
 from legendretron.potentials.cpflow import CPFlowNetwork
 from legendretron.potentials.ficnn import FICNN
-from legendretron.potentials.logsumexp import LogSumExpPlus
 from legendretron.potentials.nested_logsumexp import NestedLogSumExp
-from legendretron.potentials.quadratic import QuadraticPotential
-from legendretron.potentials.ridge import RidgePotential
 
 __all__ = [
     "FICNN",
     "CPFlowNetwork",
-    "LogSumExpPlus",
     "NestedLogSumExp",
     "Potential",
-    "QuadraticPotential",
-    "RidgePotential",
 ]

@@ -38,10 +38,10 @@ class Potential(nn.Module, ABC):
 
     Examples
     --------
-    >>> from legendretron.potentials import LogSumExpPlus
-    >>> potential = LogSumExpPlus(2)  # a subclass
-    >>> potential.gradient(torch.zeros(2))
-    tensor([0.3333, 0.3333])
+    >>> from legendretron.potentials import NestedLogSumExp
+    >>> potential = NestedLogSumExp(2)  # a subclass
+    >>> potential.hessian(torch.zeros(5, 2)).shape
+    torch.Size([5, 2, 2])
     """
 
     def __init__(self, dim: int, run_shape: tuple[int, ...] = ()) -> None:
@@ -78,7 +78,7 @@ class Potential(nn.Module, ABC):
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor: ...
 
     def _inverse_gradient(self, y: Tensor) -> Tensor:
-        return self._polished(self._newton(y, torch.zeros_like(y)), y)
+        return self._polish(self._newton(y, torch.zeros_like(y)), y)
 
     def _newton(self, y: Tensor, start: Tensor) -> Tensor:
         return damped_newton(
@@ -89,15 +89,15 @@ class Potential(nn.Module, ABC):
             objective=lambda x: self._value(x) - (x * y).sum(-1),
         )
 
-    def _polished(self, root: Tensor, y: Tensor) -> Tensor:
+    def _polish(self, root: Tensor, y: Tensor) -> Tensor:
         # Two more Newton steps polish the digits and, being part of the graph, carry the derivatives: each step doubles
         # the number of orders that are exact, so first, second and third derivatives of the inverse are right.
-        found = root
+        start = root
         for _ in range(2):
             root = root - self._hessian_solve(root, self._gradient(root) - y)
         # where a potential is nearly flat, a step from one rounding to another can lead far away: only derivatives are kept
-        before, after = (torch.linalg.vector_norm(self._gradient(x) - y, dim=-1).detach() for x in (found, root))
-        return torch.where((after > before).unsqueeze(-1), found + (root - root.detach()), root)
+        before, after = (torch.linalg.vector_norm(self._gradient(x) - y, dim=-1).detach() for x in (start, root))
+        return torch.where((after > before).unsqueeze(-1), start + (root - root.detach()), root)
 
     # --- what users call, on any leading axes ---
 

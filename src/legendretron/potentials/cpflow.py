@@ -3,7 +3,7 @@ r"""The network behind the paper's tables: CP-Flow's input-convex network with a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,7 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, has_values
-from legendretron.potentials.ridge import RidgePotential
-from legendretron.potentials.ridge_form import Ridge, RidgeGradients
+from legendretron.potentials.ficnn import FICNN, Ridge
 from legendretron.potentials.softplus import softplus
 
 __all__ = ["CPFlowNetwork"]
@@ -23,17 +22,7 @@ SCALE_FLOOR = 1e-3
 _STD_FLOOR = 1e-6
 
 
-class _Folding(NamedTuple):
-    """What folding the normalisation into the ridge form leaves for its pullback."""
-
-    exp_scale: Tensor
-    scale: Tensor
-    unit_scale: Tensor
-    moved: Tensor  # b + c / H + shift
-    mixing: Tensor  # P before scaling
-
-
-class CPFlowNetwork(RidgePotential):
+class CPFlowNetwork(FICNN):
     r"""Input-convex network of CP-Flow plus a quadratic.
 
     Of the :math:`H` units of a middle layer, the first :math:`\lceil H/2 \rceil` continue the network and are
@@ -58,7 +47,7 @@ class CPFlowNetwork(RidgePotential):
     it sees in training mode. Until then it is (nearly) the identity. The buffer ``initialized`` in the state dict
     tells which.
 
-    Parameters are those of :class:`~legendretron.potentials.RidgePotential`.
+    Parameters are those of :class:`~legendretron.potentials.FICNN`.
 
     References
     ----------
@@ -125,59 +114,19 @@ class CPFlowNetwork(RidgePotential):
         layers = middle.unflatten(-1, (self.depth - 1, self.mixed_units))
         return pad(layers, (0, self.hidden - self.mixed_units), value=others).flatten(-2)
 
-    def _select(self, units: Tensor) -> Tensor:
-        """The normalised units of the middle layers, of values for all ``r``."""
-        layers = units[..., self.hidden : -1].unflatten(-1, (self.depth - 1, self.hidden))
-        return layers[..., : self.mixed_units].flatten(-2)
-
-    tensor_names = (*RidgePotential.tensor_names, "shift", "log_scale", "mixing_bias")
+    tensor_names = (*FICNN.tensor_names, "shift", "log_scale", "mixing_bias")
 
     def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
         """The ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
-        return self._fold(tensors)[0]
-
-    def _fold(self, tensors: Sequence[Tensor]) -> tuple[Ridge, _Folding]:
         weight, bias, raw_mixing, raw_alpha, raw_gamma, shift, log_scale, mixing_bias = map(at_least_single, tensors)
-        exp_scale = torch.exp(log_scale)
-        scale = exp_scale + SCALE_FLOOR
+        scale = torch.exp(log_scale) + SCALE_FLOOR
         # a unit that is not normalised has scale 1 and shift 0
         unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
         unit_scale = pad(unit_scale, (self.hidden, 0), value=1.0)
         moved = bias + pad(self._spread(shift + mixing_bias / self.hidden, 0.0), (self.hidden, 1))
-        mixing = self._positive_mixing(raw_mixing)
+        mixing = self._positive_mixing(raw_mixing) * scale.unsqueeze(-1)
         alpha, gamma = self._scales(raw_alpha, raw_gamma)
-        folded = Ridge(
-            weight=weight * unit_scale.unsqueeze(-1),
-            bias=moved * unit_scale,
-            mixing=self._split_mixing(mixing * scale.unsqueeze(-1)),
-            alpha=alpha,
-            gamma=gamma,
-        )
-        return folded, _Folding(exp_scale, scale, unit_scale, moved, mixing)
-
-    def _ridge_with_pullback(self) -> tuple[Ridge, Callable[[RidgeGradients], list[Tensor]]]:
-        ridge, fold = self._fold(self._own_tensors())
-
-        def pullback(gradients: RidgeGradients) -> list[Tensor]:
-            cot_unit = (gradients.weight * self.weight).sum(-1) + gradients.bias * fold.moved
-            cot_scale = (gradients.mixing * fold.mixing).sum(-1)
-            cot_scale[..., -1] += cot_unit[..., -1]
-            bias = gradients.bias * fold.unit_scale
-            shift = self._select(bias)
-            cot_scale[..., :-1] += self._select(cot_unit)
-            cot_positive = gradients.mixing * fold.scale.unsqueeze(-1)
-            return [
-                gradients.weight * fold.unit_scale.unsqueeze(-1),
-                bias,
-                cot_positive * torch.sigmoid(self.raw_mixing) / self.hidden,
-                gradients.alpha * torch.sigmoid(self.raw_alpha),
-                gradients.gamma * torch.sigmoid(self.raw_gamma),
-                shift,
-                cot_scale * fold.exp_scale,
-                shift / self.hidden,
-            ]
-
-        return ridge, pullback
+        return Ridge(weight * unit_scale.unsqueeze(-1), moved * unit_scale, self._split_mixing(mixing), alpha, gamma)
 
     @property
     def needs_batch(self) -> bool:
@@ -205,7 +154,7 @@ class CPFlowNetwork(RidgePotential):
         total = sum_over_ranks if across_ranks else _unchanged
         if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
-        plain = RidgePotential._ridge_of(self, self._own_tensors()[:5])
+        plain = FICNN._ridge_of(self, self._tensors()[:5])
         t = whole(x @ plain.weight.mT) + whole(plain.bias).unsqueeze(-2)
         finite = torch.isfinite(t).all(-1)
         t = torch.where(finite.unsqueeze(-1), t, torch.zeros_like(t))
@@ -219,8 +168,8 @@ class CPFlowNetwork(RidgePotential):
         for k, (where, mixing) in enumerate(zip(self._mixed_positions(), plain.mixing, strict=True), start=1):
             u = t[..., where] + s @ whole(mixing).mT
             if k < self.depth:
-                own = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
-                u = u + at_least_single(own).unsqueeze(-2) / self.hidden
+                mixing_bias = whole(self.mixing_bias)[..., (k - 1) * self.mixed_units : k * self.mixed_units]
+                u = u + at_least_single(mixing_bias).unsqueeze(-2) / self.hidden
             mean = total((share * u).sum(-2))
             std = total((share * (u - mean.unsqueeze(-2)).square()).sum(-2)).sqrt()
             # a unit that is the same in all rows has no scale to set

@@ -133,25 +133,25 @@ class NestedLogSumExp(Potential):
 
         Those that are masked, of the same shape, are left out of all sums. Parameters are those in ``tensors``, if given.
         """
-        log_mu, log_beta, offsets, reference, bias = self._own_tensors() if tensors is None else tensors
+        log_mu, log_beta, offsets, reference, bias = self._tensors() if tensors is None else tensors
         mu = torch.exp(at_least_single(log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(log_beta)).unsqueeze(-1)
         # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
         # As any constant would do here, the largest one needs no derivative.
         top = x.detach().amax(-1, keepdim=True)
-        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + _joined(offsets, reference)
+        logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + _join_offsets(offsets, reference)
         if masked is not None:
             logits = logits.masked_fill(masked.unsqueeze(-2), -math.inf)
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + bias.unsqueeze(-2)
         return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
-    def _own_tensors(self) -> list[Tensor]:
+    def _tensors(self) -> list[Tensor]:
         """All parameters, in the order in which fused links take them."""
         return [self.log_mu, self.log_beta, self.offsets, self.reference_offset, self.gate_bias]
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
-        return _joined(self.offsets, self.reference_offset)
+        return _join_offsets(self.offsets, self.reference_offset)
 
     def _numbers(self) -> Tensor:
         """``beta``, then ``mu``, ``b`` and ``c`` of all nests, in one dimension; without run axes only."""
@@ -224,7 +224,7 @@ class NestedLogSumExp(Potential):
         nests = self._nests(x)
         pi = nests.log_pi.exp().unsqueeze(-1)
         s = nests.log_s.exp()
-        spread = _centred(s, pi)
+        spread = _subtract_mean(s, pi)
         mu, beta = nests.mu.unsqueeze(-1), nests.beta.unsqueeze(-1)
         s_k, spread_k = s[..., :-1], spread[..., :-1]
         off = beta * spread_k.mT @ (pi * spread_k) - s_k.mT @ (mu * pi * s_k)
@@ -237,7 +237,7 @@ class NestedLogSumExp(Potential):
         nests = self._nests(x)
         pi = nests.log_pi.exp().unsqueeze(-1)
         s = nests.log_s.exp()
-        spread = _centred(s, pi)[..., :-1]
+        spread = _subtract_mean(s, pi)[..., :-1]
         s = s[..., :-1]
         mu, beta = nests.mu.unsqueeze(-1), nests.beta.unsqueeze(-1)
         row = v.unsqueeze(-2)
@@ -294,12 +294,12 @@ class NestedLogSumExp(Potential):
         return f"{super().extra_repr()}, n_nests={self.n_nests}, init={self.init!r}"
 
 
-def _joined(offsets: Tensor, reference: Tensor) -> Tensor:
+def _join_offsets(offsets: Tensor, reference: Tensor) -> Tensor:
     """``c`` of all classes, (*runs, 1, M, C)."""
     return at_least_single(torch.cat([offsets, reference.unsqueeze(-1)], dim=-1)).unsqueeze(-3)
 
 
-def _centred(s: Tensor, pi: Tensor) -> Tensor:
+def _subtract_mean(s: Tensor, pi: Tensor) -> Tensor:
     """``s_m - p``, with the entry of the largest class taken from the others, which have not rounded to one."""
     p = (pi * s).sum(-2, keepdim=True)
     spread = s - p

@@ -86,5 +86,5 @@ def damped_newton(
         best = torch.where(better.unsqueeze(-1), x, best)
         size = torch.where(better, new_size, size)
         active = active & ~pending & (new_size > target) & (stalled < _STALLED)
-    found = size <= eps**0.5 * (1.0 + scale)
-    return torch.where(found.unsqueeze(-1), best, torch.nan)
+    is_root = size <= eps**0.5 * (1.0 + scale)
+    return torch.where(is_root.unsqueeze(-1), best, torch.nan)

@@ -9,10 +9,10 @@ from contextlib import closing
 from torch import Tensor
 
 from legendretron._internal.validation import check_choice
+from legendretron.accelerate.steps import autograd_step
 from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.interrupt import stop_requests
-from legendretron.training.joint_step import JointStep
 from legendretron.training.layout import Layout
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.model import LinearModel
@@ -121,6 +121,8 @@ def train_batches(
         Whether to show the speed, in rows a second.
     """
     layout = Layout.alone() if layout is None else layout
+    if not settings.compiled:
+        model.nll_step = autograd_step(model.link)
     with (
         closing(batches),
         threads_for(_work(model, batches.size / layout.n_data)),
@@ -174,9 +176,9 @@ class _Steps:
     def __init__(self, state: TrainingState) -> None:
         self._state = state
         self._features: Features | None = None
-        self._made: dict[tuple[int, int], AnyStep | JointStep] = {}
+        self._made: dict[tuple[int, int], AnyStep] = {}
 
-    def find(self, features: Features, block: Block) -> AnyStep | JointStep:
+    def find(self, features: Features, block: Block) -> AnyStep:
         """The step for the batches of a block."""
         if features is not self._features:
             self._made, self._features = {}, features
@@ -185,16 +187,18 @@ class _Steps:
             self._made[size] = self._make(features, *size)
         return self._made[size]
 
-    def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep | JointStep:
+    def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep:
         s, optimiser = self._state, self._state.optimiser
-        if s.layout.n_processes > 1 or n_rows == 0:  # of many shards, a small batch may have no row
-            return JointStep(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, s.layout)
-        step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, n_rows)
+        joint = s.layout.n_processes > 1 or n_rows == 0  # of many shards, a small batch may have no row
+        layout = s.layout if joint else None
+        step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, layout)
+        if joint:
+            return step
         changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals]
         return make_step(step, changing, s.settings.compiled)
 
 
-def take_steps(step: AnyStep | JointStep, block: Block, rates: Tensor, rate: Tensor) -> Iterator[None]:
+def take_steps(step: AnyStep, block: Block, rates: Tensor, rate: Tensor) -> Iterator[None]:
     """Take a step for each batch, at rates ``(S, R)`` or ``(1, R)``, and yield where training can be ended.
 
     ``rate`` of shape (R, 1) is what plain steps read; it holds the rates of the last step afterwards.

@@ -35,7 +35,7 @@ class Features(Protocol):
         """The same in float32."""
         ...
 
-    def taken(self, rows: np.ndarray) -> Any:
+    def select_rows(self, rows: np.ndarray) -> Any:
         """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
         ...
 
@@ -75,7 +75,7 @@ class DenseFeatures:
         """See :class:`Features`."""
         return DenseFeatures(self.x.float())
 
-    def taken(self, rows: np.ndarray) -> np.ndarray:
+    def select_rows(self, rows: np.ndarray) -> np.ndarray:
         """See :class:`Features`."""
         return self.x[torch.as_tensor(rows, device=self.x.device)].float().cpu().numpy()
 
@@ -122,13 +122,13 @@ class SparseFeatures:
         """See :class:`Features`."""
         return SparseFeatures(self.starts, self.columns, self.values.float(), self.n_features)
 
-    def taken(self, rows: np.ndarray) -> scipy.sparse.csr_array:
+    def select_rows(self, rows: np.ndarray) -> scipy.sparse.csr_array:
         """See :class:`Features`."""
         parts = tuple(part.cpu().numpy() for part in (self.values.float(), self.columns, self.starts))
-        taken = scipy.sparse.csr_array(parts, shape=(self.n_rows, self.n_features))[rows]
-        if max(taken.nnz, self.n_features) < 2**31:  # not everything takes longer indices
-            taken.indices, taken.indptr = taken.indices.astype(np.int32), taken.indptr.astype(np.int32)
-        return taken
+        selected = scipy.sparse.csr_array(parts, shape=(self.n_rows, self.n_features))[rows]
+        if max(selected.nnz, self.n_features) < 2**31:  # not everything takes longer indices
+            selected.indices, selected.indptr = selected.indices.astype(np.int32), selected.indptr.astype(np.int32)
+        return selected
 
     def by_kernels(self, like: Tensor) -> bool:
         """Whether Triton kernels are used for weights like these; if so, no shape depends on the rows."""

@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.sparse.linalg
 import torch
 
+from legendretron.accelerate.steps import autograd_step
 from legendretron.training.adam import Adam
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
@@ -79,7 +80,9 @@ class _Run:
             centred=settings.centred,
         )
         self.compiled: _CompiledGradient | None = None
-        if settings.compiled and not model.flat.is_cuda:
+        if not settings.compiled:
+            self.model.nll_step = autograd_step(self.model.link)
+        elif not model.flat.is_cuda:
             compiled = _CompiledGradient(self.model, self.sample, self.weight, self.penalty)
             self.compiled = compiled if compiled.exists else None
         self.gradient = torch.empty_like(self.model.flat)
@@ -126,9 +129,9 @@ class _Run:
         return self.loss, loss, float(accuracies[0])
 
 
-def _without_stopping(callback: Callable[..., None], found: scipy.optimize.OptimizeResult) -> None:
+def _without_stopping(callback: Callable[..., None], result: scipy.optimize.OptimizeResult) -> None:
     with suppress(StopIteration):
-        callback(found)
+        callback(result)
 
 
 def _polish(
@@ -202,7 +205,7 @@ def train_lbfgs(
             first = run.objective(start)[0]
             if not np.isfinite(first):
                 raise DivergedError(f"the loss of run {number} is {first} at the start; scale the features.")
-            found = scipy.optimize.minimize(
+            result = scipy.optimize.minimize(
                 run.objective,
                 start,
                 jac=True,
@@ -217,14 +220,14 @@ def train_lbfgs(
                 },
             )
             if run.n_iter == 0:  # the start was the minimum: still one epoch, for the history
-                run.objective(found.x)
-                _without_stopping(callback(run, number), found)
+                run.objective(result.x)
+                _without_stopping(callback(run, number), result)
             if validation is None and not stop_requested():
                 tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
-                polished, gradient = found.x, float(np.abs(found.jac).max())
-                if found.status != 1:  # status 1: a limit on iterations or evaluations was met
+                polished, gradient = result.x, float(np.abs(result.jac).max())
+                if result.status != 1:  # status 1: a limit on iterations or evaluations was met
                     target = tol * (_EXACT_FACTOR if tol <= _EXACT_TOL else 1.0)
-                    polished, gradient = _polish(run.objective, found.x, target)
+                    polished, gradient = _polish(run.objective, result.x, target)
                 run.reached.copy_(torch.as_tensor(polished).unsqueeze(0))
                 converged[number] = gradient <= 10 * tol
             model.flat[number] = (run.reached if run.best is None else run.best)[0]

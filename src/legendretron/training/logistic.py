@@ -25,8 +25,7 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.simplex import log_softmax_plus, predicted_class
-from legendretron.training.batched_descent import descend
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS, descend
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic_newton import Newton, Whitened
 from legendretron.training.logistic_objective import Objective
@@ -144,7 +143,9 @@ def fit_logistic(
     if link is not None:
         most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK
     by_newton = dense and size <= most and runs * features.n_rows * size**2 <= most_work
-    some = None if by_newton or not dense or learn_rate or link is not None else _some_rows(features.n_rows, d, k)
+    sample_rows = (
+        None if by_newton or not dense or learn_rate or link is not None else _some_rows(features.n_rows, d, k)
+    )
     objective = Objective(
         features,
         labels,
@@ -157,25 +158,25 @@ def fit_logistic(
         learn_rate,
         transition,
         link,
-        every_class=not by_newton and some is None,
+        every_class=not by_newton and sample_rows is None,
     )
     x = objective.flat(*((None, None) if start is None else start))
     if learn_rate:
         assert rate is not None
         x[:, -1] = torch.logit(rate, eps=1e-6)
-    metric: Newton | Whitened | Curvature
+    metric: Newton | Whitened | LBFGS
     if by_newton:
         metric = Newton(objective, x)
-    elif some is not None:
-        metric = Whitened(objective, x, some.to(labels.device))
+    elif sample_rows is not None:
+        metric = Whitened(objective, x, sample_rows.to(labels.device))
     else:
-        metric = Curvature(x)
-    found = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
-    weight, bias = objective.solution(found.x)
-    largest = found.gradient.abs().amax(1).cpu()
-    rates = objective.rate(found.x)
-    of_noise = torch.zeros_like(alpha) if rates is None else rates.clone()
-    return Logistic(weight, bias, found.n_iter.cpu(), largest <= 10 * tol, largest, of_noise)
+        metric = LBFGS(x)
+    end = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
+    weight, bias = objective.solution(end.x)
+    largest = end.gradient.abs().amax(1).cpu()
+    rates = objective.rate(end.x)
+    noise_rates = torch.zeros_like(alpha) if rates is None else rates.clone()
+    return Logistic(weight, bias, end.n_iter.cpu(), largest <= 10 * tol, largest, noise_rates)
 
 
 def _some_rows(n: int, d: int, k: int) -> Tensor | None:
@@ -214,7 +215,7 @@ def logistic_scores(
     """Mean log-loss and accuracy of every run, each of shape (R,); arguments are those of :func:`fit_logistic`."""
     loss, accuracy = weights.new_zeros(weights.shape[1]), weights.new_zeros(weights.shape[1])
     for part, log_p in logistic_log_proba(features, n_classes, fitted.weight, fitted.bias, link):
-        own = labels[part].view(-1, 1, 1).expand(*log_p.shape[:-1], 1)
-        loss -= (log_p.gather(-1, own).squeeze(-1) * weights[part]).sum(0)
-        accuracy += ((predicted_class(log_p) == own.squeeze(-1)) * weights[part]).sum(0)
+        index = labels[part].view(-1, 1, 1).expand(*log_p.shape[:-1], 1)
+        loss -= (log_p.gather(-1, index).squeeze(-1) * weights[part]).sum(0)
+        accuracy += ((predicted_class(log_p) == index.squeeze(-1)) * weights[part]).sum(0)
     return loss, accuracy

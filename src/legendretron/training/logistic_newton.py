@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS
 from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Newton", "Whitened"]
@@ -53,13 +53,13 @@ class _Hessian:
         share, of_rate = self.share, None
         rate = objective.rate(x)
         if rate is not None:
-            own = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
-            kept = own / (own + rate[:, None, None] / (k + 1))
+            p_kept = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
+            share_kept = p_kept / (p_kept + rate[:, None, None] / (k + 1))
             if objective.learn_rate:
                 # where the labels say little, a part of what they would say at most
                 most = rate * (1.0 - rate)
-                of_rate = torch.maximum(most - (share * kept * (1.0 - kept)).sum((1, 2)), 0.25 * most)
-            share = share * kept
+                of_rate = torch.maximum(most - (share * share_kept * (1.0 - share_kept)).sum((1, 2)), 0.25 * most)
+            share = share * share_kept
         p = p[..., :k]
         # entries in the order of the parameters: by feature, then by class
         outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
@@ -103,12 +103,12 @@ class Newton:
         last = gradient[:, hessian.shape[1] :]
         gradient = gradient[:, : hessian.shape[1]]
         factor, failed = torch.linalg.cholesky_ex(hessian)
-        found = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
-        good = (failed == 0) & found.isfinite().all(1)
-        found = torch.where(good[:, None], found, gradient)
+        solution = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+        good = (failed == 0) & solution.isfinite().all(1)
+        solution = torch.where(good[:, None], solution, gradient)
         if of_rate is not None:
-            found = torch.cat([found, (last / of_rate[:, None]).clamp(-2.0, 2.0)], dim=1)
-        return -found
+            solution = torch.cat([solution, (last / of_rate[:, None]).clamp(-2.0, 2.0)], dim=1)
+        return -solution
 
 
 class Whitened:
@@ -131,24 +131,24 @@ class Whitened:
         diagonal += torch.where(ridge > torch.finfo(hessian.dtype).tiny, ridge, 1.0)  # else these rows say nothing
         factor, failed = torch.linalg.cholesky_ex(hessian)
         good = (failed == 0) & factor.isfinite().all((1, 2))
-        own = torch.diag_embed(diagonal.clamp(min=torch.finfo(hessian.dtype).eps).sqrt())
-        self._factor = torch.where(good[:, None, None], factor, own)
-        self._curvature = Curvature(self.x, whole_first=True)
+        by_diagonal = torch.diag_embed(diagonal.clamp(min=torch.finfo(hessian.dtype).eps).sqrt())
+        self._factor = torch.where(good[:, None, None], factor, by_diagonal)
+        self._curvature = LBFGS(self.x, whole_first=True)
 
     def update(self, step: Tensor, change: Tensor) -> None:
-        """See :class:`~legendretron.training.batched_lbfgs.Curvature`."""
+        """See :class:`~legendretron.training.descent.LBFGS`."""
         self.x = self.x + step
         self._iteration += 1
         if self._iteration in _RENEWED:
             self._renew()
         else:
             new_step = (step.unsqueeze(1) @ self._factor).squeeze(1)
-            self._curvature.update(new_step, self._solved(change))
+            self._curvature.update(new_step, self._whiten(change))
 
     def direction(self, gradient: Tensor) -> Tensor:
         """Minus the inverse Hessian times the gradient."""
-        found = self._curvature.direction(self._solved(gradient))
-        return torch.linalg.solve_triangular(self._factor.mT, found.unsqueeze(-1), upper=True).squeeze(-1)
+        whitened = self._curvature.direction(self._whiten(gradient))
+        return torch.linalg.solve_triangular(self._factor.mT, whitened.unsqueeze(-1), upper=True).squeeze(-1)
 
-    def _solved(self, vector: Tensor) -> Tensor:
+    def _whiten(self, vector: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self._factor, vector.unsqueeze(-1), upper=False).squeeze(-1)

@@ -22,12 +22,12 @@ def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     n, _, k = z.shape
     top = z.amax(-1).clamp_(min=0.0)
     index = labels.clamp(max=k - 1).view(n, 1, 1).expand(n, z.shape[1], 1)
-    own = (labels < k).to(z.dtype).view(n, 1, 1)  # the last class has no column
-    picked = (z.gather(-1, index) * own).squeeze(-1)
+    has_column = (labels < k).to(z.dtype).view(n, 1, 1)  # the last class has no column
+    picked = (z.gather(-1, index) * has_column).squeeze(-1)
     z.sub_(top.unsqueeze(-1)).exp_()
     total = z.sum(-1).add_(torch.exp(-top))
     z.div_(total.unsqueeze(-1))
-    z.scatter_add_(-1, index, -own.expand(n, z.shape[1], 1))
+    z.scatter_add_(-1, index, -has_column.expand(n, z.shape[1], 1))
     return top.add_(total.log_()).sub_(picked), z
 
 
@@ -135,21 +135,21 @@ class Objective:
 
     def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
         """Shape (n, R, m)."""
-        return self.products.forward(part, _side_by_side(weight)).view(-1, len(weight), weight.shape[-1]).add_(bias)
+        return self.products.forward(part, _join_runs(weight)).view(-1, len(weight), weight.shape[-1]).add_(bias)
 
     def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Value (R,) and gradient (R, P)."""
         if not self.products.compiled:
-            return self._penalised(flat, self.alpha, *self._plain(flat))
+            return self._add_penalty(flat, self.alpha, *self._plain(flat))
         if self._last is None or self.runs == 1:
-            value, gradient = self._penalised(flat, self.alpha, *self._compiled(flat, slice(None)))
+            value, gradient = self._add_penalty(flat, self.alpha, *self._compiled(flat, slice(None)))
         else:
             before, value, gradient = self._last
             moved = (before != flat).any(1)
             value, gradient = value.clone(), gradient.clone()
             if bool(moved.any()):
                 some = flat[moved]
-                value[moved], gradient[moved] = self._penalised(some, self.alpha[moved], *self._compiled(some, moved))
+                value[moved], gradient[moved] = self._add_penalty(some, self.alpha[moved], *self._compiled(some, moved))
         if self.runs > 1:
             self._last = flat.clone(), value.clone(), gradient.clone()
         return value, gradient
@@ -160,7 +160,7 @@ class Objective:
 
         weight, bias = self.split(flat)
         runs, width = len(flat), len(flat) * self.m
-        side_by_side, shares = _side_by_side(weight), self.weights[:, which].contiguous()
+        joined, shares = _join_runs(weight), self.weights[:, which].contiguous()
         rate = self.rate(flat)
         rates = torch.zeros_like(flat[:, 0]) if rate is None else rate if self.learn_rate else rate[which]
         gradient = torch.zeros_like(flat)
@@ -168,7 +168,7 @@ class Objective:
         totals, of_bias = np.zeros(2 * runs), np.zeros(width)
         numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy()
         for part in self.parts:
-            z = self.products.forward(part, side_by_side)
+            z = self.products.forward(part, joined)
             log_loss_residuals(
                 z.view(-1).numpy(),
                 self.labels[part].numpy(),
@@ -220,7 +220,7 @@ class Objective:
         self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
         return value, gradient
 
-    def _penalised(self, flat: Tensor, alpha: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def _add_penalty(self, flat: Tensor, alpha: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Add the penalty to a mean loss, and its gradient, in place."""
         weight, bias = self.split(flat)
         of_weight, of_bias = self.split(gradient)
@@ -240,7 +240,7 @@ class Objective:
         return value, gradient
 
 
-def _side_by_side(weight: Tensor) -> Tensor:
+def _join_runs(weight: Tensor) -> Tensor:
     """All runs' weights ``(R, d, m)`` as one matrix (d, R m)."""
     runs, d, m = weight.shape
     return weight[0] if runs == 1 else weight.transpose(0, 1).reshape(d, runs * m)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -51,7 +52,6 @@ class LinearModel:
         self.weight, self.bias, *of_link = self.views(self.flat)
         for parameter, view in zip(self.link.parameters(), of_link, strict=True):
             parameter.data = view
-        self._nll_steps: dict[int, NLLStep] = {}
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Return the tensors of the model as views of a matrix like :attr:`flat`."""
@@ -92,12 +92,10 @@ class LinearModel:
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
         self.link.initialize(z, weights, across_ranks=across_ranks)
 
-    def nll_step(self, n_rows: int) -> NLLStep:
-        """The function that computes loss and derivatives of the link, for batches of so many rows."""
-        if n_rows not in self._nll_steps:
-            like = self.flat.new_empty(self.n_runs, n_rows, self.n_outputs)
-            self._nll_steps[n_rows] = nll_step(self.link, like)
-        return self._nll_steps[n_rows]
+    @cached_property
+    def nll_step(self) -> NLLStep:
+        """The function that computes loss and derivatives of the link; :func:`autograd_step` may take its place."""
+        return nll_step(self.link, self.flat)
 
     @torch.no_grad()
     def loss_gradient(
@@ -115,7 +113,7 @@ class LinearModel:
         Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
         """
         z, batch = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        nll, hit, dz, of_link = self.nll_step(rows.shape[1])(z, labels, weight)
+        nll, hit, dz, of_link = self.nll_step(z, labels, weight)
         runs, n_weights = self.n_runs, self.n_weights
         batch.gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
         rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]

@@ -17,6 +17,7 @@ from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
+from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
@@ -43,7 +44,9 @@ class Step:
     totals : Tensor of shape (2, R)
         Weighted sums of losses and of hits, added to at each step.
     n_rows : int
-        Rows per batch.
+        Rows per batch, on all processes together.
+    layout : Layout, optional
+        Of several processes, each of which has a part of the batch: gradients are added up in one message.
     """
 
     def __init__(
@@ -55,34 +58,35 @@ class Step:
         rate: Tensor,
         totals: Tensor,
         n_rows: int,
+        layout: Layout | None = None,
     ) -> None:
         self.model, self.features, self.penalty, self.optimiser = model, features, penalty, optimiser
-        self.rate, self.totals = rate, totals
-        self.n_rows = n_rows
+        self.rate, self.totals, self.n_rows, self.layout = rate, totals, n_rows, layout
         self.gradient = torch.zeros_like(model.flat)
         # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
-        self.clear = isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
-        self.kernels = _kernels_for(model)
-        if self.kernels is None:
-            model.nll_step(n_rows)  # made here, before a graph is captured
+        self.clear = layout is None and isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
+        self.kernels = _kernels_for(model) if layout is None else None
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
-        """Train on rows of shape (R, n_rows) with their labels and weights, which are shares of the batch."""
-        if self.kernels is not None:
-            self._by_kernels(self.kernels, rows, labels, weight)
-            return
-        nll, hit = self.model.loss_gradient(self.features, rows, labels, weight, self.gradient, cleared=self.clear)
-        self.optimiser.step(self.gradient, self.rate, self.penalty, clear=self.clear)
-        self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
-        self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
+        """Train on rows of shape (R, n) with their labels and weights, which are shares of the whole batch.
 
-    def _by_kernels(self, kernels: LinkStep, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
-        model = self.model
-        z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
-        dz = kernels(z, labels, weight, self.gradient, self.totals)
-        batch.gradient(dz, model.views(self.gradient)[0], self.clear)
-        self.optimiser.step(self.gradient, self.rate, self.penalty, clear=self.clear)
+        Of several processes, one may have no row.
+        """
+        model, gradient = self.model, self.gradient
+        if self.kernels is not None:
+            z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
+            dz = self.kernels(z, labels, weight, gradient, self.totals)
+            batch.gradient(dz, model.views(gradient)[0], self.clear)
+        elif rows.shape[1]:
+            nll, hit = model.loss_gradient(self.features, rows, labels, weight, gradient, cleared=self.clear)
+            self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
+            self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
+        else:
+            gradient.zero_()
+        if self.layout is not None:
+            gradient = self.layout.sum_over_rows(gradient)
+        self.optimiser.step(gradient, self.rate, self.penalty, clear=self.clear)
 
 
 def _kernels_for(model: LinearModel) -> LinkStep | None:
@@ -176,20 +180,16 @@ class CompiledStep:
         flat = model.flat
         self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
         self._at_once = 1
+        state = flat, optimiser.first, optimiser.second, optimiser.count.view(1)
+        of_penalty = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
         self._train = CompiledTraining(
             features,
-            flat=flat.numpy(),
-            first=optimiser.first.numpy(),
-            second=optimiser.second.numpy(),
-            count=optimiser.count.view(1).numpy(),
-            totals=step.totals.numpy(),
-            strengths=penalty.strengths.contiguous().numpy(),
-            shared=penalty.shared_strength().to(flat).numpy(),
-            centre=penalty.centre_of_link().numpy(),
-            form=form,
-            n_rows=step.n_rows,
-            betas=optimiser.betas,
-            eps=optimiser.eps,
+            tuple(tensor.numpy() for tensor in state),
+            step.totals.numpy(),
+            tuple(tensor.numpy() for tensor in of_penalty),
+            form,
+            step.n_rows,
+            (*optimiser.betas, optimiser.eps),
         )
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:

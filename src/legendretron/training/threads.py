@@ -41,16 +41,16 @@ def threads_for(multiplications: float) -> Iterator[int]:
     second may already see the lowered number: what counts is the number before the first entered.
     """
     with _Lowered.lock:
-        own = torch.get_num_threads()
+        current = torch.get_num_threads()
         if _Lowered.inside == 0:
-            _Lowered.before = own
+            _Lowered.before = current
         _Lowered.inside += 1
         wanted = thread_count(multiplications, _Lowered.before)
-        if own != wanted:
+        if current != wanted:
             torch.set_num_threads(wanted)
     try:
         yield wanted
     finally:
         with _Lowered.lock:
             _Lowered.inside -= 1
-            torch.set_num_threads(own if _Lowered.inside else _Lowered.before)
+            torch.set_num_threads(current if _Lowered.inside else _Lowered.before)

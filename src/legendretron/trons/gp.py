@@ -6,10 +6,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.links.trigonometric import TrigonometricLink
 from legendretron.trons.laplace import Posterior
 from legendretron.trons.link_prior import GaussianLogOdds, LinkPrior
 from legendretron.trons.linkgistic import LinkgisticClassifier
+from legendretron.trons.trigonometric_link import TrigonometricLink
 
 __all__ = ["GPLinkgisticClassifier"]
 

@@ -7,10 +7,10 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_integer
-from legendretron.links.trigonometric import TrigonometricLink
 from legendretron.trons.laplace import Posterior
 from legendretron.trons.link_prior import IntegratedSquare, LinkPrior
 from legendretron.trons.linkgistic import LinkgisticClassifier
+from legendretron.trons.trigonometric_link import TrigonometricLink
 
 __all__ = ["ISGPLinkgisticClassifier"]
 

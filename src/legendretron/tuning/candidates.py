@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 __all__ = ["ALPHAS", "LINK_ALPHAS", "Candidate", "link_candidates"]
 
-#: Strengths on ``W`` beside a learned link. Its own scale takes the place of that of ``W``, so they are far stronger than
-#: those of logistic regression, and the same for small and large data.
+#: Strengths on ``W`` beside a learned link, whose scale can make up for that of ``W``: so they are far stronger than those of
+#: logistic regression, and the same for small and large data.
 ALPHAS = (0.03, 0.1, 0.3, 1.0)
-#: Strengths on the link: free to bend, and close to softmax. Between the two the results hardly differ from one or the other.
+#: Strengths on the link: nearly free, and close to softmax. Values in between give about the same results.
 LINK_ALPHAS = (1e-4, 1e-2)
 
 

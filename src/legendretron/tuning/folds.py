@@ -1,7 +1,7 @@
-"""Which rows are trained on and which are held out, to choose strengths.
+"""Stratified folds to choose strengths by.
 
-Classes have equal shares in all folds. So held-out losses are a little too low where classes are many, by what their
-frequencies explain; all strengths learn these alike, and the choice between them is the same as with random folds.
+With many classes, stratified folds make held-out losses a little too low. That is the same for all strengths, so the choice
+is the same as with random folds.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
     >>> [len(held_out) for _, held_out in folds]
     [5, 5, 5, 5]
     """
-    own = y[rows]
-    counts = np.unique(own, return_counts=True)[1]
+    labels = y[rows]
+    counts = np.unique(labels, return_counts=True)[1]
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (len(y),):
@@ -56,29 +56,31 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
             if n_folds < 2:
                 raise ValueError("groups must hold at least 2 groups to choose strengths by cross-validation, got 1.")
             splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-            return _checked(((rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), own, groups[rows])), y)
+            return _drop_unseen_classes(
+                ((rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])), y
+            )
         if cv is None and len(rows) >= ONE_SPLIT_FROM:
             # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
             possible = counts.min() >= 2 and len(counts) <= HELD_OUT * len(rows)
-            stratify = own if possible else None
-            kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
-            return _checked([(np.sort(kept), np.sort(held))], y)
+            stratify = labels if possible else None
+            train, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
+            return _drop_unseen_classes([(np.sort(train), np.sort(held))], y)
         n_folds = min(n_folds, int(counts.max()))
         if n_folds < 2:  # every class has a single row
             return []
         cheap = len(rows) < REPEAT_BELOW and (X.shape[1] + 1) * (len(counts) - 1) <= REPEAT_PARAMETERS
         repeats = REPEATS if cv is None and cheap else 1
-        splits = _stratified(own, n_folds, seed, repeats)
-        return _checked(((rows[a], rows[b]) for a, b in splits), y)
+        splits = _stratified(labels, n_folds, seed, repeats)
+        return _drop_unseen_classes(((rows[a], rows[b]) for a, b in splits), y)
     splitter = check_cv(cv, y, classifier=True)
     keep = np.zeros(len(y), dtype=bool)
     keep[rows] = True
-    found = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
-    return _checked(((_indices(a, keep), _indices(b, keep)) for a, b in found), y)
+    splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
+    return _drop_unseen_classes(((_indices(a, keep), _indices(b, keep)) for a, b in splits), y)
 
 
 def _stratified(labels: np.ndarray, n_folds: int, seed: int, repeats: int) -> list[Fold]:
-    """Folds with all classes in equal shares; rows of classes with too few of them are dealt out as well."""
+    """Stratified folds, several times over; unlike scikit-learn's, also for classes with fewer rows than folds."""
     folds = np.empty(len(labels), dtype=np.int64)
     random = np.random.RandomState(seed)
     splits = []
@@ -95,8 +97,8 @@ def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:
     return whole[keep[whole]]
 
 
-def _checked(folds: Any, y: np.ndarray) -> list[Fold]:
-    """Folds with something to train on; held-out rows of classes that their fold has not seen say nothing and are dropped."""
+def _drop_unseen_classes(folds: Any, y: np.ndarray) -> list[Fold]:
+    """Folds that can be trained on, without held-out rows of classes that are missing in training."""
     checked = []
     for train, held in folds:
         seen = np.unique(y[train])

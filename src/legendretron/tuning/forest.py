@@ -1,8 +1,4 @@
-"""A random forest as a second opinion on labels: probabilities by the trees that have not seen a row.
-
-A forest finds the features that matter, and regions of any shape. Its probabilities are timid, so it does not replace a
-model; but it can tell whether labels that a model takes for wrong can be predicted after all, and where they are clearest.
-"""
+"""Out-of-bag probabilities of a random forest, as a second opinion on labels that a model takes for wrong."""
 
 from __future__ import annotations
 
@@ -19,12 +15,12 @@ __all__ = ["Forest", "grow_forest"]
 
 #: Trees, rows of each, and least rows of a leaf.
 _TREES, _ROWS_OF_A_TREE, _LEAF = 100, 5000, 3
-#: Rows that are predicted, and probabilities in all, at most; but not fewer rows than the last.
+#: Most rows, most probabilities, and rows that are predicted in any case.
 _ROWS, _PROBABILITIES, _FEWEST = 20_000, 4_000_000, 2000
 
 
 class Forest(NamedTuple):
-    """What trees that have not seen a row say about it."""
+    """Out-of-bag probabilities."""
 
     rows: np.ndarray  #: numbers of the rows, in order
     proba: np.ndarray  #: (n, C)
@@ -37,7 +33,7 @@ def grow_forest(features: Features, labels: Tensor, n_classes: int, rows: np.nda
 
     most = max(_FEWEST, min(_ROWS, _PROBABILITIES // n_classes))
     some = rows[:: -(-len(rows) // most)]
-    x, y = features.taken(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
+    x, y = features.select_rows(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
     forest = RandomForestClassifier(
         _TREES,
         min_samples_leaf=_LEAF,
@@ -45,7 +41,7 @@ def grow_forest(features: Features, labels: Tensor, n_classes: int, rows: np.nda
         oob_score=True,
         random_state=0,
     )
-    with warnings.catch_warnings():  # of a few rows that are in all trees
+    with warnings.catch_warnings():  # about rows that all trees have seen
         warnings.simplefilter("ignore")
         forest.fit(x, y)
     proba = np.zeros((len(y), n_classes))

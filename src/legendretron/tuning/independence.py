@@ -1,29 +1,23 @@
 r"""Whether what looks like wrong labels is noise, or a model that does not fit.
 
-Noise strikes rows one by one, whereas a model that does not fit is wrong in whole regions. So of rows whose label seems to be
-wrong, the nearest other rows are looked at. If labels are wrong at random, then these have the label of the row no more often
-than the model says. If the model is wrong there, they have it too:
+Noise strikes single rows; a model that does not fit is wrong in whole regions. So the nearest neighbours of suspicious rows
+are compared with the model. With random noise they share the suspicious label no more often than predicted:
 
 .. math:: \frac{1}{m} \sum_i \frac{1}{k} \sum_{j \in N(i)} \left( [y_j = y_i] - q_j(y_i) \right)
 
-over the ``m`` suspicious rows is near 0 for noise, and near 1 for a region that the model takes for noise.
+is near 0 for noise, and near 1 where the model is wrong. Neighbours say nothing among many useless features, so the
+out-of-bag probabilities of a random forest are compared in the same way.
 
-Among many features that say nothing, the nearest rows say nothing either. So a random forest is asked as well, which finds
-the features that matter: how much more probable than by the model is the label of a suspicious row to trees that have not
-seen it? Forests are more timid than models in general, so the same for other classes of other rows is subtracted.
-
-Noise also strikes **everywhere**. If a fifth of the labels is wrong at random, then a fifth is wrong in any group of rows, be
-they ever so clear. So where a forest is surest, the share of labels that it does not predict bounds the share of wrong ones.
-Labels that just cannot be told from the features, on the other hand, are where classes meet.
+Random noise also strikes everywhere alike. So the share of labels that a forest gets wrong where it is surest is an upper
+bound of the share of wrong labels.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import scipy.sparse
 import torch
+from scipy.stats import binomtest, norm
 from torch import Tensor
 
 from legendretron.training.features import Features
@@ -31,29 +25,28 @@ from legendretron.tuning.forest import Forest
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.problem import TuningProblem
 
-__all__ = ["agreement_of_forest", "agreement_of_neighbours", "is_believable", "judged", "most_wrong"]
+__all__ = ["agreement_of_forest", "agreement_of_neighbours", "check_with_other_rows", "is_believable", "most_wrong"]
 
 _NEIGHBOURS = 5
-#: Suspicious rows that are looked at, and rows among which their neighbours are, at most.
+#: Most suspicious rows, and most rows among which their neighbours are searched.
 _QUERIES, _OTHERS = 500, 20_000
-#: Fewer suspicious rows than this say nothing.
+#: Fewest suspicious rows that are compared.
 _LEAST = 5
-#: Agreement up to which it is noise: on data with noise it was below 0.07, on data that are not fitted above 0.12.
+#: Highest agreement of noise: it was below 0.07 on noisy data, and above 0.12 where the model does not fit.
 _MOST = 0.1
-#: Shares of the rows, the surest ones, in which labels are compared with predictions; the fewest rows; and standard errors up
-#: to which fewer wrong labels than supposed are chance.
-_SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, 2.5
-#: A model that does not quite fit finds somewhat too many wrong labels. What finds more than this many times the bound is not
-#: about wrong labels.
+#: Shares of the rows, the surest first, whose labels are compared with predictions; fewest rows; confidence level of the
+#: bound (2.5 standard errors).
+_SUREST, _FEWEST, _CHANCE = (0.02, 0.05, 0.1, 0.2, 0.4), 20, float(2 * norm.cdf(2.5) - 1)
+#: Factor by which an estimate may exceed the bound: a model that nearly fits finds somewhat too many wrong labels.
 _SLACK = 1.3
-#: A rate above this is hardly told from labels that say nothing.
+#: Highest rate that can be told from labels without information.
 _HIGHEST = 0.85
 
 
-def judged(
+def check_with_other_rows(
     estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
 ) -> RateEstimate:
-    """Add to an estimate what other rows, and a forest, say.
+    """Add to an estimate how far neighbours and a forest agree with suspicious labels, and the bound of the rate.
 
     Parameters
     ----------
@@ -65,18 +58,18 @@ def judged(
         See :func:`agreement_of_neighbours`.
     """
     rate = estimate.held_out
-    found = max(
+    agreement = max(
         agreement_of_neighbours(problem.features, rows, log_q, labels, rate),
         agreement_of_forest(problem.forest, rows, log_q, labels, rate),
     )
     most = most_wrong(problem.forest) * problem.n_classes / (problem.n_classes - 1)
-    return estimate._replace(agreement=found, most=min(1.0, most))
+    return estimate._replace(agreement=agreement, most=min(1.0, most))
 
 
 def is_believable(estimate: RateEstimate) -> bool:
-    """Whether an estimate that was judged is about noise, and not about a model that does not fit."""
-    found = 0.5 * (estimate.held_out + estimate.lowest)
-    return estimate.agreement < _MOST and found <= min(_SLACK * estimate.most, _HIGHEST)
+    """Whether an estimate that was checked is about noise, and not about a model that does not fit."""
+    rate = 0.5 * (estimate.held_out + estimate.lowest)
+    return estimate.agreement < _MOST and rate <= min(_SLACK * estimate.most, _HIGHEST)
 
 
 def most_wrong(forest: Forest) -> float:
@@ -91,14 +84,13 @@ def most_wrong(forest: Forest) -> float:
     for share in _SUREST:
         m = max(_FEWEST, int(share * len(wrong)))
         if m <= len(wrong):
-            d, z = float(wrong[:m].mean()), _CHANCE
-            middle, width = d + z**2 / (2 * m), z * math.sqrt(d * (1.0 - d) / m + z**2 / (4 * m**2))
-            bound = min(bound, (middle + width) / (1.0 + z**2 / m))
+            interval = binomtest(int(wrong[:m].sum()), m).proportion_ci(_CHANCE, "wilson")
+            bound = min(bound, float(interval.high))
     return bound
 
 
 def agreement_of_forest(forest: Forest, rows: np.ndarray, log_q: Tensor, labels: Tensor, rate: float) -> float:
-    """How much more probable to a forest than to the model are the labels of suspicious rows, than other labels are.
+    """Excess of a forest's probability of suspicious labels over the model's, less the same for other labels.
 
     Parameters
     ----------
@@ -109,8 +101,8 @@ def agreement_of_forest(forest: Forest, rows: np.ndarray, log_q: Tensor, labels:
     """
     n_classes = log_q.shape[1]
     unique, first = np.unique(rows, return_index=True)
-    _, own, known = np.intersect1d(unique, forest.rows, assume_unique=True, return_indices=True)
-    index = torch.as_tensor(first[own], device=log_q.device)
+    _, here, known = np.intersect1d(unique, forest.rows, assume_unique=True, return_indices=True)
+    index = torch.as_tensor(first[here], device=log_q.device)
     q, label = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
     each = np.arange(len(label))
     suspicious = (rate / n_classes) / q[each, label] > 0.5
@@ -141,21 +133,21 @@ def agreement_of_neighbours(features: Features, rows: np.ndarray, log_q: Tensor,
     _, first = np.unique(rows, return_index=True)  # a row is not its own neighbour
     some = np.sort(first)[:: -(-len(first) // _OTHERS)]
     index = torch.as_tensor(some, device=log_q.device)
-    q, own = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
+    q, label = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
     n, n_classes = q.shape
-    replaced = (rate / n_classes) / q[np.arange(n), own]
+    replaced = (rate / n_classes) / q[np.arange(n), label]
     suspicious = np.flatnonzero(replaced > 0.5)
     if len(suspicious) < _LEAST or n <= _NEIGHBOURS:
         return 0.0
     suspicious = suspicious[:: -(-len(suspicious) // _QUERIES)]
     near = _nearest(features, rows[some], suspicious)
-    same = own[near] == own[suspicious][:, None]
-    return float((same - q[near, own[suspicious][:, None]]).mean())
+    same = label[near] == label[suspicious][:, None]
+    return float((same - q[near, label[suspicious][:, None]]).mean())
 
 
 def _nearest(features: Features, rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Positions in ``rows`` of the nearest other rows, for each position in ``queries``: (m, k)."""
-    x = features.taken(rows)
+    x = features.select_rows(rows)
     if scipy.sparse.issparse(x):
         squares = np.asarray(x.multiply(x).sum(axis=1)).ravel()
         products = np.asarray((x[queries] @ x.T).todense())

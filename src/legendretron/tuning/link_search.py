@@ -14,8 +14,7 @@ from legendretron.links import Link, NoisyLink, with_noise
 from legendretron.training import History, LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.independence import is_believable
-from legendretron.tuning.independence import judged as judged_by_others
+from legendretron.tuning.independence import check_with_other_rows, is_believable
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
@@ -26,12 +25,12 @@ __all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
 #: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
 #: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
-#: Rows of all folds together on which the rate of noise in training rows is looked at.
+#: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
 
 
 class InterruptedSearchError(Exception):
-    """Ctrl-C was pressed, and what has been found until then is to be kept."""
+    """Ctrl-C has ended the search; the results so far are kept."""
 
 
 class FittedLink(NamedTuple):
@@ -84,7 +83,7 @@ def search_links(
     remaining = candidates
     short = min(problem.steps // _SHORT, _MOST_SHORT)
     for steps, keep in ((short, _FINALISTS), (problem.steps, 1)):
-        nothing_to_find = len(remaining) <= keep and rate == 0.0  # with noise, the link's own rate
+        nothing_to_find = len(remaining) <= keep and rate == 0.0  # with noise, this stage estimates the link's rate
         if steps < problem.steps and (nothing_to_find or steps == 0):
             continue
         whole = problem.fit_whole and steps == problem.steps
@@ -132,8 +131,8 @@ def _mean_estimate(
         return None
     share = n_first / (n_first + n_others)
     held_out, training = (
-        share * own + (1.0 - share) * other
-        for own, other in ((first.held_out, others.held_out), (first.training, others.training))
+        share * one + (1.0 - share) * other
+        for one, other in ((first.held_out, others.held_out), (first.training, others.training))
     )
     error = 1.0 / math.hypot(1.0 / first.error, 1.0 / others.error)
     return RateEstimate(1.0, held_out, training, error, first.agreement, first.most)
@@ -194,15 +193,15 @@ def _train(
     scores = []
     for number, candidate in enumerate(candidates):
         runs_of = range(number * len(parts), number * len(parts) + len(folds))
-        own, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=rate > 0.0)
+        losses, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=rate > 0.0)
         last = (number + 1) * len(parts) - 1
         fitted = FittedLink(*model.take(last), result.history.select_run(last)) if whole else None
-        losses = np.where(np.isfinite(own), own, np.inf)
+        losses = np.where(np.isfinite(losses), losses, np.inf)
         scores.append(LinkScore(candidate, steps, losses, estimate, rate, whole=fitted))
-    if rate > 0.0:  # of the best one it is also asked whether its noise is none of its own making
+    if rate > 0.0:  # the estimate of the best one is checked by other rows
         best = int(np.argmin([score.losses.mean() for score in scores]))
         runs_of = range(best * len(parts), best * len(parts) + len(folds))
-        _, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=True, judged=True)
+        _, estimate = _held_out_losses(problem, folds, model, runs_of, doubt, estimated=True, check=True)
         scores[best] = scores[best]._replace(estimate=estimate)
     return scores
 
@@ -211,10 +210,10 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor
     """Rows of all folds as one table, with rows of weight zero where a fold is shorter than another."""
     longest = max(len(part) for part in parts)
     rows = np.stack([np.concatenate([part, np.repeat(part[:1], longest - len(part))]) for part in parts])
-    own = weight[rows]
+    weights = weight[rows]
     for number, part in enumerate(parts):
-        own[number, len(part) :] = 0.0
-    return torch.as_tensor(rows), torch.as_tensor(own)
+        weights[number, len(part) :] = 0.0
+    return torch.as_tensor(rows), torch.as_tensor(weights)
 
 
 def _held_out_losses(
@@ -225,12 +224,12 @@ def _held_out_losses(
     doubt: float,
     *,
     estimated: bool,
-    judged: bool = False,
+    check: bool = False,
 ) -> tuple[np.ndarray, RateEstimate | None]:
     """Log-loss of each held-out row under a candidate, whose runs are those of the folds.
 
-    If the rate of noise is to be estimated, losses are of observed labels with the rate that fits them best; if it is to be
-    judged, what other rows say is found, too.
+    With ``estimated``, losses are of observed labels with the rate of noise that fits them best; with ``check``, the
+    estimate says what other rows make of it, too.
     """
     if not estimated:
         parts = [
@@ -248,9 +247,9 @@ def _held_out_losses(
     if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
         return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
     estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
-    if judged:
+    if check:
         rows = np.concatenate([held for _, held in folds])
-        estimate = judged_by_others(estimate, problem, rows, log_q, new.labels)
+        estimate = check_with_other_rows(estimate, problem, rows, log_q, new.labels)
     return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
 
 
@@ -265,9 +264,10 @@ def _log_proba(
     weight, bias, link = model.take(run)
     if clean and isinstance(link, NoisyLink):
         link = link.clean
-    own = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
+    single = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
     index = torch.as_tensor(rows, device=problem.device)
     parts = [
-        own.log_proba(problem.single_precision, index[None, part])[0].double() for part in own.row_chunks(len(rows))
+        single.log_proba(problem.single_precision, index[None, part])[0].double()
+        for part in single.row_chunks(len(rows))
     ]
     return torch.cat(parts), problem.labels[index]

@@ -1,8 +1,7 @@
 """Logistic regression, or a fixed canonical link, along a path of strengths, on several folds at once.
 
-A strength is that of the fit to all rows in the end. The more rows there are, the less noise of their mean a penalty has to
-hold back: the best strength falls as one over the rows. So a fold, which has fewer rows, gets a penalty that is stronger by
-that ratio, as if it were added to the sum of the losses.
+Strengths are those of a fit to all rows. The best strength falls as one over the number of rows, so folds, which have fewer
+rows, get a penalty that is stronger by that ratio.
 """
 
 from __future__ import annotations
@@ -18,55 +17,46 @@ from torch import Tensor
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.independence import judged
+from legendretron.tuning.independence import check_with_other_rows
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
 
-__all__ = ["LogisticPath", "NoisyPoint", "PathPoint"]
+__all__ = ["LogisticPath", "PathPoint"]
 
-#: The path begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten until the loss is
-#: clearly above the least one: by so many standard errors of the difference, and by such a share. Then it is refined around
-#: the best. It does not end where the loss is flat: a signal in directions of small variance appears only at weak penalties.
+#: Exponents of the path: it begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten.
+#: It ends where the loss exceeds the least one by so many standard errors and by such a share, not where the loss is flat:
+#: a signal in directions of small variance appears only at weak penalties.
 _FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
 _CLEARLY, _SHARE = 3.0, 0.05
-#: Where it is looked how surely held-out rows are predicted: a penalty that is neither strong nor weak.
+#: Penalty at which held-out margins are measured.
 _MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
-#: Rows of all folds together on which the rate of noise in training rows is looked at.
+#: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
 
 
 class PathPoint(NamedTuple):
-    """Logistic regression of one strength."""
+    """Logistic regression of one strength, with or without a rate of symmetric noise."""
 
     alpha: float  #: for a fit to all rows
-    log_losses: np.ndarray  #: of each held-out row
+    log_losses: np.ndarray  #: of the observed label of each held-out row
     of_any_class: np.ndarray  #: mean over the classes of the log-losses that each row would have as a row of that class
     fitted: Logistic  #: one run per fold
     doubt: float  #: share of the labels that is doubted
+    rate: float = 0.0  #: of noise that is assumed in training
+    estimate: RateEstimate | None = None  #: of noise, if some is assumed; its temperature and rate are in the losses
 
     @property
     def losses(self) -> np.ndarray:
         """Log-losses with a little doubt, see :func:`~legendretron.tuning.scores.held_out_loss`."""
         return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
-
-class NoisyPoint(NamedTuple):
-    """Logistic regression of one strength, trained with a rate of symmetric noise."""
-
-    alpha: float  #: for a fit to all rows
-    rate: float  #: of noise that is assumed in training
-    estimate: RateEstimate  #: what the fits say about the rate
-    log_losses: np.ndarray  #: of the observed label of each held-out row, with temperature and rate of the estimate
-    of_any_class: np.ndarray  #: see :class:`PathPoint`
-    fitted: Logistic  #: one run per fold
-    doubt: float  #: share of the labels that is doubted
-
     @property
-    def losses(self) -> np.ndarray:
-        """Log-losses with a little doubt, as those of a :class:`PathPoint`."""
-        return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
+    def noise(self) -> RateEstimate:
+        """The estimate of a point with noise."""
+        assert self.estimate is not None
+        return self.estimate
 
 
 class LogisticPath:
@@ -92,7 +82,7 @@ class LogisticPath:
         n_folds = len(problem.folds) if n_folds is None else n_folds
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
-        #: share of the labels that is doubted; less, once it is known how surely held-out rows are predicted
+        #: share of held-out labels that is doubted; lowered once margins are measured
         self.doubt = problem.doubt
         weights = np.zeros((len(problem.weight), len(problem.folds)))
         share = np.ones(len(problem.folds))
@@ -106,7 +96,7 @@ class LogisticPath:
         self._weights = torch.as_tensor(weights, dtype=dtype, device=problem.device)
         self._share = torch.as_tensor(share, dtype=dtype, device=problem.device)
         self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
-        # fits with noise take many times longer, so folds that are repeated are left out
+        # repeated folds are left out: fits with noise take many times longer
         self._noise_folds = slice(0, min(n_folds, problem.n_link_folds))
 
     def at(self, exponent: float) -> PathPoint:
@@ -140,20 +130,20 @@ class LogisticPath:
             losses[:, here] = self._losses(log_p, rows[here])
         return PathPoint(alpha, losses[0], losses[1], fitted, self.doubt)
 
-    def fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> NoisyPoint:
+    def fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> PathPoint:
         """The fits at a strength and a rate of symmetric noise, beginning at others."""
         which = self._noise_folds
         fitted = self._solve(which, alpha, start.first(which.stop), rate=rate)
         estimate, log_q = estimate_rates(*self.labelled(fitted))
-        own, of_any_class = self._losses(log_q, self._held(which)[0])
-        return NoisyPoint(alpha, rate, estimate, own, of_any_class, fitted, self.doubt)
+        log_losses, of_any_class = self._losses(log_q, self._held(which)[0])
+        return PathPoint(alpha, log_losses, of_any_class, fitted, self.doubt, rate, estimate)
 
-    def judged(self, point: NoisyPoint) -> NoisyPoint:
-        """The point, with what other rows say about its estimate."""
+    def check_estimate(self, point: PathPoint) -> PathPoint:
+        """The point, with its estimate checked by other rows."""
         held_out, training = self.labelled(point.fitted)
-        estimate, log_q = estimate_rates(held_out, training, temperatures=(point.estimate.temperature,))
+        estimate, log_q = estimate_rates(held_out, training, temperatures=(point.noise.temperature,))
         rows, _ = self._held(self._noise_folds)
-        return point._replace(estimate=judged(estimate, self.problem, rows, log_q, held_out.labels))
+        return point._replace(estimate=check_with_other_rows(estimate, self.problem, rows, log_q, held_out.labels))
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
@@ -189,8 +179,8 @@ class LogisticPath:
     def _held(self, which: slice) -> tuple[np.ndarray, np.ndarray]:
         """Held-out rows of some folds, and the number of the run in which each is."""
         held = self.problem.held_out
-        own = (held.fold >= which.start) & (held.fold < which.stop)
-        return held.row[own], held.fold[own] - which.start
+        inside = (held.fold >= which.start) & (held.fold < which.stop)
+        return held.row[inside], held.fold[inside] - which.start
 
     def _some_training_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows that folds with noise are trained on, spread evenly, and the number of the run of each."""
@@ -205,8 +195,8 @@ class LogisticPath:
         of_all = logistic_log_proba(self._features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
         for part, log_p in of_all:
             here = np.flatnonzero((rows >= part.start) & (rows < part.stop))
-            where, own = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
-            yield here, log_p[where - part.start, own]
+            where, run = (torch.as_tensor(index[here], device=log_p.device) for index in (rows, runs))
+            yield here, log_p[where - part.start, run]
 
     def _labelled(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
         parts = list(self._log_proba(fitted, rows, runs))
@@ -234,7 +224,7 @@ class LogisticPath:
         for point in sorted(near or [best], key=lambda point: -point.alpha):
             if self.stop_requested():
                 break
-            if start is None:  # the fold that is done is closer to the others than zero
+            if start is None:  # the solution of the first fold is a better start than zero
                 first = point.fitted
                 repeat = self._others.stop - self._others.start
                 weight, bias = (t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in (first.weight, first.bias))
@@ -264,12 +254,12 @@ class LogisticPath:
         return self.points[best]
 
     def doubt_as_at(self, point: PathPoint) -> None:
-        """Doubt as many held-out rows as one of the fits gives reason to."""
+        """Set the doubt by the held-out margins of a fit."""
         self.doubt = doubted_rows(point.log_losses, self.held_out.n_rows) / self.held_out.n_rows
         self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
 
     def _walk(self, exponent: float, side: float, end: float) -> float:
-        """Go on until the loss is clearly above the least; return where it was least."""
+        """Follow the path until the loss is clearly above the least; return the exponent of the least."""
         best = exponent
         while not self.stop_requested() and (exponent := exponent + side) * side <= end * side:
             point, least = self.at(exponent), self.at(best)
@@ -281,14 +271,14 @@ class LogisticPath:
                 break
         return best
 
-    def gain(self, point: NoisyPoint, base: PathPoint) -> Difference:
+    def gain(self, point: PathPoint, base: PathPoint) -> Difference:
         """Mean loss of a point with noise minus that of one without, and its standard error."""
         held_out = self.held_out.first(self._noise_folds.stop)
         return held_out.difference(point.losses, base.losses[: len(point.losses)])
 
-    def loss(self, point: PathPoint | NoisyPoint) -> float:
+    def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""
-        held_out = self.held_out if isinstance(point, PathPoint) else self.held_out.first(self._noise_folds.stop)
+        held_out = self.held_out if point.estimate is None else self.held_out.first(self._noise_folds.stop)
         mean = held_out.mean(point.losses).mean
         return mean if math.isfinite(mean) else math.inf
 

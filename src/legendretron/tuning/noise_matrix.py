@@ -26,8 +26,8 @@ from legendretron.tuning.table import FoundNoise
 __all__ = ["estimate_matrix", "find_matrix", "share_of_wrong_labels"]
 
 _ITERATIONS, _TOLERANCE = 500, 1e-6
-#: Rows of each true class that are imagined to follow the start: a class of few rows has no matrix of its own.
-_IMAGINED = 1.0
+#: Pseudo-count of the start for each true class, for classes of few rows.
+_PSEUDO_COUNT = 1.0
 
 
 def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
     for _ in range(_ITERATIONS):
         joint = p * matrix.mT[rows.labels]
         of_true = joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
-        counts = of_true.mT @ one_hot + _IMAGINED * start
+        counts = of_true.mT @ one_hot + _PSEUDO_COUNT * start
         new = counts / counts.sum(1, keepdim=True)
         change = float((new - matrix).abs().max())
         matrix = new
@@ -61,7 +61,7 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     """
     problem, n_classes = path.problem, path.problem.n_classes
     points, _ = search_noise(path, plain, always=True, fixed=fixed)
-    estimate = points[0].estimate
+    estimate = points[0].noise
     start = SymmetricNoise(n_classes, max(estimate.rate, 0.01), learned=False, dtype=torch.float64).matrix()
     start = start.to(problem.device)
     of_rows = path.labelled(points[0].fitted)
@@ -74,9 +74,9 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     )
     best = with_first.fit(plain.alpha) if fixed else with_first.search()
     held_out, training = with_first.labelled(best.fitted)
-    found = [estimate_matrix(rows, start) for rows in (held_out, training)]
-    matrix = _mean(*found)
-    wrong = sorted(_wrong(own, held_out.labels) for own in found)
+    matrices = [estimate_matrix(rows, start) for rows in (held_out, training)]
+    matrix = _mean(*matrices)
+    wrong = sorted(_wrong(one, held_out.labels) for one in matrices)
     middle = _wrong(matrix, held_out.labels)
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
     away = INTERVAL_ERRORS * error

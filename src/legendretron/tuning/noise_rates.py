@@ -1,12 +1,9 @@
-r"""Rates of symmetric noise that fit the labels of held-out rows, and those of training rows.
+r"""Estimates of the rate of symmetric noise, from held-out rows and from training rows.
 
-The observed label of a row has the probability :math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. Which rate
-:math:`\epsilon` fits best depends on the rows. On **held-out** rows it is too large, since where a model is surely wrong it
-takes a right label for noise; on its own **training** rows it is too small, since it has learned some of the wrong labels.
-To first order both are equally far from the truth, as are the losses on the two, so the estimate is their mean.
-
-Predictions of a penalised model are too timid, or with weak penalties too bold, which would be taken for noise as well. So a
-**temperature** is fitted together with the rate: :math:`p \propto p^\tau`.
+An observed label has the probability :math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. The rate :math:`\epsilon` that fits
+**held-out** rows is too large, since confident mistakes look like noise; that of **training** rows is too small, since the
+model has learned some of the wrong labels. To first order both are equally far from the truth, so their mean is taken. A
+**temperature**, :math:`p \propto p^\tau`, is fitted with the rate, so that under- or overconfidence does not count as noise.
 """
 
 from __future__ import annotations
@@ -30,13 +27,12 @@ __all__ = [
 
 #: Powers of the probabilities to choose from.
 TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
-#: No rate above this is told from pure noise.
+#: Highest rate that can be told from pure noise.
 _HIGHEST = 0.98
 _HALVINGS = 20
-#: Held-out rows that are enough to choose a temperature by.
+#: Held-out rows by which a temperature is chosen, at most.
 ENOUGH = 20_000
-#: Standard errors on both sides of an interval. Nine in ten would be 1.6; but errors are of one fit, and the fit is chosen
-#: among several.
+#: Standard errors on both sides of an interval: more than the 1.6 of nine in ten, as the fit is chosen among several.
 INTERVAL_ERRORS = 2.5
 
 
@@ -109,39 +105,39 @@ def estimate_rates(
     part = LabelledRows(*(tensor[some] for tensor in held_out))
     best: tuple[float, float] | None = None
     for power in temperatures:
-        own = _own(part, power)
-        rate = _best_rate(own, part.weight, n_classes)
-        loss = float((-torch.log((1.0 - rate) * own + rate / n_classes) * part.weight).sum())
+        p_label = _label_probability(part, power)
+        rate = _best_rate(p_label, part.weight, n_classes)
+        loss = float((-torch.log((1.0 - rate) * p_label + rate / n_classes) * part.weight).sum())
         if best is None or loss < best[0]:
             best = loss, power
     assert best is not None
     power = best[1]
-    own = _own(held_out, power)
-    rate = _best_rate(own, held_out.weight, n_classes)
+    p_label = _label_probability(held_out, power)
+    rate = _best_rate(p_label, held_out.weight, n_classes)
     share = held_out.weight / held_out.weight.sum()
-    slope = (own - 1.0 / n_classes) / ((1.0 - rate) * own + rate / n_classes)
+    slope = (p_label - 1.0 / n_classes) / ((1.0 - rate) * p_label + rate / n_classes)
     information = float((share * slope.square()).sum()) / float(share.square().sum())
-    on_training = _best_rate(_own(training, power), training.weight, n_classes)
+    on_training = _best_rate(_label_probability(training, power), training.weight, n_classes)
     error = 1.0 / np.sqrt(max(information, 1e-12))
     estimate = RateEstimate(power, rate, on_training, float(error))
     log_p = torch.log_softmax(held_out.log_p * power, dim=-1)
     return estimate, torch.log((1.0 - rate) * torch.exp(log_p) + rate / n_classes)
 
 
-def _own(rows: LabelledRows, power: float) -> Tensor:
+def _label_probability(rows: LabelledRows, power: float) -> Tensor:
     """Probability of the observed label before noise."""
     log_p = torch.log_softmax(rows.log_p * power, dim=-1)
     return torch.exp(log_p.gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1))
 
 
-def _best_rate(own: Tensor, weight: Tensor, n_classes: int) -> float:
+def _best_rate(p_label: Tensor, weight: Tensor, n_classes: int) -> float:
     """The rate with the least log-loss."""
     # in NumPy, whose operations on few numbers cost less, and on the CPU, as each step waits for the sum
-    return best_share(own.cpu().numpy(), 1.0 / n_classes, weight.cpu().numpy())
+    return best_share(p_label.cpu().numpy(), 1.0 / n_classes, weight.cpu().numpy())
 
 
-@np.errstate(over="ignore")  # the derivative without the other, where a probability is next to nothing
-def best_share(own: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
+@np.errstate(over="ignore")  # of a quotient by a tiny probability
+def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
     r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
 
     The loss is convex in it: it is least where its derivative changes sign, which is found by bisection.
@@ -151,13 +147,13 @@ def best_share(own: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -
     >>> best_share(np.array([1.0, 1.0, 0.0, 0.0]), 0.5, np.ones(4)) > 0.9
     True
     """
-    gain = weight * (own - other)
+    gain = weight * (p_label - other)
 
     def rising(share: float) -> bool:
-        return bool((gain / (own + share * (other - own))).sum() > 0.0)
+        return bool((gain / (p_label + share * (other - p_label))).sum() > 0.0)
 
     low, high = 0.0, _HIGHEST
-    if bool((own <= 0.0).any()):  # an infinite loss without the other
+    if bool((p_label <= 0.0).any()):  # an infinite loss without the other
         low = 1e-6
     if rising(low):
         return 0.0

@@ -1,9 +1,8 @@
-"""Logistic regression for labels of which some are wrong: strength, rate of noise in training, and what rate comes out.
+"""Search for strength and rate of noise of logistic regression where some labels are wrong.
 
-The rate that is assumed in training need not be the one that is estimated in the end. A higher one makes a training loss
-that cares less for rows that do not fit, hardly at all for a rate close to 1; which one does best on held-out rows depends on
-the data. With less weight on such rows weaker penalties do well, so each path goes from the strength without noise to weaker
-ones.
+The rate assumed in training need not be the rate that is estimated: a higher one gives a loss that is more robust to rows
+that do not fit. With less weight on such rows weaker penalties do well, so each path goes from the strength without noise to
+weaker ones.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
+from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.problem import TuningProblem
 
 __all__ = ["is_noise", "search_noise"]
 
-#: Rates in training, a low one first; the others only if noise is not ruled out by it.
+#: Rates assumed in training; the higher ones are tried only if the lowest does not rule out noise.
 _RATES = (0.3, 0.7, 0.9)
 #: A path ends when the loss is so much above the least, or after so many factors of ten.
 _SHARE, _DECADES = 0.02, 4
@@ -37,7 +36,7 @@ def is_noise(estimate: RateEstimate, problem: TuningProblem, least: float = _LEA
     return rate * (problem.n_classes - 1) / problem.n_classes >= least
 
 
-def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[NoisyPoint], bool]:
+def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[PathPoint], bool]:
     """Try rates and strengths.
 
     Parameters
@@ -53,7 +52,7 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
 
     Returns
     -------
-    list of NoisyPoint
+    list of PathPoint
         What was tried, the best first.
     bool
         Whether noise explains the labels better. It may still be that the model does not fit: the estimate of the best point
@@ -73,15 +72,15 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
             points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
     best = _least(path, points)
     away = path.gain(best, base)
-    borne_out = is_noise(best.estimate, path.problem) and away.mean < -_MUST_GAIN * away.error
+    accepted = is_noise(best.noise, path.problem) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
-    if borne_out or always:
-        first = path.judged(first)
-    return [first, *others], borne_out
+    if accepted or always:
+        first = path.check_estimate(first)
+    return [first, *others], accepted
 
 
-def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[NoisyPoint]:
-    points: list[NoisyPoint] = []
+def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
+    points: list[PathPoint] = []
     start, least = base.fitted, math.inf
     for decade in range(1 if fixed else 1 + _DECADES):
         if path.stop_requested():
@@ -95,14 +94,14 @@ def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list
     return points
 
 
-def _ruled_out(path: LogisticPath, best: NoisyPoint, base: PathPoint) -> bool:
+def _ruled_out(path: LogisticPath, best: PathPoint, base: PathPoint) -> bool:
     away = path.gain(best, base)
-    return not is_noise(best.estimate, path.problem, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
+    return not is_noise(best.noise, path.problem, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
 
 
-def _least(path: LogisticPath, points: Iterable[NoisyPoint]) -> NoisyPoint:
+def _least(path: LogisticPath, points: Iterable[PathPoint]) -> PathPoint:
     return min(points, key=path.loss)
 
 
-def _best_first(path: LogisticPath, points: list[NoisyPoint]) -> list[NoisyPoint]:
+def _best_first(path: LogisticPath, points: list[PathPoint]) -> list[PathPoint]:
     return sorted(points, key=path.loss)

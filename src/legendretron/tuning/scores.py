@@ -12,7 +12,7 @@ from torch import Tensor
 
 __all__ = ["DOUBTED_ROWS", "Difference", "HeldOut", "doubted_rows", "held_out_loss"]
 
-#: Held-out rows whose labels are doubted at most, however many rows there are.
+#: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
 
 
@@ -21,21 +21,17 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
 
     .. math:: -(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k
 
-    On a few rows that all happen to be predicted well, the log-loss itself would always favour more confidence, without
-    limit: a hundred rows do not show that a prediction fails less than once in a hundred times.
+    Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
     """
-    own = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-    return -((1.0 - doubt) * own + doubt * log_p.mean(-1))
+    log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
+    return -((1.0 - doubt) * log_p_label + doubt * log_p.mean(-1))
 
 
 def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
-    r"""How many of ``n_rows`` held-out rows to doubt: as many as would fail by chance, and at most a quarter of one.
+    r"""Number of held-out rows to doubt: those expected to fail by chance, and at most a quarter of one.
 
-    ``losses`` are their log-losses; there are more of them if rows are held out several times.
-
-    The margin of a row is the log-odds of its label. If margins vary little around a large one, then nothing speaks for a row
-    that fails; if some come near 0, then there will be one, even if it has not been held out yet. Margins below their median
-    are taken to be normal.
+    ``losses`` are log-losses of ``n_rows`` rows, each held out once or several times. The margin of a row is the log-odds of
+    its label; margins below their median are taken to be normal, which gives the number that are expected below 0.
     """
     with np.errstate(over="ignore"):
         margin = -np.log(np.expm1(np.clip(losses, 1e-12, 700.0)))
@@ -77,8 +73,8 @@ class HeldOut:
         """Put the held-out parts of folds together, with weights of shape (N,)."""
         row = np.concatenate([held for _, held in folds])
         fold = np.repeat(np.arange(len(folds)), [len(held) for _, held in folds])
-        own = weight[row]
-        return cls(fold, row, own / own.sum(), between_folds and len(folds) > 1)
+        share = weight[row]
+        return cls(fold, row, share / share.sum(), between_folds and len(folds) > 1)
 
     @property
     def n_rows(self) -> int:
@@ -87,9 +83,9 @@ class HeldOut:
 
     def first(self, n_folds: int) -> HeldOut:
         """The held-out rows of the first folds."""
-        own = self.fold < n_folds
-        share = self.weight[own]
-        return HeldOut(self.fold[own], self.row[own], share / share.sum(), self.between_folds and n_folds > 1)
+        inside = self.fold < n_folds
+        share = self.weight[inside]
+        return HeldOut(self.fold[inside], self.row[inside], share / share.sum(), self.between_folds and n_folds > 1)
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of shape (n,), and its standard error."""
@@ -103,9 +99,9 @@ class HeldOut:
         mean = float(self.weight @ away)
         # a row that is held out several times is still one row
         of_row = np.bincount(self.row, self.weight)
-        own = of_row > 0
-        deviation = np.bincount(self.row, self.weight * (away - mean))[own] / of_row[own]
-        error = self._error(deviation, of_row[own])
+        seen = of_row > 0
+        deviation = np.bincount(self.row, self.weight * (away - mean))[seen] / of_row[seen]
+        error = self._error(deviation, of_row[seen])
         if self.between_folds:
             share = np.bincount(self.fold, self.weight)
             of_fold = np.bincount(self.fold, self.weight * away) / share

@@ -14,7 +14,7 @@ from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.independence import is_believable
 from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
-from legendretron.tuning.logistic_path import LogisticPath, NoisyPoint, PathPoint
+from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_matrix import find_matrix
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.noise_search import search_noise
@@ -61,8 +61,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
     if not problem.folds:
         return tuning
-    base: PathPoint | NoisyPoint | None = None
-    points: list[PathPoint | NoisyPoint]
+    base: PathPoint | None = None
+    points: list[PathPoint]
     best: LinkScore | None = None
     doubt, rate = problem.doubt, 0.0
     if problem.find_noise == "matrix":
@@ -71,17 +71,17 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         with stop_requests(problem.keep_interrupted) as stop_requested:
             path = LogisticPath(problem, problem.n_path_folds, stop_requested)
             plain = _plain_logistic(path, alpha if logistic else None)
-            noisy, suspected, borne_out = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+            noisy, suspected, accepted = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
             doubt = path.doubt
             tuning.interrupted = stop_requested()
         if noisy:
-            rate = noisy[0].estimate.rate if suspected else 0.0
-            tuning.noise = _found(noisy[0].rate, noisy[0].estimate) if borne_out else _no_noise(noisy[0].estimate)
+            rate = noisy[0].noise.rate if suspected else 0.0
+            tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if accepted else _no_noise(noisy[0].noise)
     if logistic:
-        base = noisy[0] if borne_out else plain
+        base = noisy[0] if accepted else plain
         points = [*(path.points.values() if alpha is None else [plain])]
         # the others are not about noise
-        points += [point for point in noisy if point.estimate.rate > 0.0 or point is base]
+        points += [point for point in noisy if point.noise.rate > 0.0 or point is base]
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
@@ -89,7 +89,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         left = [] if tuning.interrupted else links
         known = None if base is None else base.losses
         best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt, rate))
-        if best is not None and best.estimate is not None and not _is_taken(problem, best.estimate):
+        if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
             best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt))
     except InterruptedSearchError:
         tuning.interrupted = True
@@ -99,12 +99,12 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
             if best.estimate is not None:
-                tuning.noise = _found(best.rate, best.estimate)
+                tuning.noise = _describe_noise(best.rate, best.estimate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
         others = problem.n_path_folds < len(problem.folds) and not tuning.interrupted
-        if alpha is None and others and isinstance(base, PathPoint):
+        if alpha is None and others and base.estimate is None:
             complete = path.with_other_folds(base)
             base = complete[0]
             tuning.chosen = Candidate(base.alpha, math.inf)
@@ -119,7 +119,7 @@ def _best_link(
     problem: TuningProblem,
     tuning: Tuning,
     links: list[Candidate],
-    base: PathPoint | NoisyPoint | None,
+    base: PathPoint | None,
     stages: Iterator[list[LinkScore]],
 ) -> LinkScore | None:
     """The link that is left at the end of a search, whose stages are written into the table."""
@@ -136,10 +136,10 @@ def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logisti
     with stop_requests(problem.keep_interrupted) as stop_requested:
         path = LogisticPath(problem, problem.n_path_folds, stop_requested)
         plain = _plain_logistic(path, alpha if logistic else None)
-        matrix, found = find_matrix(path, plain, fixed=logistic and alpha is not None)
+        matrix, noise = find_matrix(path, plain, fixed=logistic and alpha is not None)
     known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
-    tuning.noise, tuning.noise_matrix = found, matrix.cpu().numpy()
+    tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
     return tuning
 
 
@@ -152,22 +152,22 @@ def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
     return base._replace(doubt=path.doubt)
 
 
-def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[NoisyPoint], bool, bool]:
+def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool, bool]:
     """What was tried with noise, the best first; whether links are to be tried with noise; and whether to take it."""
     find = path.problem.find_noise
     if find == "never" or path.stop_requested():
         return [], False, False
     points, suspected = search_noise(path, plain, always=find == "always", fixed=fixed)
     suspected = suspected or find == "always"
-    return points, suspected, suspected and _is_taken(path.problem, points[0].estimate)
+    return points, suspected, suspected and _is_accepted(path.problem, points[0].noise)
 
 
-def _is_taken(problem: TuningProblem, estimate: RateEstimate) -> bool:
+def _is_accepted(problem: TuningProblem, estimate: RateEstimate) -> bool:
     """Whether to believe that labels are wrong, and not the model in some region."""
     return problem.find_noise == "always" or is_believable(estimate)
 
 
-def _found(training: float, estimate: RateEstimate) -> FoundNoise:
+def _describe_noise(training: float, estimate: RateEstimate) -> FoundNoise:
     return FoundNoise(training, estimate.temperature, estimate.doubt, estimate.rate, *estimate.interval)
 
 
@@ -179,16 +179,16 @@ def _no_noise(estimate: RateEstimate) -> FoundNoise:
 def _mark_chosen(problem: TuningProblem, tuning: Tuning) -> None:
     """Mark the row of what was chosen; of several with the same strengths, the one with the least loss."""
     rate = 0.0 if tuning.noise is None else tuning.noise.rate * (1.0 - 1.0 / problem.n_classes)
-    own = [
+    rows = [
         row
         for row in tuning.rows
         if (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
         and (row["steps"] is None or row["steps"] == problem.steps)
     ]
-    if own:
-        most = max(row["held_out_rows"] for row in own)
+    if rows:
+        most = max(row["held_out_rows"] for row in rows)
         min(
-            (row for row in own if row["held_out_rows"] == most),
+            (row for row in rows if row["held_out_rows"] == most),
             key=lambda row: (abs(row["label_noise"] - rate) > 1e-9, row["log_loss"]),
         )["chosen"] = True
 
@@ -212,20 +212,19 @@ def _row(
     problem: TuningProblem,
     candidate: Candidate,
     steps: int | None,
-    tried: PathPoint | NoisyPoint | LinkScore,
-    base: PathPoint | NoisyPoint | None,
+    tried: PathPoint | LinkScore,
+    base: PathPoint | None,
 ) -> dict[str, Any]:
     held_out, losses = problem.held_out, tried.losses
     if len(losses) < len(held_out.row):  # of the first folds only
         held_out = held_out.first(int(held_out.fold[len(losses)]))
     mean = held_out.mean(losses)
     away = None if base is None else _away(problem, losses, base.losses)
-    estimate = None if isinstance(tried, PathPoint) else tried.estimate
     return {
         "model": _model(problem, candidate),
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
-        "label_noise": 0.0 if estimate is None else estimate.rate * (1.0 - 1.0 / problem.n_classes),
+        "label_noise": 0.0 if tried.estimate is None else tried.estimate.rate * (1.0 - 1.0 / problem.n_classes),
         "steps": steps,
         "held_out_rows": held_out.n_rows,
         "log_loss": mean.mean,

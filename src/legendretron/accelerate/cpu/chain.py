@@ -1,7 +1,7 @@
 r"""A chain of ridge blocks with its pullback: the one forward and the one backward pass of composite links on the CPU.
 
 Block ``b`` maps ``x`` to ``y = alpha x + gamma A^T d`` with ``d`` a function of ``A x + bias``; see
-:mod:`legendretron.potentials.ridge_form`. Its pullback takes a cotangent ``dy`` to that of ``x``, ``alpha dy + A^T c`` with
+:mod:`legendretron.potentials.ficnn`. Its pullback takes a cotangent ``dy`` to that of ``x``, ``alpha dy + A^T c`` with
 ``c`` the cotangents of ``A x + bias``, and adds ``c x^T + gamma d dy^T`` to the gradient of ``A``.
 
 Training, heads and predictions all use these functions, with a block of rows at a time that stays in the cache. Arrays are

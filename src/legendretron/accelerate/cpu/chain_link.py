@@ -10,10 +10,9 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.chain import block_backward, block_output, block_units, new_units
 from legendretron.accelerate.cpu.compiling import cached
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.entries import array_at, at, put
 from legendretron.accelerate.cpu.ridge_parameters import fold, gather_parameters, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import exponentials, load_rows, store_rows
 from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill

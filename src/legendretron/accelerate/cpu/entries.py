@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from numba import types
+from numba import carray, types
 from numba.extending import intrinsic
 
+from legendretron.accelerate.cpu.compiling import compiled
 from legendretron.accelerate.cpu.vector_code import data_of
 
-__all__ = [
-    "at",
-    "pointer",
-    "put",
-]
+__all__ = ["array_at", "at", "put"]
 
 
 @intrinsic
-def pointer(typing, address, like):
+def _pointer(typing, address, like):
     """A pointer to entries of the type of ``like`` from an address, a number: quicker to pass than an array."""
     kind = types.CPointer(like.dtype)
 
@@ -44,3 +41,12 @@ def put(typing, array, i, value):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, array.dtype), generate
+
+
+@compiled
+def array_at(address, size, like):
+    """An array of one dimension in the precision of ``like``, empty for the address 0.
+
+    Numba takes longer to look at arrays than small work takes, so functions take addresses.
+    """
+    return carray(_pointer(address, like), (size if address != 0 else 0,))

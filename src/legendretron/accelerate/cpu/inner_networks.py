@@ -8,7 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, written
+from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
 
 __all__ = [
     "inner_backward",
@@ -60,7 +60,7 @@ class _Network:
         return Value(self.code, self.builder.load(total))
 
 
-@written
+@vector_function
 def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed, depth, final, width):
     """From the ridge units ``z`` of a block to ``d = grad h``, and what the pullback needs; ``final`` for a last softplus.
 
@@ -74,8 +74,8 @@ def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed,
 
         def upwards(k):
             def activate_unit(i):
-                found = code.softplus_and_sigmoid(z.load(net.unit(k, i, j), code.lanes))
-                for memory, value in zip((positive, slope), found, strict=True):
+                values = code.softplus_and_sigmoid(z.load(net.unit(k, i, j), code.lanes))
+                for memory, value in zip((positive, slope), values, strict=True):
                     memory.store(net.unit(k, i, own), value)
 
             def feed(o):
@@ -109,7 +109,7 @@ def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed,
     code.pieces(width, code.lanes, rows)
 
 
-@written
+@vector_function
 def inner_backward(
     code,
     raw,

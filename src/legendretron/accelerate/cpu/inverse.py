@@ -12,6 +12,7 @@ import numpy as np
 
 from legendretron.accelerate.cpu.compiling import cached, compiled
 from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.inner_networks import inner_forward
 from legendretron.accelerate.cpu.products import add_product
 from legendretron.accelerate.cpu.vectors import activate, add_multiple, fill, multiply, multiply_by
 
@@ -38,22 +39,9 @@ def _evaluate(
         for j in range(width):
             place = u * width + j
             put(z, place, (at(ay, place) - at(g_s, place)) / alpha + numbers[u])
-    for k in range(depth):
-        feeds = hidden if k < depth - 1 else 1
-        activate(z, k * layer, positive, slope, k * layer, layer)
-        mixing = p_mixing + k * hidden * hidden
-        add_product(numbers, mixing, hidden, 1, feeds, hidden, positive, k * layer, z, (k + 1) * layer, width)
-    activate(z, last, positive, slope, last, width)
-    if not final_softplus:
-        fill(slope, last, width, 1.0)
-    fill(up, last, width, 1.0)
-    multiply(slope, last, up, last, rho, last, width)
-    for k in range(depth - 1, -1, -1):
-        feeds = hidden if k < depth - 1 else 1
-        fill(up, k * layer, layer, 0.0)
-        mixing = p_mixing + k * hidden * hidden
-        add_product(numbers, mixing, 1, hidden, hidden, feeds, rho, (k + 1) * layer, up, k * layer, width)
-        multiply(slope, k * layer, up, k * layer, rho, k * layer, layer)
+    inner_forward(numbers, p_mixing, z, positive, slope, rho, up, 0, hidden, hidden, depth, int(final_softplus), width)
+    if final_softplus:
+        activate(z, last, positive, slope, last, width)
     multiply_by(rho, 0, units, gamma)
     for j in range(units):
         put(rho, j, at(rho, j) - at(s, j))
@@ -257,6 +245,6 @@ def ridge_duals(ay, scales, gram, numbers, n, hidden, depth, final_softplus, tol
             for j in range(units):
                 put(s, j, at(new, j))
         for j in range(rows):
-            found = least[j] <= tolerance * (1.0 + at(scales, begin + j))
+            is_root = least[j] <= tolerance * (1.0 + at(scales, begin + j))
             for u in range(rank):
-                put(out, (begin + j) * rank + u, at(best, u * width + j) if found else math.nan)
+                put(out, (begin + j) * rank + u, at(best, u * width + j) if is_root else math.nan)

@@ -16,7 +16,7 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes"]
+__all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
     return [(first, min(first + rows, n)) for first in range(0, n, rows)]
 
 
-def _in_threads(function: Callable[[int, int], T], parts: list[tuple[int, int]]) -> list[T]:
+def in_threads(function: Callable[[int, int], T], parts: list[tuple[int, int]]) -> list[T]:
     """Call a function for the first and last rows of each part."""
     if len(parts) == 1:
         return [function(*parts[0])]
@@ -102,9 +102,9 @@ class _OnCPU(ABC):
             given = like, where, first, last, width, *sizes, p_z, p_intercept, log, swap, p_out
             return int(self._probabilities(*given)) < 0
 
-        return all(_in_threads(rows, _row_parts(n, self._work, width)))
+        return all(in_threads(rows, _row_parts(n, self._work, width)))
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
         log_p = torch.empty((len(z), self._n_classes), dtype=z.dtype)
         self.write_proba(z, tensors, None, log_p, True, False)
@@ -126,7 +126,7 @@ class _OnCPU(ABC):
             at_gradient = p_gradient + size * parts.index((first, last)) * dtype.itemsize if p_gradient else 0
             self._backward(like, where, first, last, width, *sizes, p_z, p_log_p, p_g, p_dz, at_gradient)
 
-        _in_threads(rows, parts)
+        in_threads(rows, parts)
         return dz, gradients.view(-1) if len(parts) == 1 else gradients.sum(0)
 
 

@@ -14,7 +14,7 @@ from numba.core import cgutils
 from legendretron.accelerate.cpu.compiling import cached
 from legendretron.accelerate.cpu.entries import at, put
 from legendretron.accelerate.cpu.softmax import observe
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, written
+from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
 from legendretron.accelerate.cpu.vectors import exp_differences, fill
 
 __all__ = ["log_loss_residuals", "sparse_product"]
@@ -25,7 +25,7 @@ _TILES = (16, 4, 1)
 _ROWS = 128
 
 
-@written
+@vector_function
 def _sums_of_rows(code, weight, values, columns, first, last, out, po, m):
     """``out = sum_e values[e] weight[columns[e]]`` over entries ``first <= e < last``, rows of ``m`` numbers."""
     builder, begun = code.builder, ir.Constant(INDEX, 0)

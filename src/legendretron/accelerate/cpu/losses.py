@@ -18,10 +18,11 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
-from legendretron.accelerate.cpu.vectors import add_multiple, exp_differences, fill, highest, scaled_differences
+from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.nests import evaluate_nests, mix, new_rows
+from legendretron.accelerate.cpu.softmax import load_rows
+from legendretron.accelerate.cpu.vectors import scale
 
 __all__ = ["nested_losses", "table_losses"]
 
@@ -47,6 +48,22 @@ def _total_weight(labels, weights, n_classes, ignore):
     return -1, total
 
 
+@compiled
+def _nest_numbers(numbers, n_nests, n_classes):
+    """The numbers of a link as :func:`legendretron.accelerate.cpu.nests.prepare_nests` has them."""
+    nests, p_offset = np.empty(n_nests * (n_classes + 4) + 1, numbers.dtype), 2 + 2 * n_nests
+    nests[4 * n_nests] = numbers[0]
+    scale(numbers, p_offset, numbers.dtype.type(1), nests, 4 * n_nests + 1, n_nests * n_classes)
+    for m in range(n_nests):
+        smallest = largest = numbers[p_offset + m * n_classes]
+        for k in range(1, n_classes):
+            offset = at(numbers, p_offset + m * n_classes + k)
+            smallest, largest = min(smallest, offset), max(largest, offset)
+        nests[m], nests[n_nests + m], nests[2 * n_nests + m] = numbers[2 + m], largest, smallest
+        nests[3 * n_nests + m] = numbers[2 + n_nests + m]
+    return nests
+
+
 @cached
 def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore, how):
     """Of nested log-sum-exps.
@@ -64,59 +81,26 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
     kind = x.dtype.type
     zero = kind(0)
     factor = kind(1.0 / total_weight) if how == 1 else kind(1)
-    beta, kept = numbers[0], numbers[1]
-    p_bias, p_offset = 2 + n_nests, 2 + 2 * n_nests
-    p_fixed = p_offset + n_nests * n_classes
+    nests, kept = _nest_numbers(numbers, n_nests, n_classes), numbers[1]
+    p_fixed = 2 + n_nests * (2 + n_classes)
     p_least = p_fixed + n_classes
     width = _WIDTH if n_nests * n_classes <= _MOST_UNITS else _NARROW
-    units, gate_units = n_classes * width, n_nests * width
-    logits, p, e = np.empty(units, x.dtype), np.empty(units, x.dtype), np.empty(n_nests * units, x.dtype)
-    totals, gates = np.empty(gate_units, x.dtype), np.empty(gate_units, x.dtype)
-    top, best = np.empty(width, x.dtype), np.empty(width, x.dtype)
-    most, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    of_rows, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
+    logits, p = np.empty(n_classes * width, x.dtype), np.empty(n_classes * width, x.dtype)
     summed = 0.0
     for begin in range(first, last, width):
         rows = min(width, last - begin)
-        if rows < width:
-            fill(logits, 0, units, zero)
-        for j in range(rows):
-            place = (begin + j) * n_classes
-            for k in range(n_classes):
-                put(logits, k * width + j, at(x, place + k))
-        for j in range(width):
-            put(top, j, at(logits, j))
-        for k in range(1, n_classes):
-            highest(logits, k * width, zero, top, best, width)
-        for m in range(n_nests):
-            fill(most, 0, width, kind(-math.inf))
-            fill(total, 0, width, zero)
-            for k in range(n_classes):
-                place, offset = m * units + k * width, numbers[p_offset + m * n_classes + k]
-                scaled_differences(logits, k * width, top, offset, numbers[2 + m], e, place, most, width)
-            for k in range(n_classes):
-                place = m * units + k * width
-                exp_differences(e, place, most, e, place, total, width)
-            slope, bias = beta / numbers[2 + m], numbers[p_bias + m]
-            for j in range(width):
-                put(totals, m * width + j, at(total, j))
-                put(gates, m * width + j, slope * (at(most, j) + math.log(at(total, j))) + bias)
-        # most and total once more, now over nests
-        for j in range(width):
-            put(most, j, at(gates, j))
-        for m in range(1, n_nests):
-            highest(gates, m * width, zero, most, best, width)
-        fill(total, 0, width, zero)
-        for m in range(n_nests):
-            exp_differences(gates, m * width, most, gates, m * width, total, width)
+        load_rows(x, none, begin, rows, n_classes, logits, 0, width)
+        evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, of_rows, width)
         for j in range(rows):
             label = at(labels, begin + j)
             loss = zero
             if label != ignore:
-                loss = kept * (at(most, j) + math.log(at(total, j))) / beta
-                loss -= at(logits, label * width + j) - at(top, j)
+                loss = kept * (at(of_rows.most, j) + math.log(at(of_rows.total, j))) / numbers[0]
+                loss -= at(logits, label * width + j) - at(of_rows.top, j)
                 if kept != 1:
                     for k in range(n_classes):
-                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(top, j))
+                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(of_rows.top, j))
                 loss -= numbers[p_least + label]
                 if weights.shape[0] > 0:
                     loss *= at(weights, label)
@@ -125,12 +109,7 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
             summed += loss
         if gradient.shape[0] == 0:
             continue
-        fill(p, 0, units, zero)
-        for m in range(n_nests):
-            for j in range(width):
-                put(totals, m * width + j, at(gates, m * width + j) / (at(total, j) * at(totals, m * width + j)))
-            for k in range(n_classes):
-                add_multiple(totals, m * width, e, m * units + k * width, p, k * width, width)
+        mix(of_rows, n_nests, n_classes, p, width)
         for j in range(rows):
             label, place = at(labels, begin + j), (begin + j) * n_classes
             if label == ignore:
@@ -187,13 +166,13 @@ def table_losses(
             else:
                 piece = middle
         place = piece * size
-        scale, above = at(pieces, place + 1), at(pieces, place + 2) > 0
-        t = (inside - at(pieces, place)) * scale
+        steepness, above = at(pieces, place + 1), at(pieces, place + 2) > 0
+        t = (inside - at(pieces, place)) * steepness
         value, slope = at(pieces, place + size - 1), kind(0)
         for d in range(size - 2, 2, -1):
             slope = slope * t + value
             value = value * t + at(pieces, place + d)
-        small = min(abs(slope * scale), one)  # rounding in a piece as narrow as rounding
+        small = min(abs(slope * steepness), one)  # rounding in a piece as narrow as rounding
         if above:
             value += constant
             loss = value if label == 0 else value + z

@@ -10,7 +10,7 @@ import math
 from llvmlite import ir
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, written
+from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
 
 __all__ = [
     "highest_of_scaled",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-@written
+@vector_function
 def highest_of_scaled(code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, width):
     """``most`` is the highest of ``scale (y - top) + offset`` over the classes; a class has ``stride`` entries of ``y``."""
 
@@ -37,7 +37,7 @@ def highest_of_scaled(code, y, py, stride, top, offsets, p_offset, n_classes, sc
     code.pieces(width, code.lanes, rows)
 
 
-@written
+@vector_function
 def nest_exponentials(
     code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, e, pe, total, weighted, p, width
 ):
@@ -65,7 +65,7 @@ def nest_exponentials(
     code.pieces(width, code.lanes, rows)
 
 
-@written
+@vector_function
 def mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, width):
     """``out = sum_m e_m slope_m`` for every class, and the number of the class with the highest ``sum_m e_m share_m``.
 
@@ -103,7 +103,7 @@ def mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, 
     code.pieces(width, code.lanes, rows)
 
 
-@written
+@vector_function
 def share_cotangents(
     code, e, pe, ratio, y, py, top, share, ps, mu, n_classes, dx, offsets, po, sums, p_sum, weighted, width
 ):

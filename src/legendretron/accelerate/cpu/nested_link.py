@@ -11,20 +11,20 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.entries import array_at, at, put
 from legendretron.accelerate.cpu.nest_vectors import share_cotangents
 from legendretron.accelerate.cpu.nests import (
     evaluate_nests,
     least_exact,
     log_of_small,
+    mix,
     new_rows,
     prepare_nests,
     pull_back_nests,
 )
 from legendretron.accelerate.cpu.softmax import load_rows, store_rows
-from legendretron.accelerate.cpu.vectors import add_multiple, extremes, fill, log_plus, scale
+from legendretron.accelerate.cpu.vectors import extremes, fill, log_plus, scale
 
 __all__ = ["nests_backward", "nests_probabilities"]
 
@@ -39,15 +39,6 @@ def _gather_parameters(where, n_nests, n_out, like):
         scale(array_at(where[i], lengths[i], like), 0, like.dtype.type(1), theta, p, lengths[i])
         p += lengths[i]
     return theta
-
-
-@compiled
-def _mix(rows, n_nests, n_classes, p, width):
-    """``p = sum_m share_m e_m``."""
-    fill(p, 0, n_classes * width, p.dtype.type(0))
-    for m in range(n_nests):
-        for k in range(n_classes):
-            add_multiple(rows.share, m * width, rows.e, (m * n_classes + k) * width, p, k * width, width)
 
 
 @cached
@@ -78,7 +69,7 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
         if not all_classes:
             fill(y, n_out * width, width, kind(0))
         evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
-        _mix(rows, n_nests, n_classes, p, width)
+        mix(rows, n_nests, n_classes, p, width)
         fill(least, 0, width, kind(math.inf))
         for k in range(n_classes):
             extremes(y, k * width, spare, least, width)
@@ -127,7 +118,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         if not all_classes:
             fill(y, n_out * width, width, kind(0))
         evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
-        _mix(rows, n_nests, n_classes, p, width)
+        mix(rows, n_nests, n_classes, p, width)
         load_rows(g, none, begin, count, n_classes, ratio, 0, width)
         fill(of_y, 0, n_classes * width, kind(0))
         fill(rows.own, 0, n_nests * width, kind(0))

@@ -10,7 +10,7 @@ from itertools import chain
 from llvmlite import ir
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import BLOCK, INDEX, ON_ARM, Value, written
+from legendretron.accelerate.cpu.vector_code import BLOCK, INDEX, ON_ARM, Value, vector_function
 
 __all__ = [
     "add_dot",
@@ -53,8 +53,8 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, writ
             for factor, total in zip(factors, sums, strict=True):
                 code.add_to(total, factor * own)
         begins = code.builder.icmp_unsigned("==", first_in, ir.Constant(INDEX, 0))
-        found = {i: Value(code, code.builder.load(total)) for i, total in enumerate(sums)}
-        write(begins, {code.index(p_out, i, width): value for i, value in found.items()})
+        values = {i: Value(code, code.builder.load(total)) for i, total in enumerate(sums)}
+        write(begins, {code.index(p_out, i, width): value for i, value in values.items()})
 
     def block(first, n):
         def part(first_in, some):
@@ -68,7 +68,7 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, writ
     code.blocks(n_out, block)
 
 
-@written
+@vector_function
 def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, width):
     """``out += A x`` for the matrix with entry (u, k) at ``pa + u * step_out + k * step_in``, transposed or not."""
 
@@ -79,7 +79,7 @@ def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, wid
     _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, write)
 
 
-@written
+@vector_function
 def product(code, a, pa, step_in, n_out, n_in, x, px, out, po, width):
     """``out = A x`` for the matrix with entry (u, k) at ``pa + u + k * step_in``."""
 
@@ -95,7 +95,7 @@ def product(code, a, pa, step_in, n_out, n_in, x, px, out, po, width):
     _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
 
 
-@written
+@vector_function
 def product_plus(code, a, pa, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
     """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`product`; ``out`` may be ``y``."""
     factor, own = (code.spread(number, code.lanes) for number in (factor, own))
@@ -152,19 +152,19 @@ def _outer(code, pairs, n_c, n_x, out, po, stride, width):
     code.blocks(n_x, block)
 
 
-@written
+@vector_function
 def add_outer(code, c, pc, n_c, x, px, n_x, out, po, width):
     """``out += C X^T``, summed over rows: entry (i, k) is at ``po + i * n_x + k``."""
     _outer(code, [(c, pc, x, px)], n_c, n_x, out, po, n_x, width)
 
 
-@written
+@vector_function
 def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_x, out, po, stride, width):
     """``out += C X^T + C' X'^T``, see :func:`add_outer`; entry (i, k) is at ``po + i * stride + k``."""
     _outer(code, [(c, pc, x, px), (other_c, other_pc, other_x, other_px)], n_c, n_x, out, po, stride, width)
 
 
-@written
+@vector_function
 def add_dot(code, x, px, y, py, out, po, n):
     """``out += sum x y`` over ``n`` entries, a multiple of 16."""
     kind = code.kind(code.lanes)

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.addresses import array_at
 from legendretron.accelerate.cpu.compiling import compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.entries import array_at, at, put
 from legendretron.accelerate.cpu.vectors import activate, fill, multiply, multiply_by, scale, scale_rows
 from legendretron.potentials.cpflow import SCALE_FLOOR
 

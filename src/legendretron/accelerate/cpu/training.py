@@ -36,56 +36,41 @@ class CompiledTraining:
     ----------
     features : array of shape (N, d), or Csr
         The feature matrix.
-    flat, first, second : array of shape (R, P)
-        Parameters and moments, changed in place. A row holds ``W``, ``b``, and of each block ``A``, ``b``, the raw mixing
-        weights, ``alpha`` and ``gamma``, and of CP-Flow's shifts, logarithms of scales and biases of the mixing; or of the
-        nests ``log mu``, ``log beta``, the offsets of all classes but the last, those of the last, and the biases of the
-        gate. With a rate of noise that is learned it ends in the logit of that.
-    count : array of shape (1,)
-        Steps so far, float64, changed in place.
+    parameters : tuple of arrays
+        Parameters and Adam's two moments, ``(R, P)``, and the number of steps so far, ``(1,)`` in float64; changed in place.
+        A row of parameters holds ``W``, ``b``, the link's parameters in the order of ``link_tensors``, and the logit of a
+        learned rate of noise.
     totals : array of shape (2, R)
         Weighted sums of losses and hits, added to.
-    strengths : array of shape (R, 3)
-        Of the penalty on ``W``, ``b`` and the link.
-    shared : array of shape (R,)
-        What the sum of a feature's weights is multiplied by, and subtracted from their gradients.
-    centre : array of shape (P - (d + 1) K,) or (0,)
-        Where the penalty on the link vanishes, if not at 0; without the rate, which has none.
+    penalty : tuple of arrays
+        Strengths on ``W``, ``b`` and the link, ``(R, 3)``; the factor of the sum of a feature's weights, ``(R,)``, see
+        ``Penalty.shared``; and the centre of the penalty on the link, empty if that is 0.
     form : LinkForm
         Form of the link.
     n_rows : int
         Rows of a batch.
-    betas, eps
-        Of Adam.
+    numbers : tuple of float
+        The two betas of Adam, and its epsilon.
     """
 
     def __init__(
         self,
         features: Array | Csr,
-        *,
-        flat: Array,
-        first: Array,
-        second: Array,
-        count: Array,
+        parameters: tuple[Array, ...],
         totals: Array,
-        strengths: Array,
-        shared: Array,
-        centre: Array,
+        penalty: tuple[Array, ...],
         form: LinkForm,
         n_rows: int,
-        betas: tuple[float, float],
-        eps: float,
+        numbers: tuple[float, float, float],
     ) -> None:
+        flat = parameters[0]
         # one type for dense and sparse features, so that the code is compiled once
         sparse = isinstance(features, Csr)
         no_index = np.zeros(1, np.int64)
         x = np.zeros(1, flat.dtype) if isinstance(features, Csr) else features.reshape(-1)
         csr = features if isinstance(features, Csr) else Csr(no_index, no_index, np.zeros(1, flat.dtype))
         self._features = (sparse, x, *csr)
-        self._parameters = (flat, first, second, count)
-        self._totals = totals
-        self._penalty = (strengths, shared, centre)
-        self._numbers = (*betas, eps)
+        self._parameters, self._totals, self._penalty, self._numbers = parameters, totals, penalty, numbers
         matrix = np.zeros(1) if form.known_matrix is None else form.known_matrix.detach().numpy()
         noise = np.ascontiguousarray(matrix.reshape(-1), flat.dtype)
         self._noise = (form.learned_rate, form.known_rate, form.known_matrix is not None, noise)

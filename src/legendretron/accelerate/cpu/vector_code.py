@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["BLOCK", "INDEX", "ON_ARM", "Memory", "Value", "VectorCode", "data_of", "written"]
+__all__ = ["BLOCK", "INDEX", "ON_ARM", "Memory", "Value", "VectorCode", "data_of", "vector_function"]
 
 _BYTES = 64  # of a vector
 BLOCK = 32  # units of a large matrix that are worked on together
@@ -293,7 +293,7 @@ def data_of(context, builder, kind, value):
     return context.make_array(kind)(context, builder, value).data
 
 
-def written(write):
+def vector_function(write):
     """Make a function for compiled code of one that writes it: ``write(code, *arguments)``, arrays among them first.
 
     It becomes a function of its own and is not copied to where it is called, which would take the compiler long.

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import written
+from legendretron.accelerate.cpu.vector_code import vector_function
 
 __all__ = [
     "activate",
     "add_multiple",
     "combine",
     "exp_differences",
-    "exp_scaled_differences",
     "extremes",
     "fill",
     "highest",
@@ -25,17 +24,16 @@ __all__ = [
     "multiply_by",
     "scale",
     "scale_rows",
-    "scaled_differences",
 ]
 
 
-@written
+@vector_function
 def fill(code, out, p, n, value):
     """``out = value``."""
     code.entries(n, lambda lanes, j: out.store(code.builder.add(p, j), code.spread(value, lanes)))
 
 
-@written
+@vector_function
 def multiply_by(code, out, p, n, factor):
     """``out *= factor``."""
 
@@ -46,7 +44,7 @@ def multiply_by(code, out, p, n, factor):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def scale(code, x, px, factor, out, po, n):
     """``out = factor x``."""
 
@@ -56,7 +54,7 @@ def scale(code, x, px, factor, out, po, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def scale_rows(code, x, px, step_x, factors, p_factor, out, po, step_out, n_rows, n):
     """``out = factor x`` for rows of ``n`` entries, each with a factor of its own."""
     with cgutils.for_range(code.builder, n_rows) as loop:
@@ -70,7 +68,7 @@ def scale_rows(code, x, px, step_x, factors, p_factor, out, po, step_out, n_rows
         code.entries(n, body)
 
 
-@written
+@vector_function
 def multiply(code, x, px, y, py, out, po, n):
     """``out = x y``."""
 
@@ -81,7 +79,7 @@ def multiply(code, x, px, y, py, out, po, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def add_multiple(code, x, px, y, py, out, po, n):
     """``out += x y``."""
 
@@ -93,7 +91,7 @@ def add_multiple(code, x, px, y, py, out, po, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def combine(code, a, x, px, b, y, py, n):
     """``y = a x + b y`` for numbers ``a`` and ``b``."""
 
@@ -105,19 +103,19 @@ def combine(code, a, x, px, b, y, py, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def activate(code, z, pz, positive, slope, p, n):
     """Softplus of ``z``, and its slope."""
 
     def body(lanes, j):
-        found = code.softplus_and_sigmoid(z.load(code.builder.add(pz, j), lanes))
-        for memory, value in zip((positive, slope), found, strict=True):
+        values = code.softplus_and_sigmoid(z.load(code.builder.add(pz, j), lanes))
+        for memory, value in zip((positive, slope), values, strict=True):
             memory.store(code.builder.add(p, j), value)
 
     code.entries(n, body)
 
 
-@written
+@vector_function
 def highest(code, y, py, number, top, best, n):
     """Where ``y`` is higher than ``top``, put it there, and its number into ``best``."""
 
@@ -129,7 +127,7 @@ def highest(code, y, py, number, top, best, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def extremes(code, y, py, top, least, n):
     """Put ``y`` into ``top`` where it is higher, and into ``least`` where it is lower."""
 
@@ -141,7 +139,7 @@ def extremes(code, y, py, top, least, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def exp_differences(code, y, py, top, e, pe, total, n):
     """``e = exp(y - top)`` for ``y <= top``, added to ``total``."""
 
@@ -153,33 +151,7 @@ def exp_differences(code, y, py, top, e, pe, total, n):
     code.entries(n, body)
 
 
-@written
-def exp_scaled_differences(code, y, py, top, offset, scale, e, pe, total, n):
-    """``e = exp(scale (y - top) + offset)`` for exponents that are not positive, added to ``total``."""
-
-    def body(lanes, j):
-        below = y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)
-        value = code.exp(below * code.spread(scale, lanes) + code.spread(offset, lanes))
-        e.store(code.builder.add(pe, j), value)
-        total.store(j, total.load(j, lanes) + value)
-
-    code.entries(n, body)
-
-
-@written
-def scaled_differences(code, y, py, top, offset, scale, out, po, most, n):
-    """``out = scale (y - top) + offset`` for numbers ``scale`` and ``offset``, and ``most`` the highest so far."""
-
-    def body(lanes, j):
-        value = (y.load(code.builder.add(py, j), lanes) - top.load(j, lanes)) * code.spread(scale, lanes)
-        value, before = value + code.spread(offset, lanes), most.load(j, lanes)
-        out.store(code.builder.add(po, j), value)
-        most.store(j, value.where(">", before, value, before))
-
-    code.entries(n, body)
-
-
-@written
+@vector_function
 def log_plus(code, x, px, y, py, out, po, n):
     """``out = log(x) + y``."""
 
@@ -190,7 +162,7 @@ def log_plus(code, x, px, y, py, out, po, n):
     code.entries(n, body)
 
 
-@written
+@vector_function
 def moments_step(code, theta, first, second, gradient, p, n, strength, new1, keep2, new2, floor, factor):
     """Adam's two moments, and ``theta += factor * first / (sqrt(second) + floor)``, for ``n`` parameters from ``p`` on.
 

@@ -25,7 +25,7 @@ from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.unit_kernels import fold_kernel
 from legendretron.accelerate.forms import LinkForm
 
-__all__ = ["ChainOnCUDA", "LabelNoise"]
+__all__ = ["ChainOnCUDA", "StepNoise"]
 
 #: Classes up to which rows go through a chain of blocks in registers, and rows that do so together.
 _FEW_CLASSES, _TILE = 64, 16
@@ -37,7 +37,7 @@ _MOST_TILES = 64
 _ROWS_AT_ONCE = 65_536
 
 
-class LabelNoise(NamedTuple):
+class StepNoise(NamedTuple):
     """Symmetric label noise of a training step."""
 
     learned: bool  #: whether the last parameter is the logit of the rate
@@ -51,7 +51,7 @@ class _Batch(NamedTuple):
     labels: Tensor
     weights: Tensor
     flat: Tensor
-    noise: LabelNoise
+    noise: StepNoise
     totals: Tensor
 
 
@@ -107,7 +107,7 @@ class ChainOnCUDA:
         """Numbers that the forward pass keeps beside its result, if there are many classes."""
         return 0 if self._few else n * (3 * self._n_blocks * self._rank + (self._n_blocks - 1) * self._n_out)
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of predictors ``(n, K)``, and what the backward pass needs beside them."""
         n, k = z.shape
         with on_device_of(z):
@@ -147,7 +147,7 @@ class ChainOnCUDA:
         weights: Tensor,
         flat: Tensor,
         start: int,
-        noise: LabelNoise,
+        noise: StepNoise,
         gradient: Tensor,
         totals: Tensor,
     ) -> Tensor:
@@ -163,7 +163,7 @@ class ChainOnCUDA:
             All parameters: from ``start`` on the bias, then those of the link.
         start : int
             Column of the bias.
-        noise : LabelNoise
+        noise : StepNoise
             Of the labels.
         gradient : Tensor of shape (R, P)
             Written to from ``start`` on.

@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from legendretron.accelerate.cuda.chain import LabelNoise
+from legendretron.accelerate.cuda.chain import StepNoise
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.nest_kernels import nests_backward_kernel, nests_forward_kernel
 from legendretron.accelerate.forms import LinkForm
@@ -47,7 +47,7 @@ class NestsOnCUDA:
         """Nothing is kept beside rows and log-probabilities."""
         return 0
 
-    def forward(self, z: Tensor, tensors: Sequence[Tensor], keep: bool) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows of predictors or logits."""
         n, c = len(z), self._n_classes
         log_p = z.new_empty(n, c)
@@ -62,7 +62,7 @@ class NestsOnCUDA:
         labels: Tensor,
         given: Tensor,
         flat: Tensor,
-        noise: LabelNoise | None,
+        noise: StepNoise | None,
     ) -> tuple[Tensor, Tensor]:
         """Gradients in the rows, and sums ``(R, programs, size)``; see the kernel."""
         runs, n, c = 1 if noise is None else len(z), z.shape[-2], self._n_classes
@@ -97,7 +97,7 @@ class NestsOnCUDA:
         weights: Tensor,
         flat: Tensor,
         start: int,
-        noise: LabelNoise,
+        noise: StepNoise,
         gradient: Tensor,
         totals: Tensor,
     ) -> Tensor:

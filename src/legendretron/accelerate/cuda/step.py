@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from legendretron.accelerate.cuda.chain import ChainOnCUDA, LabelNoise
+from legendretron.accelerate.cuda.chain import ChainOnCUDA, StepNoise
 from legendretron.accelerate.cuda.nests import NestsOnCUDA
 from legendretron.accelerate.forms import LinkForm
 
@@ -27,7 +27,7 @@ class LinkStep:
     def __init__(self, form: LinkForm, flat: Tensor, n_weights: int) -> None:
         self.flat, self.n_weights = flat, n_weights
         rate = flat.new_full((1,), form.known_rate)
-        self.noise = LabelNoise(form.learned_rate, rate, form.known_rate > 0.0)
+        self.noise = StepNoise(form.learned_rate, rate, form.known_rate > 0.0)
         self.functions = NestsOnCUDA(form, False) if form.n_nests else ChainOnCUDA(form)
 
     def __call__(self, z: Tensor, labels: Tensor, weight: Tensor, gradient: Tensor, totals: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 r"""The units of ridge blocks, as parts of Triton kernels: tiles of some rows by the units of a layer.
 
-The formulas are those of :mod:`legendretron.potentials.ridge`. Units have scales and shifts, :math:`t = s \odot (A x + m)`,
+The formulas are those of :mod:`legendretron.potentials.ficnn`. Units have scales and shifts, :math:`t = s \odot (A x + m)`,
 which are 1 and the bias in a plain network; CP-Flow's normalisation is folded into them and into the mixing weights. The
 numbers of a block, which :func:`fold_kernel` writes, are in this order, with :math:`r = M H + 1` units and mixing weights of
 shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights times the scale of the unit that they feed,

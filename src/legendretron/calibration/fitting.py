@@ -1,17 +1,13 @@
 r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
 
-Candidates are temperature scaling by itself, with the shape that all classes share, and with everything else at a few
-strengths :math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All of them and all folds are runs of one training. On a few hundred
-rows the held-out losses :math:`\ell_{ig}` can hardly tell candidates apart, and the best of them is often one that was lucky.
-So they are averaged, with weights :math:`w_g \propto \pi_g \exp(-\tfrac13 \sum_i \ell_{ig})`: of parameters, which is the
-geometric mean of the probabilities. Where rows are many, the weight is nearly all on the best one.
+Candidates are temperature scaling, the same with the shape that all classes share, and all parts together at a few strengths
+:math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All candidates and folds are runs of one training. A few hundred rows can
+hardly tell candidates apart, so their parameters are averaged, with weights
+:math:`w_g \propto \pi_g \exp(-\tfrac13 \sum_i \ell_{ig})` from the held-out losses.
 
-Folds are drawn at random, and not balanced by label: with equal shares of a class in all folds, its bias would always
-seem to be right on held-out rows, since what was held out could be told from the rest.
-
-Temperature scaling has two thirds of :math:`\pi`, the other candidates equal parts of the rest. This share, the strengths and
-the factor 1/3 were chosen on half of the classifiers of ``benchmarks/calibration.py``, drawn by seed, and on made-up
-predictions for which temperature scaling is right.
+Folds are not stratified: with equal shares of a class in all folds, its bias would always seem to be right on held-out rows.
+The prior :math:`\pi`, the strengths and the factor 1/3 were chosen on half of the classifiers of
+``benchmarks/calibration.py``, and on made-up predictions for which temperature scaling is right.
 """
 
 from __future__ import annotations
@@ -24,14 +20,14 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from legendretron.nn.calibration import CalibrationMap, with_floor
-from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
+from legendretron.calibration.map import CalibrationMap, with_floor
+from legendretron.calibration.problem import CalibrationMetric, CalibrationRuns
 from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["Calibration", "calibrate", "usual_strength"]
 
 _STRENGTHS = (0.01, 0.04, 0.16, 0.64, 2.5, 10.0)
-#: Share of temperature scaling in the average before anything is known; the other candidates have equal shares of the rest.
+#: Prior weight of temperature scaling; the other candidates have equal shares of the rest.
 _TEMPERATURE_SHARE = 2 / 3
 #: Factor of the held-out losses in the weights of the candidates.
 _TRUST = 1 / 3
@@ -41,8 +37,8 @@ _LEAST_WEIGHT = 0.005
 _FLOOR_ROWS = 0.25
 #: Most directions of the scores that all classes see.
 _MOST_DIRECTIONS = 32
-#: Rows that count as wrong by the usual lead of the first class over the second, so that the temperature is not 0 where all
-#: predictions are right. Unlike a penalty on the temperature, it does not depend on the scale of the scores.
+#: Pseudo-count of rows that are wrong by the median lead of the first class over the second: it keeps the temperature above 0
+#: where all predictions are right, and does not depend on the scale of the scores.
 _WRONG_ROWS = 0.5
 #: Shares of replaced labels to begin with, where they are estimated.
 _SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
@@ -70,13 +66,13 @@ class Calibration(NamedTuple):
 
 
 def _median(sizes: Tensor) -> float:
-    """Of those that are positive: the median over rows, so that a few of any size do not matter."""
+    """Median of the positive sizes."""
     positive = sizes[sizes > 0.0]
     return max(float(positive.median()), 1e-300) if len(positive) else 1.0
 
 
 def _fit_temperature(
-    scores: Tensor, labels: Tensor, weight: Tensor, floor: float, replaced: float | None
+    scores: Tensor, labels: Tensor, weight: Tensor, floor: Tensor, replaced: float | None
 ) -> tuple[float, float]:
     """Inverse temperature, and the share of replaced labels, which is estimated with it if it is None."""
     rows, n_classes = float(weight.sum()), scores.shape[1]
@@ -93,13 +89,13 @@ def _fit_temperature(
         return float((nll * weight).sum()) / rows + _WRONG_ROWS / rows * float(np.logaddexp(0.0, tau * lead))
 
     def best(share: float) -> tuple[float, float]:
-        found = minimize_scalar(
+        result = minimize_scalar(
             objective, args=(share,), bounds=(centre - 12.0, centre + 12.0), method="bounded", options={"xatol": 1e-4}
         )
-        return float(found.fun), float(found.x)
+        return float(result.fun), float(result.x)
 
     if replaced is None:
-        # two valleys are possible, a high temperature and many wrong labels: look at all shares before going down one
+        # a high temperature and many wrong labels can both be local minima: start from the best share of a grid
         at = int(np.argmin([best(share)[0] for share in _SHARES]))
         between = _SHARES[max(at - 1, 0)], _SHARES[min(at + 1, len(_SHARES) - 1)]
         replaced = float(
@@ -143,7 +139,7 @@ def calibrate(
         min=torch.finfo(scores.dtype).min  # where a difference is too large for a float
     )
     seen = torch.zeros(n_classes, dtype=torch.bool).index_fill(0, labels, True)
-    floor = _FLOOR_ROWS / (rows + 1.0)
+    floor = scores.new_tensor(_FLOOR_ROWS / (rows + 1.0))
     tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
     s = with_floor(scores, tau, floor)
     rank = 0 if ordered else min(n_classes, _MOST_DIRECTIONS)
@@ -170,16 +166,16 @@ def calibrate(
     held_out, start, averaged = None, None, np.ones(1)
     if strength is None:
         n_folds = min(n_folds, n)
-        # by chance alone: held out rows that were picked to be like the others would speak for what these have taught
+        # not stratified, see above
         fold = torch.from_numpy(np.random.RandomState(0).permutation(n) % n_folds)
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
         fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
-        kept = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
+        trained = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
         # in single precision: twice as fast, and far more exact than held-out losses are
-        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * kept)
+        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * trained)
         ends = trial.fit(tol=_TOL_HELD_OUT)
         losses = trial.losses(ends).double().view(n, fitted_folds, -1)
-        losses = (losses * ~kept.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
+        losses = (losses * ~trained.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
         tested = weight * (fold < fitted_folds)
         summed = (losses * tested.unsqueeze(1)).sum(0).numpy()
         held_out = summed / float(tested.sum())
@@ -192,18 +188,18 @@ def calibrate(
     mix = torch.from_numpy(averaged[chosen])
     shared, bias, slope, rise, mixing = (torch.tensordot(mix, part, dims=1) for part in fitted)
     if ordered:
-        shared = shared * _increasing(float(shared[0]), float(shared[0] + shared[1]))
+        shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
 
     result = CalibrationMap(n_classes, rank=rank, ordered=ordered)
     result.inverse_temperature.fill_(tau)
-    result.floor.fill_(floor)
+    result.floor.copy_(floor)
     result.slope.copy_(1.0 + shared[0] + slope)
     result.rise.copy_(shared[1] + rise)
     result.bias.copy_(bias)
     result.directions.copy_(metric.directions)
     result.mixing.copy_(mixing)
     if not ordered and not bool(seen.all()):
-        result.bias[~seen] = _odds_kept(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
+        result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
     return Calibration(result.eval(), strengths, shaped, held_out, averaged, share)
 
 
@@ -216,16 +212,13 @@ def _average_weights(losses: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _odds_kept(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
-    """Bias of classes without rows that leaves their odds against all others, on average, as temperature and shape have them.
-
-    Nothing speaks against a class that is never right in the calibration set more than that the others' logits rise.
-    """
+def _keep_odds(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor, scale: float, shape: float) -> float:
+    """Bias of classes without rows, by which their mean odds against all others stay those of temperature and shape."""
     by_all = scale * s + shape * s.exp()
-    before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.of_floored(s)))
+    before, after = (torch.logsumexp(of[:, seen], dim=1) for of in (by_all, learned.apply_to_floored(s)))
     return float(((after - before) * weight).sum())
 
 
-def _increasing(*changes: float) -> float:
+def _limit_slopes(*changes: float) -> float:
     """Factor of at most 1 with which none of the slopes ``1 + change`` is below the least one."""
     return min([1.0, *((1.0 - _LEAST_SLOPE) / -change for change in changes if change < _LEAST_SLOPE - 1.0)])

@@ -30,8 +30,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.training.batched_descent import descend
-from legendretron.training.batched_lbfgs import Curvature
+from legendretron.training.descent import LBFGS, descend
 from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
@@ -64,14 +63,14 @@ def _directions(s: Tensor, weight: Tensor, rank: int) -> Tensor:
     n_classes = s.shape[1]
     if rank in (0, n_classes):
         return torch.eye(n_classes, dtype=s.dtype)[:, :rank].expand(2, -1, -1)
-    found = []
+    bases = []
     for values in (s, s.exp()):
         centred = (values - weight @ values) * weight.sqrt().unsqueeze(1)
         basis = torch.randn(n_classes, rank, generator=torch.Generator().manual_seed(0), dtype=s.dtype)
         for _ in range(_SUBSPACE_STEPS):
             basis = torch.linalg.qr(centred.mT @ (centred @ basis))[0]
-        found.append(basis)
-    return torch.stack(found)
+        bases.append(basis)
+    return torch.stack(bases)
 
 
 class _Features:
@@ -83,25 +82,25 @@ class _Features:
 
     def gram(self, weight: Tensor) -> Tensor:
         """Sums over rows of products of features, with weights ``(n, C)`` of the rows in each class: ``(C, F, F)``."""
-        found = []
-        for s, p, own in zip(self.s.unbind(1), self.p.unbind(1), weight.unbind(1), strict=True):
+        grams = []
+        for s, p, row_weight in zip(self.s.unbind(1), self.p.unbind(1), weight.unbind(1), strict=True):
             x = torch.cat([s.unsqueeze(1), p.unsqueeze(1), self.common], dim=1)
-            found.append((x * own.unsqueeze(1)).mT @ x)
-        return torch.stack(found)
+            grams.append((x * row_weight.unsqueeze(1)).mT @ x)
+        return torch.stack(grams)
 
     def forward(self, part: slice, weight: Tensor) -> Tensor:
         """``(n, R, C)`` from weights ``(R, C, F)``."""
         runs, n_classes, _ = weight.shape
         z = (self.common[part] @ weight[:, :, 2:].reshape(runs * n_classes, -1).mT).view(-1, runs, n_classes)
-        for values, own in ((self.s, weight[:, :, 0]), (self.p, weight[:, :, 1])):
-            z.addcmul_(values[part].unsqueeze(1), own.contiguous())
+        for values, factor in ((self.s, weight[:, :, 0]), (self.p, weight[:, :, 1])):
+            z.addcmul_(values[part].unsqueeze(1), factor.contiguous())
         return z
 
     def backward(self, part: slice, residual: Tensor) -> Tensor:
         n, runs, n_classes = residual.shape
         common = (residual.reshape(n, -1).mT @ self.common[part]).view(runs, n_classes, -1)
-        own = [(residual * values[part].unsqueeze(1)).sum(0).unsqueeze(2) for values in (self.s, self.p)]
-        return torch.cat([*own, common], dim=2)
+        of_class = [(residual * values[part].unsqueeze(1)).sum(0).unsqueeze(2) for values in (self.s, self.p)]
+        return torch.cat([*of_class, common], dim=2)
 
 
 class CalibrationMetric:
@@ -210,11 +209,11 @@ class CalibrationRuns:
     def _loss(self, part: slice, whole: Tensor) -> tuple[Tensor, Tensor]:
         """Log-loss (n, R), and probabilities minus the one-hot labels (n, R, C)."""
         z = self.features.forward(part, whole)
-        own = self.labels[part].view(-1, 1, 1).expand(-1, self.runs, 1)
+        index = self.labels[part].view(-1, 1, 1).expand(-1, self.runs, 1)
         z.sub_(z.amax(2, keepdim=True))
-        picked = z.gather(2, own).squeeze(2)
+        picked = z.gather(2, index).squeeze(2)
         total = z.exp_().sum(2, keepdim=True)
-        z.div_(total).scatter_add_(2, own, torch.full_like(total, -1.0))
+        z.div_(total).scatter_add_(2, index, torch.full_like(total, -1.0))
         return total.squeeze(2).log_().sub_(picked), z
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,8 +225,8 @@ class CalibrationRuns:
         for part in self.parts:
             nll, residual = self._loss(part, whole)
             if self.replaced > 0.0:
-                nll, kept = observed_loss(nll, self.replaced, self.n_classes)
-                residual.mul_(kept.unsqueeze(2))
+                nll, share_kept = observed_loss(nll, self.replaced, self.n_classes)
+                residual.mul_(share_kept.unsqueeze(2))
             value += (nll * self.weights[part]).sum(0)
             residual.mul_(self.weights[part].unsqueeze(2))
             of_weight += self.features.backward(part, residual)
@@ -242,14 +241,14 @@ class CalibrationRuns:
         """Coordinates (R, P) at which no entry of the gradient is above ``tol``."""
         if start is None:
             start = self.weights.new_zeros(self.runs, 2 + self.lengths[0].numel())
-        return descend(self, Curvature(start), start, tol=tol, max_iter=max_iter).x
+        return descend(self, LBFGS(start), start, tol=tol, max_iter=max_iter).x
 
     @torch.no_grad()
     def losses(self, x: Tensor) -> Tensor:
         """Log-loss of the observed label of every row in every run, shape (n, R)."""
         whole = self._whole(*self._unpack(x))
-        found = torch.cat([self._loss(part, whole)[0] for part in self.parts])
-        return observed_loss(found, self.replaced, self.n_classes)[0] if self.replaced > 0.0 else found
+        nll = torch.cat([self._loss(part, whole)[0] for part in self.parts])
+        return observed_loss(nll, self.replaced, self.n_classes)[0] if self.replaced > 0.0 else nll
 
     def parameters(self, x: Tensor) -> CalibrationFit:
         """What the coordinates stand for."""

@@ -5,15 +5,15 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from legendretron.nn.calibration import with_floor
-from legendretron.training.calibration import CalibrationMetric, CalibrationRuns
+from legendretron.calibration.map import with_floor
+from legendretron.calibration.problem import CalibrationMetric, CalibrationRuns
 
 
 def problem(rank=4, strengths=(0.3, 5.0, float("inf")), shaped=(1.0, 1.0, 0.0), replaced=0.0, n=80, c=4):
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(c, (n,), generator=generator)
     scores = torch.randn(n, c, generator=generator, dtype=torch.float64) + 2 * torch.eye(c)[labels].double()
-    s = with_floor(scores, 1.3, 0.01)
+    s = with_floor(scores, 1.3, torch.tensor(0.01))
     share = torch.full((n,), 1 / n, dtype=torch.float64)
     metric = CalibrationMetric(s, share, n, rank)
     weights = share.unsqueeze(1).repeat(1, len(strengths))

@@ -9,7 +9,7 @@ import torch
 from scipy.special import expit
 
 from legendretron import CanonicalLoss, properness
-from legendretron.links import PiecewiseLinearLink, TrigonometricLink
+from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
 from tests.catalogue import KNOTS, derivatives, normal
 from tests.catalogue import LINKS_OF_TWO as LINKS
@@ -81,9 +81,9 @@ def test_the_potential_follows_the_state():
         again = TrigonometricLink((-3.0, 1.0), second.coefficients.numpy() * scale, "sine")
         assert torch.allclose(first.potential(z), again.potential(z), rtol=1e-12)
         del state
-    table = first._kept._table
+    table = first._quadrature_cache._value
     first.potential(2 * z)
-    assert first._kept._table is table
+    assert first._quadrature_cache._value is table
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs two devices")

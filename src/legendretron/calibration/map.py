@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -12,10 +10,10 @@ from legendretron._internal.validation import check_integer, check_last_axis
 __all__ = ["CalibrationMap", "with_floor"]
 
 
-def with_floor(scores: Tensor, inverse_temperature: Tensor | float, floor: float) -> Tensor:
+def with_floor(scores: Tensor, inverse_temperature: Tensor | float, floor: Tensor) -> Tensor:
     r"""Return :math:`s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr)` along the last axis."""
-    log_p = torch.log_softmax(inverse_temperature * scores, dim=-1) + math.log1p(-floor)
-    return torch.logaddexp(log_p, torch.full_like(log_p[..., :1], math.log(floor / scores.shape[-1])))
+    log_p = torch.log_softmax(inverse_temperature * scores, dim=-1) + torch.log1p(-floor)
+    return torch.logaddexp(log_p, torch.log(floor / scores.shape[-1]))
 
 
 class CalibrationMap(nn.Module):
@@ -79,14 +77,12 @@ class CalibrationMap(nn.Module):
         scores = check_last_axis("scores", scores, self.n_classes).to(self.bias.dtype)
         # differences within a row are all that matters, and may be as large as the numbers themselves
         scores = scores - scores.amax(-1, keepdim=True)
-        log_p = torch.log_softmax(self.inverse_temperature * scores, dim=-1) + torch.log1p(-self.floor)
-        s = torch.logaddexp(log_p, torch.log(self.floor / self.n_classes))
-        z = self.of_floored(s)
+        z = self.apply_to_floored(with_floor(scores, self.inverse_temperature, self.floor))
         if self.ordered:
-            z = _in_order_of(scores, z)
+            z = _restore_order(scores, z)
         return torch.log_softmax(z, dim=-1)
 
-    def of_floored(self, s: Tensor) -> Tensor:
+    def apply_to_floored(self, s: Tensor) -> Tensor:
         """:math:`z = A s + B e^s + b`."""
         p = s.exp()
         z = s * self.slope + p * self.rise + self.bias
@@ -103,7 +99,7 @@ class CalibrationMap(nn.Module):
         return f"n_classes={self.n_classes}, rank={self.rank}, ordered={self.ordered}"
 
 
-def _in_order_of(scores: Tensor, z: Tensor) -> Tensor:
+def _restore_order(scores: Tensor, z: Tensor) -> Tensor:
     """Values that are in the order of the scores but for rounding, exactly in that order: each at least those below."""
     order = scores.argsort(dim=-1)
     raised, reach = z.gather(-1, order), 1

@@ -2,17 +2,16 @@ r"""Wrong labels in networks: what is observed to train on, what is true to pred
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_labels, full_precision
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
+from legendretron.links.noise_models import known_noise, wrong_share
 
-__all__ = ["NoisyLabels", "make_label_noise", "observed"]
+__all__ = ["NoisyLabels", "make_label_noise", "observe"]
 
 #: Where learning starts, as a share of labels that is replaced. From above, the network becomes certain first, and the rate
 #: then comes down to what it is; from below, a network may have learned the noise before the rate gets there. A matrix has to
@@ -54,8 +53,6 @@ def make_label_noise(
     c = link.n_classes
     if label_noise is None:
         return None
-    if isinstance(label_noise, np.ndarray | Tensor) and label_noise.ndim == 0:
-        label_noise = label_noise.item()
     if isinstance(link, NoisyLink):
         raise ValueError(
             "label_noise does not apply to a NoisyLink, which has noise of its own; give its clean link, or leave "
@@ -68,46 +65,18 @@ def make_label_noise(
         return label_noise.to(device=device, dtype=dtype)
     if isinstance(label_noise, str):
         if label_noise not in _LEARNED:
-            raise _unknown(label_noise)
+            raise ValueError(
+                f"label_noise must be None, {', '.join(map(repr, _LEARNED))}, a share of wrong labels such as 0.2, or a "
+                f"(C, C) matrix of transition probabilities, got {label_noise!r}."
+            )
         kind = _LEARNED[label_noise]
         if kind == SymmetricNoise.kind:
             return SymmetricNoise(c, _STARTS[kind], **made)
         return TransitionNoise._like_symmetric(c, _STARTS[kind], learned=True, **made)
-    if isinstance(label_noise, bool):
-        raise _unknown(label_noise)
-    if isinstance(label_noise, Real):
-        share = float(label_noise)
-        if not 0.0 <= share < (c - 1) / c:
-            raise ValueError(
-                f"label_noise must be a share of wrong labels from 0 to below (C - 1) / C, which is {(c - 1) / c:.4g} "
-                f"for n_classes={c}, got {label_noise!r}: with more, a label tells nothing of the true class, or what it is "
-                "not. Give such noise as a matrix."
-            )
-        return SymmetricNoise(c, share * c / (c - 1), learned=False, **made)
-    try:
-        # numbers keep their values, also where networks are built without memory
-        matrix = label_noise if isinstance(label_noise, Tensor) else torch.as_tensor(label_noise, device="cpu")
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise _unknown(label_noise) from error
-    if matrix.shape != (c, c):
-        raise ValueError(
-            f"label_noise must have shape ({c}, {c}) if it is a matrix, a row for each true class, got shape "
-            f"{tuple(matrix.shape)}."
-        )
-    try:
-        return TransitionNoise(matrix, learned=False, **made)
-    except ValueError as error:
-        raise ValueError(f"label_noise is not a matrix of transition probabilities: {error}") from error
+    return known_noise(label_noise, c, **made)
 
 
-def _unknown(label_noise: Any) -> ValueError:
-    return ValueError(
-        f"label_noise must be None, {', '.join(map(repr, _LEARNED))}, a share of wrong labels such as 0.2, or a (C, C) "
-        f"matrix of transition probabilities, got {label_noise!r}."
-    )
-
-
-def observed(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
+def observe(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
     """Log-probabilities of observed labels from those of true ones, ``(..., C) -> (..., C)``; the same without noise."""
     if noise is None:
         return log_p
@@ -149,7 +118,7 @@ class NoisyLabels(nn.Module):
         if self.noise is None:
             return 0.0
         if isinstance(self.noise, SymmetricNoise):
-            return float(self.noise.rate().detach()) * (self.n_classes - 1) / self.n_classes
+            return wrong_share(float(self.noise.rate().detach()), self.n_classes)
         return 1.0 - float(self.noise_matrix.diagonal().mean())
 
     @property

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -25,7 +27,15 @@ from legendretron._internal.validation import (
     has_values,
 )
 
-__all__ = ["LabelNoise", "SymmetricNoise", "TransitionNoise", "make_noise"]
+__all__ = [
+    "LabelNoise",
+    "SymmetricNoise",
+    "TransitionNoise",
+    "known_noise",
+    "make_noise",
+    "replaced_share",
+    "wrong_share",
+]
 
 #: Up to so many classes, products with a matrix are sums of logarithms: exact, but C times the memory.
 _FEW_CLASSES = 100
@@ -195,7 +205,7 @@ class SymmetricNoise(LabelNoise):
         return torch.sigmoid(self._raw()).squeeze(-1)
 
     def _raw(self, dtype: torch.dtype | None = None) -> Tensor:
-        return _widened(self.raw_rate, dtype)
+        return _widen(self.raw_rate, dtype)
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """See :meth:`LabelNoise.matrix`."""
@@ -212,13 +222,15 @@ class SymmetricNoise(LabelNoise):
         joint, floor = log_p + kept, floor.expand_as(log_p)
         if self.learned:
             return torch.logaddexp(joint, floor)
-        return _possible((joint == -math.inf) & (floor == -math.inf), lambda p: torch.logaddexp(p, floor), joint)
+        return _log_sum_where_possible(
+            (joint == -math.inf) & (floor == -math.inf), lambda p: torch.logaddexp(p, floor), joint
+        )
 
     def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_right`; without a matrix."""
         kept, floor = self._log_parts(log_p)
-        own = torch.gather(log_p, -1, labels.unsqueeze(-1))
-        return (own + torch.logaddexp(kept, floor) - self.log_observed(own)).squeeze(-1)
+        log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1))
+        return (log_p_label + torch.logaddexp(kept, floor) - self.log_observed(log_p_label)).squeeze(-1)
 
     def log_clean(self, log_q: Tensor) -> Tensor:
         """See :meth:`LabelNoise.log_clean`."""
@@ -331,7 +343,7 @@ class TransitionNoise(LabelNoise):
         set_start(raw, torch.log(start).expand(raw.shape))
 
     def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
-        raw = _widened(self.log_matrix, dtype)
+        raw = _widen(self.log_matrix, dtype)
         # rows that are learned need not sum to 1 before
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
@@ -346,7 +358,7 @@ class TransitionNoise(LabelNoise):
             joint = log_p.unsqueeze(-1) + log_matrix.unsqueeze(-3)
             if self.learned:
                 return torch.logsumexp(joint, dim=-2)
-            return _possible((joint == -math.inf).all(-2), lambda p: torch.logsumexp(p, dim=-2), joint)
+            return _log_sum_where_possible((joint == -math.inf).all(-2), lambda p: torch.logsumexp(p, dim=-2), joint)
         q = torch.exp(log_p) @ torch.exp(log_matrix)
         return torch.log(q.clamp(min=torch.finfo(q.dtype).tiny))
 
@@ -392,7 +404,69 @@ def make_noise(
     raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
 
 
-def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
+def wrong_share(rate: float, n_classes: int) -> float:
+    """Share of wrong labels if a share is replaced at random, by any class alike.
+
+    Examples
+    --------
+    >>> wrong_share(0.5, 2)
+    0.25
+    """
+    return rate * (n_classes - 1) / n_classes
+
+
+def replaced_share(wrong: float, n_classes: int) -> float:
+    """The reverse of :func:`wrong_share`."""
+    return wrong * n_classes / (n_classes - 1)
+
+
+def known_noise(
+    label_noise: Any,
+    n_classes: int,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> SymmetricNoise | TransitionNoise:
+    """Noise that users know: a share of wrong labels, or a transition matrix of shape (C, C).
+
+    Examples
+    --------
+    >>> known_noise(0.3, 4)
+    SymmetricNoise(n_classes=4, rate=0.4, learned=False)
+    """
+    if isinstance(label_noise, np.ndarray | Tensor) and label_noise.ndim == 0:
+        label_noise = label_noise.item()
+    if isinstance(label_noise, Real) and not isinstance(label_noise, bool):
+        most = (n_classes - 1) / n_classes
+        if not 0.0 <= float(label_noise) < most:
+            raise ValueError(
+                f"label_noise must be a share of wrong labels from 0 to below {most:.3g} for {n_classes} classes, got "
+                f"{label_noise!r}: with more, a label says nothing about the true class, or what it is not. Give such noise "
+                "as a matrix."
+            )
+        rate = replaced_share(float(label_noise), n_classes)
+        return SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype)
+    try:
+        if isinstance(label_noise, bool | np.bool_ | str):
+            raise TypeError("not a matrix")
+        matrix = label_noise if isinstance(label_noise, Tensor) else np.asarray(label_noise, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "label_noise must be a share of wrong labels such as 0.2, or a (C, C) matrix of transition probabilities, got "
+            f"{label_noise!r}."
+        ) from error
+    if tuple(matrix.shape) != (n_classes, n_classes):
+        raise ValueError(
+            f"label_noise must have shape ({n_classes}, {n_classes}) if it is a matrix, a row for each true class, got shape "
+            f"{tuple(matrix.shape)}."
+        )
+    try:
+        return TransitionNoise(matrix, device=device, dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"label_noise is not a matrix of transition probabilities: {error}") from error
+
+
+def _widen(raw: Any, dtype: torch.dtype | None) -> Tensor:
     """What is kept of noise, in float32 at least, and in the precision of what it is applied to if that is higher.
 
     So all formulas have the same noise, to the last digit of the link.
@@ -401,7 +475,7 @@ def _widened(raw: Any, dtype: torch.dtype | None) -> Tensor:
     return raw.double() if dtype == torch.float64 else raw
 
 
-def _possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:
+def _log_sum_where_possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:
     """Logarithms of sums, minus infinity where all of one is never observed: there torch's gradient is NaN, ours is 0.
 
     That needs a masked class, and known noise that never leads to it.
