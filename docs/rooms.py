@@ -1,6 +1,8 @@
 """Draw the rooms (subpackages) of the library and their imports, and write the table in CONTRIBUTING.md.
 
     python docs/rooms.py
+    python docs/rooms.py --lines           # lines and files of each room
+    python docs/rooms.py --lines 0a1b2c3   # beside those of a commit
 
 Imports are read from the code: those inside functions and those for type checkers alone count as well. There must be no
 import cycle of files, and no import of a room from one above it. A test checks both, and the table.
@@ -8,9 +10,12 @@ import cycle of files, and no import of a room from one above it. A test checks 
 
 from __future__ import annotations
 
+import argparse
 import ast
 import functools
 import re
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,7 +221,38 @@ def _to_edge(box: Text, along: np.ndarray) -> float:
     return 72.0 / box.figure.dpi * pixels
 
 
+def sizes(commit: str | None = None) -> dict[str, tuple[int, int]]:
+    """Lines and files of each room, and of tests, benchmarks and examples, of the working tree or of a commit."""
+    lines, files = Counter[str](), Counter[str]()
+    command = ["git", "grep", "-c", "", *([commit] if commit else []), "--", "*.py"]
+    for line in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines():
+        path, _, count = line.removeprefix(f"{commit}:").rpartition(":")
+        parts = path.removeprefix("src/legendretron/").split("/")
+        name = parts[0].removesuffix(".py") if path.startswith("src/") else f"({parts[0]})"
+        lines[name] += int(count)
+        files[name] += 1
+    return {name: (lines[name], files[name]) for name in lines}
+
+
+def print_sizes(commit: str | None) -> None:
+    now, before = sizes(), sizes(commit) if commit else {}
+    known = [*(room for room in ROOMS if room in now or room in before), *sorted((set(now) | set(before)) - set(ROOMS))]
+    print(f"{'room':24}{'lines':>8}{'files':>7}" + (f"{commit:>12}{'files':>7}" if commit else ""))
+    for name in known:
+        row = [now.get(name, (0, 0)), *([before.get(name, (0, 0))] if commit else [])]
+        print(
+            f"{name:24}"
+            + "".join(f"{n_lines:{8 + 4 * bool(i)},}{n_files:7,}" for i, (n_lines, n_files) in enumerate(row))
+        )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--lines", nargs="?", const="", metavar="COMMIT", help="print lines and files of each room")
+    options = parser.parse_args()
+    if options.lines is not None:
+        print_sizes(options.lines or None)
+        return
     graph = imports()
     for circle in circles(graph):
         print("cycle:", ", ".join(circle))
