@@ -33,6 +33,8 @@ __all__ = [
     "TransitionNoise",
     "known_noise",
     "make_noise",
+    "mix_with_uniform",
+    "observed_loss",
     "replaced_share",
     "wrong_share",
 ]
@@ -418,6 +420,18 @@ def wrong_share(rate: float, n_classes: int) -> float:
 def replaced_share(wrong: float, n_classes: int) -> float:
     """The reverse of :func:`wrong_share`."""
     return wrong * n_classes / (n_classes - 1)
+
+
+def mix_with_uniform(log_p: Tensor, rate: Tensor) -> Tensor:
+    r"""Return :math:`\log\bigl((1 - \epsilon) p + \epsilon / C\bigr)` for log-probabilities ``(..., C)``."""
+    return torch.logaddexp(log_p + torch.log1p(-rate), torch.log(rate / log_p.shape[-1]))
+
+
+def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
+    p_kept = (1.0 - rate) * torch.exp(-nll)
+    q = p_kept + rate / n_classes
+    return -torch.log(q), p_kept / q
 
 
 def known_noise(

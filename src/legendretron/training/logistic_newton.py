@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link
+from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS
 from legendretron.training.logistic_objective import Objective
 
@@ -53,8 +54,8 @@ class _Hessian:
         share, of_rate = self.share, None
         rate = objective.rate(x)
         if rate is not None:
-            p_kept = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
-            share_kept = p_kept / (p_kept + rate[:, None, None] / (k + 1))
+            nll = -torch.log(p.gather(-1, self.labels))
+            share_kept = observed_loss(nll, rate[:, None, None], k + 1)[1]
             if objective.learn_rate:
                 # where the labels say little, a part of what they would say at most
                 most = rate * (1.0 - rate)
