@@ -39,7 +39,7 @@ __all__ = [
     "wrong_share",
 ]
 
-#: Up to so many classes, products with a matrix are sums of logarithms: exact, but C times the memory.
+#: Most classes for products with a matrix in logarithms: exact, but with C times the memory.
 _FEW_CLASSES = 100
 
 
@@ -194,7 +194,7 @@ class SymmetricNoise(LabelNoise):
         super().__init__(n_classes, learned, run_shape)
         rate = _check_rate(rate, learned)
         self._start = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
-        # one entry and not a scalar, which fully_shard refuses
+        # one entry, since fully_shard refuses scalars
         self._keep("raw_rate", torch.tensor([self._start], device=device, dtype=dtype or torch.get_default_dtype()))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -302,7 +302,7 @@ class TransitionNoise(LabelNoise):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        # numbers keep their values, also where networks are built without memory
+        # on the CPU, so that values survive where networks are built on the device "meta"
         given = matrix if isinstance(matrix, Tensor) else torch.as_tensor(matrix, device="cpu")
         given = given.to(dtype or torch.get_default_dtype()) if not given.is_floating_point() or dtype else given
         if given.dim() != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
@@ -346,7 +346,7 @@ class TransitionNoise(LabelNoise):
 
     def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         raw = _widen(self.log_matrix, dtype)
-        # rows that are learned need not sum to 1 before
+        # learned rows need not be normalised
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:

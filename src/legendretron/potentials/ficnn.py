@@ -171,15 +171,15 @@ class FICNN(Potential):
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
         return self._ridge_of(self._tensors())
 
-    #: Parameters in the order in which fused links take them.
+    #: Parameters in the order of compiled functions.
     tensor_names: ClassVar[tuple[str, ...]] = ("weight", "bias", "raw_mixing", "raw_alpha", "raw_gamma")
 
     def _tensors(self) -> list[Tensor]:
         """All parameters, in the order of their names."""
         registered = self._parameters
-        try:  # much quicker than asking the module for each of them, which fused links do in every step
+        try:  # much quicker than getattr, and called in every step
             return [registered[name] for name in self.tensor_names]  # type: ignore[misc]
-        except KeyError:  # other libraries put tensors in their place
+        except KeyError:  # other libraries replace parameters by tensors
             return [getattr(self, name) for name in self.tensor_names]
 
     def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
@@ -195,7 +195,7 @@ class FICNN(Potential):
 
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
-        # for classes split over processes, this sum over all of them is all that has to be communicated
+        # the only communication of a class-parallel head
         t = summed_up(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
         layers = t.split(self.hidden, dim=-1)
         z = [layers[0]]

@@ -24,8 +24,8 @@ from legendretron.training.step import CompiledStep, Step, make_step
 __all__ = ["train_lbfgs"]
 
 _POLISHING_STEPS = 4
-#: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
-#: 1e-8 leaves errors of 1e-4: polishing continues down to this factor of it, at a lower cost than iterations of L-BFGS.
+#: With a tolerance this small the minimum itself is wanted: with a curvature of 1e-4, a gradient of 1e-8 leaves errors of
+#: 1e-4. Newton steps then go on until the gradient is smaller by this factor.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
 
 

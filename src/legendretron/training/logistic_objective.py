@@ -90,7 +90,7 @@ class Objective:
         self.m = n_classes if self.every_class else self.k
         self.penalize_intercept = penalize_intercept
         self.parts = self.products.parts(self.runs * n_classes)
-        # where it was evaluated last, and what came out; runs that stay where they are are not evaluated again
+        # last point, value and gradient: runs that have not moved are not evaluated again
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     # --- parameters ---

@@ -51,7 +51,7 @@ class Penalty:
         of_bias = alpha if intercept else torch.zeros_like(alpha)
         self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
         self.bounds = model.n_weights, model.n_linear
-        #: How many of the last parameters are not penalised.
+        #: Number of parameters at the end that are not penalised.
         self.n_free = _n_free(model)
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
@@ -60,7 +60,7 @@ class Penalty:
     @cached_property
     def strength(self) -> Tensor | float:
         """What each parameter is multiplied by; made when asked for, as it is as large as all parameters."""
-        # one number if all parameters of all runs are treated alike, which saves a pass over memory in every step
+        # a single number where all parameters of all runs have the same strength: it saves a pass over memory in each step
         if self.n_free == 0 and bool((self._in_use == self._in_use[0, 0]).all()):
             return float(self._in_use[0, 0])
         n_weights, n_linear = self.bounds
