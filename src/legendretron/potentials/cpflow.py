@@ -13,8 +13,7 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, has_values
-from legendretron.potentials.ficnn import FICNN, Ridge
-from legendretron.potentials.softplus import softplus
+from legendretron.potentials.ficnn import FICNN, Ridge, softplus
 
 __all__ = ["CPFlowNetwork"]
 

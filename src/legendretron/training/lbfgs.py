@@ -70,15 +70,7 @@ class _Run:
         self.sample = sample.select_run(run)
         self.validation = None if validation is None else validation.select_run(run)
         self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
-        one = slice(run, run + 1)
-        self.penalty = Penalty(
-            self.model,
-            settings.alpha[one].to(model.flat),
-            settings.link_alpha[one].to(model.flat),
-            intercept=settings.penalize_intercept,
-            symmetric=settings.symmetric,
-            centred=settings.centred,
-        )
+        self.penalty = Penalty.from_settings(self.model, settings, slice(run, run + 1))
         self.compiled: _CompiledGradient | None = None
         if not settings.compiled:
             self.model.nll_step = autograd_step(self.model.link)

@@ -3,11 +3,13 @@ r"""Quadratic penalties on the parameters, one strength per run."""
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from legendretron.training.model import LinearModel
+from legendretron.training.problem import TrainingSettings
 
 __all__ = ["Penalty"]
 
@@ -56,6 +58,18 @@ class Penalty:
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
         self._centre = _centre_of(model) if centred else None
+
+    @classmethod
+    def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
+        """The penalty that the settings ask for, of some of their runs."""
+        return cls(
+            model,
+            settings.alpha[runs].to(model.flat),
+            settings.link_alpha[runs].to(model.flat),
+            intercept=settings.penalize_intercept,
+            symmetric=settings.symmetric,
+            centred=settings.centred,
+        )
 
     @cached_property
     def strength(self) -> Tensor | float:

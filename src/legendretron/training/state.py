@@ -69,14 +69,7 @@ class TrainingState:
         self.sums = torch.zeros(3, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
         self._class_weight = class_weight
-        self.penalty = Penalty(
-            model,
-            settings.alpha.to(flat),
-            settings.link_alpha.to(flat),
-            intercept=settings.penalize_intercept,
-            symmetric=settings.symmetric,
-            centred=settings.centred,
-        )
+        self.penalty = Penalty.from_settings(model, settings)
 
     # --- checkpoints ---
 
