@@ -70,7 +70,7 @@ COLUMNS = {
     "losses": -0.3,
     "nn": 1.4,
     "training": -2.2,
-    "calibration": -4.2,
+    "calibration": -5.2,
     "links": -0.8,
     "potentials": -0.9,
     "projected_categorical": 1.7,

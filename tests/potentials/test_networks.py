@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
-from legendretron.potentials.softplus import softplus, softplus_inverse
+from legendretron.potentials.ficnn import softplus, softplus_inverse
 from legendretron.simplex import logsumexp_plus
 from tests.catalogue import generator, make_potential, normal
 

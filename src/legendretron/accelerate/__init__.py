@@ -1,4 +1,4 @@
-"""Links and losses by compiled functions: Numba on the CPU, Triton on CUDA, and derivatives written by hand.
+"""Links and losses by compiled functions: Numba on the CPU, Triton on CUDA.
 
 Plain operations of torch in ``links`` and ``potentials`` are the truth; tests compare this room with them. A link is known by
 its exact type, in one table, :mod:`legendretron.accelerate.forms`; for any other, and where something else wants to see each

@@ -31,7 +31,7 @@ from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse
 
 __all__ = ["check_roots", "compiled_inverse", "inverse_gradient", "link_from_log", "network_numbers"]
 
-#: Roundings that a gradient at a root may be off by.
+#: Largest error of the gradient at a root, in units of rounding.
 _ROUNDING = 64.0
 
 

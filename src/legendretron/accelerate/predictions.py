@@ -54,7 +54,7 @@ class RowProbabilities:
         return self._link.write_proba(rows, self._tensors, added, written, log, swap)
 
 
-#: By link, for as long as it lives: not in its attributes, which are copied and saved.
+#: Not attributes of the links, which are copied and saved.
 _caches: WeakKeyDictionary[Link, TensorCache[RowProbabilities]] = WeakKeyDictionary()
 
 

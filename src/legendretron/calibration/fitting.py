@@ -22,7 +22,7 @@ from torch import Tensor
 
 from legendretron.calibration.map import CalibrationMap, with_floor
 from legendretron.calibration.problem import CalibrationMetric, CalibrationRuns
-from legendretron.training.logistic_objective import observed_loss
+from legendretron.links.noise_models import observed_loss
 
 __all__ = ["Calibration", "calibrate", "usual_strength"]
 

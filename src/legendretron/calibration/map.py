@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_integer, check_last_axis
+from legendretron.links.noise_models import mix_with_uniform
 
 __all__ = ["CalibrationMap", "with_floor"]
 
 
 def with_floor(scores: Tensor, inverse_temperature: Tensor | float, floor: Tensor) -> Tensor:
     r"""Return :math:`s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr)` along the last axis."""
-    log_p = torch.log_softmax(inverse_temperature * scores, dim=-1) + torch.log1p(-floor)
-    return torch.logaddexp(log_p, torch.log(floor / scores.shape[-1]))
+    return mix_with_uniform(torch.log_softmax(inverse_temperature * scores, dim=-1), floor)
 
 
 class CalibrationMap(nn.Module):

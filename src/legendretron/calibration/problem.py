@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS, descend
-from legendretron.training.logistic_objective import observed_loss
 
 __all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
 

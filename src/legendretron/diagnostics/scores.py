@@ -138,7 +138,7 @@ def area_under_curve(
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
     ordered, ordered_positive = scores[order], positive[order]
-    # equal scores are groups; each row is compared with the other kind below its group, and half of that in it
+    # each row is compared with rows of the other kind: those of lower scores count whole, those of equal scores half
     starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
     group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     share_below = []

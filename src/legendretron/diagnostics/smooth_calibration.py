@@ -16,10 +16,10 @@ __all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibra
 
 #: Cells between 0 and 1 into which predictions are sorted before smoothing; far narrower than any useful bandwidth.
 _CELLS = 2048
-#: Where fewer predictions than this are under the kernel, they say nothing about a frequency.
+#: Fewest predictions under the kernel for which a frequency is shown.
 _FEWEST = 5.0
-#: Bandwidths to choose from. With few predictions the best is often as wide as the whole interval: the least error on
-#: average, by a curve that cannot bend. The widest lets it bend within a third of the interval, the width of its kernel.
+#: Bandwidths to choose from. The widest is limited, since with few predictions the least squared error is often that of a
+#: curve that cannot bend at all.
 _BANDWIDTHS = np.geomspace(0.01, 0.1, 16)
 _MIDDLES = (np.arange(_CELLS) + 0.5) / _CELLS
 
@@ -234,7 +234,7 @@ def _left_out_error(
     kernel = kernel * mean_weight[filled]
     share = kernel / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
     error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
-    # a prediction with none near it cannot be predicted from others: it counts as if it were mean zero
+    # a residual without neighbours is predicted as zero
     alone = share > 1 - 1e-6
     return float(np.where(alone, squares[filled], error / (1 - np.where(alone, 0.0, share)) ** 2).sum())
 

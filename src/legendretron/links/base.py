@@ -45,7 +45,7 @@ _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device",
 #: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
 
-#: How far below the largest the last logit may be before differences to it are taken with more digits than float32 has.
+#: Distance of the last logit from the largest beyond which differences to it are computed in float64.
 _FAR = 128.0
 
 
@@ -241,7 +241,7 @@ class Link(nn.Module, ABC):
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
         z = _from_logits(logits)
-        # of two classes one may be impossible: take the limit at a large number, since inf * 0 is NaN
+        # one of two classes may be impossible: a large number stands in for infinity, since inf * 0 is NaN
         large = torch.finfo(z.dtype).max ** 0.5
         z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)
@@ -264,12 +264,11 @@ class Link(nn.Module, ABC):
         of_canonical_loss : bool
             Whether they are for ``_scores_and_proba``, and not for ``_log_proba_of_logits``, which has more digits.
         """
-        if self._takes_masks or self.n_classes == 2:  # of two classes there is one difference, which rounds no other
+        if self._takes_masks or self.n_classes == 2:  # a single difference
             return logits
         x = logits.detach()
         top, lowest = x.amax(-1, keepdim=True), x.amin(-1, keepdim=True)
-        # beyond the first bound a difference of single digits is rounded to nothing, and below the second the logits of a
-        # run that diverges are no mask
+        # the first bound is where differences of order one are rounded away; the second keeps diverging runs from being masks
         masked = top - lowest > max(1.0 / torch.finfo(x.dtype).eps, _LOWEST_MASK)
         if of_canonical_loss or not _can_be_widened(x):
             masked |= _rounds(x, top)

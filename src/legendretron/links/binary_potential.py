@@ -105,11 +105,11 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         whole = _integrate(odds, left, right, rule)
         halves = _integrate(odds, left, centre, rule) + _integrate(odds, centre, right, rule)
         rough = (whole - halves).abs() > tolerance * (1.0 + right.abs())
-        # a panel too narrow in z to matter needs no smoothness
+        # panels too narrow in z to matter need not be smooth
         matters = (right - left) > tolerance * (1.0 + right.abs())
         rough |= (slopes.amax(-1) > _SLOPE_RATIO * slopes.amin(-1)) & matters
         rough = rough.reshape(-1, rough.shape[-1]).any(0)
-        # a panel as narrow as rounding allows is as good as it gets
+        # panels as narrow as rounding cannot be halved
         middle = first + width / 2
         rough &= width > tolerance * (1.0 + middle.abs())
         if not edges:
@@ -119,7 +119,7 @@ def _edges(odds: Rows, slope: Rows, from_odds: Rows, like: Tensor) -> Tensor:
         edges.append(left[..., done])
         if bool(done.all()):
             break
-        # the others are done: only halves of rough panels are looked at again
+        # only the halves of rough panels are tested again
         first, width = torch.cat([first[rough], middle[rough]]), (width[rough] / 2).repeat(2)
     order = torch.cat(starts).argsort()
     return torch.cat([torch.cat(edges, dim=-1)[..., order], end], dim=-1)

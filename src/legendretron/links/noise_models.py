@@ -33,11 +33,13 @@ __all__ = [
     "TransitionNoise",
     "known_noise",
     "make_noise",
+    "mix_with_uniform",
+    "observed_loss",
     "replaced_share",
     "wrong_share",
 ]
 
-#: Up to so many classes, products with a matrix are sums of logarithms: exact, but C times the memory.
+#: Most classes for products with a matrix in logarithms: exact, but with C times the memory.
 _FEW_CLASSES = 100
 
 
@@ -192,7 +194,7 @@ class SymmetricNoise(LabelNoise):
         super().__init__(n_classes, learned, run_shape)
         rate = _check_rate(rate, learned)
         self._start = math.log(rate) - math.log1p(-rate) if rate > 0.0 else -math.inf
-        # one entry and not a scalar, which fully_shard refuses
+        # one entry, since fully_shard refuses scalars
         self._keep("raw_rate", torch.tensor([self._start], device=device, dtype=dtype or torch.get_default_dtype()))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -300,7 +302,7 @@ class TransitionNoise(LabelNoise):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        # numbers keep their values, also where networks are built without memory
+        # on the CPU, so that values survive where networks are built on the device "meta"
         given = matrix if isinstance(matrix, Tensor) else torch.as_tensor(matrix, device="cpu")
         given = given.to(dtype or torch.get_default_dtype()) if not given.is_floating_point() or dtype else given
         if given.dim() != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
@@ -344,7 +346,7 @@ class TransitionNoise(LabelNoise):
 
     def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         raw = _widen(self.log_matrix, dtype)
-        # rows that are learned need not sum to 1 before
+        # learned rows need not be normalised
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
@@ -418,6 +420,18 @@ def wrong_share(rate: float, n_classes: int) -> float:
 def replaced_share(wrong: float, n_classes: int) -> float:
     """The reverse of :func:`wrong_share`."""
     return wrong * n_classes / (n_classes - 1)
+
+
+def mix_with_uniform(log_p: Tensor, rate: Tensor) -> Tensor:
+    r"""Return :math:`\log\bigl((1 - \epsilon) p + \epsilon / C\bigr)` for log-probabilities ``(..., C)``."""
+    return torch.logaddexp(log_p + torch.log1p(-rate), torch.log(rate / log_p.shape[-1]))
+
+
+def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
+    p_kept = (1.0 - rate) * torch.exp(-nll)
+    q = p_kept + rate / n_classes
+    return -torch.log(q), p_kept / q
 
 
 def known_noise(

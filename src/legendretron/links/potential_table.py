@@ -44,7 +44,7 @@ class PotentialTable:
     """
 
     def __init__(self, odds: Callable[[Tensor], Tensor], edges: Tensor, dtype: torch.dtype) -> None:
-        # rounded first, so that pieces are where the table says they are; panels without width would divide by zero
+        # rounded first, to the edges of the table; unique, since panels without width would divide by zero
         edges = edges.to(dtype).unique()
         if len(edges) == 1:  # a step too steep for this precision
             edges = torch.cat([edges, torch.nextafter(edges, edges.new_tensor(torch.inf))])

@@ -113,7 +113,7 @@ class CanonicalLoss(LossOfLink):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = list(self.canonical_link.buffers())
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
-        # or, as to_empty, takes memory that holds anything: a table of that can take long, and would be wrong
+        # not after to_empty: a table of uninitialised memory would take long, and be wrong
         if all(_is_kept(a, b) for a, b in zip(before, self.canonical_link.buffers(), strict=True)):
             self._prepare()
         return self

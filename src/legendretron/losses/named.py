@@ -187,7 +187,7 @@ class MatsushitaLoss(_OfSoftmax):
         root = torch.sqrt(q)
         ratios = root.unsqueeze(-2) / root.unsqueeze(-1)  # [i, j] = sqrt(q_j / q_i)
         diagonal = torch.eye(q.shape[-1], dtype=torch.bool, device=q.device)
-        # 0/0 off the diagonal: two classes that are both ruled out weigh nothing against each other
+        # 0/0 off the diagonal, for two classes of probability 0, counts as 0
         idle = diagonal | ((q == 0).unsqueeze(-2) & (q == 0).unsqueeze(-1))
         return 0.5 * ratios.masked_fill(idle, 0.0).sum(-1)
 

@@ -85,7 +85,7 @@ class Reduction(NamedTuple):
     def _even(self, rows: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Losses of all labels together, over the rows that count."""
         ignored = labels == self.ignore_index
-        # a class without weight may be masked, and zero times infinity is no number
+        # a class without weight may be masked, and 0 * inf is NaN
         weighted = rows if weight is None else rows.masked_fill(weight == 0, 0.0) * weight
         even = -weighted.sum(-1).masked_fill(ignored, 0.0)
         if self.reduction == "none":

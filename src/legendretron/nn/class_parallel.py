@@ -62,7 +62,7 @@ class ClassParallel(ParallelStyle):
             )
         split = {"linear.weight": 0, "linear.bias": 0, **{f"link.{name}": axis for name, axis in axes.items()}}
         parameters = dict(module.named_parameters())
-        # flags stay as they are: the same for all classes, and looked at by every process
+        # flags are not distributed: every process reads them
         buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
         for name, axis in split.items():
             tensor = parameters.get(name, buffers.get(name))

@@ -408,8 +408,8 @@ class LegendreHead(NoisyLabels):
         return how.of_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
-        # another layer may be in the place of ours, whose weight is a method if it is quantised, or that has none
-        # and a lazy one has no features before it has seen some
+        # another layer may have replaced ours: a quantised one has a method ``weight``, others have none, and a lazy one has
+        # no features before its first batch
         check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
         weight = getattr(self.linear, "weight", None)
         if not isinstance(weight, Tensor) or isinstance(weight, UninitializedParameter):

@@ -13,9 +13,8 @@ from legendretron.links.noise_models import known_noise, wrong_share
 
 __all__ = ["NoisyLabels", "make_label_noise", "observe"]
 
-#: Where learning starts, as a share of labels that is replaced. From above, the network becomes certain first, and the rate
-#: then comes down to what it is; from below, a network may have learned the noise before the rate gets there. A matrix has to
-#: start lower: with much noise at first, a class can be taken for wrong labels of another one, and is lost.
+#: Start of learned noise, as a share of labels that is replaced. It is high, so that the network does not learn the noise
+#: before the rate has risen. A matrix starts lower: with much noise, a class could be taken for wrong labels of another one.
 _STARTS = {SymmetricNoise.kind: 0.25, TransitionNoise.kind: 0.1}
 
 #: Kinds that are learned, by the names that users give.
@@ -81,7 +80,7 @@ def observe(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
     if noise is None:
         return log_p
     with full_precision(log_p):
-        # rows, and no view where there are some already: FSDP warns about views
+        # no view where there are rows already: FSDP warns about views
         return noise.log_observed(log_p) if log_p.dim() > 1 else noise.log_observed(log_p.unsqueeze(0)).squeeze(0)
 
 

@@ -95,7 +95,7 @@ class Potential(nn.Module, ABC):
         start = root
         for _ in range(2):
             root = root - self._hessian_solve(root, self._gradient(root) - y)
-        # where a potential is nearly flat, a step from one rounding to another can lead far away: only derivatives are kept
+        # where a potential is nearly flat, rounding can make these steps long: then only their derivatives are used
         before, after = (torch.linalg.vector_norm(self._gradient(x) - y, dim=-1).detach() for x in (start, root))
         return torch.where((after > before).unsqueeze(-1), start + (root - root.detach()), root)
 

@@ -13,8 +13,7 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import at_least_single, has_values
-from legendretron.potentials.ficnn import FICNN, Ridge
-from legendretron.potentials.softplus import softplus
+from legendretron.potentials.ficnn import FICNN, Ridge, softplus
 
 __all__ = ["CPFlowNetwork"]
 
@@ -131,7 +130,7 @@ class CPFlowNetwork(FICNN):
     @property
     def needs_batch(self) -> bool:
         """Whether the normalisation has not been set yet."""
-        # The buffer is right where it was written without load_state_dict: by a copy, a broadcast, another library.
+        # the buffer may have been written without load_state_dict: by a copy, a broadcast, another library
         if self._needs_batch and has_values(self.initialized) and bool(self.initialized):
             self._needs_batch = False
         return self._needs_batch
@@ -197,8 +196,8 @@ class CPFlowNetwork(FICNN):
             write_whole(self._shards[name], value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # This is how fully_shard swaps shards and whole parameters; the shards are needed in _write. Of a head that is split
-        # by class as well, the whole parameter too is a DTensor, on a mesh of fewer dimensions.
+        # fully_shard swaps shards and whole parameters by assignment; _write needs the shards. In a class-parallel head the
+        # whole parameter is a DTensor, too, on a mesh of fewer dimensions.
         if name in ("shift", "log_scale") and is_sharded(value):
             known = self._shards.get(name)
             if known is None or value.device_mesh.ndim >= known.device_mesh.ndim:  # type: ignore[attr-defined]

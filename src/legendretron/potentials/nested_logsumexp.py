@@ -136,8 +136,8 @@ class NestedLogSumExp(Potential):
         log_mu, log_beta, offsets, reference, bias = self._tensors() if tensors is None else tensors
         mu = torch.exp(at_least_single(log_mu)).unsqueeze(-2)
         beta = torch.exp(at_least_single(log_beta)).unsqueeze(-1)
-        # Differences to the largest logit are exact where they matter; a large logit times mu has lost its last digits.
-        # As any constant would do here, the largest one needs no derivative.
+        # Differences to the largest logit are exact where they matter, unlike products of large logits. Any constant could be
+        # subtracted, so the largest logit needs no derivative.
         top = x.detach().amax(-1, keepdim=True)
         logits = mu.unsqueeze(-1) * (x - top).unsqueeze(-2) + _join_offsets(offsets, reference)
         if masked is not None:
@@ -197,8 +197,8 @@ class NestedLogSumExp(Potential):
         reference class has to be subtracted, and the largest logit is, which rounds the others least.
         """
         below = logits - logits.detach().amax(-1, keepdim=True)  # NaN if all are minus infinity: no probabilities exist
-        # What is masked goes through no product and no sum: zero times infinity would be its gradient. A number so low that
-        # a product with it might overflow is as good as minus infinity.
+        # Masked entries are left out of products and sums, where their gradient would be 0 * inf. Numbers so low that a
+        # product might overflow count as masked.
         masked = below < -(torch.finfo(below.dtype).max ** 0.5)
         joint = self._nests_of_logits(below.masked_fill(masked, 0.0), masked, tensors).log_joint
         log_p = torch.logsumexp(joint.masked_fill(masked.unsqueeze(-2), 0.0), dim=-2)

@@ -40,7 +40,7 @@ class Adam:
         self.first = torch.zeros_like(parameters)
         self.second = torch.zeros_like(parameters)
         self.count = torch.zeros((), dtype=torch.float64, device=parameters.device)
-        # on the CPU the count is also kept as a number, which saves a dozen tiny operations per step
+        # on the CPU the count is a Python number as well, which saves a dozen tiny operations per step
         self._number: int | None = None if parameters.is_cuda else 0
         self.fused = kernels_apply(parameters) and parameters.is_contiguous()
         self._root = torch.empty_like(parameters) if not self.fused else None
@@ -61,7 +61,7 @@ class Adam:
             self._number = int(self.count)
 
     def advance(self, steps: int) -> None:
-        """Note that so many steps were taken elsewhere, on the memory of the moments, the count and the parameters."""
+        """Count steps that compiled code has taken on the memory of moments, count and parameters."""
         if self._number is not None:
             self._number += steps
 
@@ -82,11 +82,11 @@ class Adam:
     def _fused_step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None, clear: bool) -> None:
         from legendretron.accelerate.cuda.training import adam_step
 
-        of_penalty: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if penalty is not None and penalty.active:
             penalty.add_centre(gradient)
             penalty.spare_free(gradient)
-            of_penalty = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
+            options = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
         adam_step(
             self.parameters,
             gradient,
@@ -97,7 +97,7 @@ class Adam:
             betas=self.betas,
             eps=self.eps,
             clear=clear,
-            **of_penalty,
+            **options,
         )
 
     def _plain_step(self, gradient: Tensor, rate: Tensor) -> None:

@@ -17,7 +17,7 @@ from legendretron.training.problem import Sample
 
 __all__ = ["Batches", "Block", "Passes", "Rows", "SampleBatches", "StreamBatches", "draw_order"]
 
-#: Batches that are drawn at once while those before a checkpoint are skipped.
+#: Batches drawn at once to skip those before a checkpoint.
 _SKIPPED_AT_ONCE = 1000
 
 
@@ -252,7 +252,7 @@ class _Window:
         self._reading: Iterator[Rows] | None = None
         self._piece: Rows | None = None
         self._filled = 0
-        #: rows that have not been trained on, in random order, and how many of them can be before the window is filled again
+        #: rows not trained on yet, in random order, and how many of them can be used before the window is filled again
         self._order = torch.zeros(0, dtype=torch.int64)
         self.ready = 0
 
@@ -357,7 +357,7 @@ class StreamBatches(Batches):
         places, start = {}, 0
         for shard in shards:
             most = -(-self.size * self._sizes[shard] // self.n_rows)
-            # a pass that fits must not be divided: beside it there can be the rest of the pass before
+            # room for a whole pass, beside the rest of the pass before
             capacity = min(max(window, 4 * most), self._sizes[shard] + most)
             places[shard] = slice(start, start + capacity)
             start += capacity
@@ -426,7 +426,7 @@ class StreamBatches(Batches):
 
     def skip(self, n_batches: int) -> None:
         """See :class:`Batches`; passes of which no row is needed any more are not read."""
-        # of the pass before this one, the last rows can be in the next batch
+        # the last rows of the pass before can be in the next batch
         self._unread = n_batches * self.size // self.n_rows - 1 if self.endless else n_batches // self.n_steps
         super().skip(n_batches)
 

@@ -11,9 +11,9 @@ from torch import Tensor
 __all__ = ["LBFGS", "Descent", "descend"]
 
 _MOST_HALVINGS = 12
-#: Share of the decrease promised by the slope that a step has to reach.
+#: Armijo condition: share of the decrease predicted by the slope that a step must reach.
 _SUFFICIENT = 1e-4
-#: Pairs of steps and changes of the gradient that are remembered.
+#: Pairs of a step and the change of the gradient that L-BFGS keeps.
 _MEMORY = 10
 #: Parameters from which they are in single precision: reading them takes most of the time, and directions need not be exact.
 _SINGLE_FROM = 100_000
@@ -78,7 +78,7 @@ def descend(
         for _ in range(_MOST_HALVINGS):
             new_x = torch.addcmul(x, length[:, None], direction)
             new_value, new_gradient = objective(new_x)
-            # near the minimum the decrease drowns in rounding
+            # near the minimum the decrease is below rounding
             slack = 4 * torch.finfo(x.dtype).eps * value.abs()
             enough = (new_value <= value + _SUFFICIENT * length * slope + slack) | ~active
             if bool(enough.all()):
@@ -88,7 +88,7 @@ def descend(
             length = torch.where(enough, length, shorter)
         moved = enough & active
         stuck |= active & ~enough
-        if not bool(moved.all()):  # runs that do not move stay just where they are
+        if not bool(moved.all()):  # runs that do not move keep their values
             new_x, new_gradient = (
                 torch.where(moved[:, None], new, old) for new, old in ((new_x, x), (new_gradient, gradient))
             )
@@ -105,12 +105,12 @@ def descend(
 class LBFGS:
     """The inverse Hessian of L-BFGS, for all runs at once, in the compact form of Byrd, Nocedal and Schnabel (1994).
 
-    A few products of small matrices instead of a loop over the memory, which on small data would take most of the time.
+    It needs a few products of small matrices, where a loop over the pairs would take most of the time on small data.
     """
 
     def __init__(self, like: Tensor, *, whole_first: bool = False) -> None:
         runs, size = like.shape
-        #: Whether the first direction is the gradient as it is, and not at most of length 1.
+        #: Whether the first direction is the whole gradient, rather than one of length 1 at most.
         self.whole_first = whole_first
         kind = torch.float32 if size >= _SINGLE_FROM and like.dtype == torch.float64 else like.dtype
         # steps, then changes
@@ -128,7 +128,7 @@ class LBFGS:
         return products[:, :_MEMORY], products[:, _MEMORY:]
 
     def update(self, step: Tensor, change: Tensor) -> None:
-        """Remember a step ``(R, P)`` and the change of the gradient; steps of zero are left out."""
+        """Add a step ``(R, P)`` and the change of the gradient; steps of zero are skipped."""
         slot = len(self.order) if len(self.order) < _MEMORY else self.order.pop(0)
         self.order.append(slot)
         curvature, size = torch.linalg.vecdot(step, change), torch.linalg.vecdot(change, change)
@@ -148,7 +148,7 @@ class LBFGS:
         if not self.order:
             return -gradient if self.whole_first else -gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1.0)
         slots = torch.tensor(self.order, device=gradient.device)
-        # the entries of slots that are not in use yet are zero
+        # unused slots hold zeros
         on_steps, on_changes = (products[:, slots] for products in self._on_pairs(gradient))
         cross, inner = (m[:, slots][:, :, slots] for m in (self.cross, self.inner))
         upper = cross.triu()

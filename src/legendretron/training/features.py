@@ -132,7 +132,7 @@ class SparseFeatures:
 
     def by_kernels(self, like: Tensor) -> bool:
         """Whether Triton kernels are used for weights like these; if so, no shape depends on the rows."""
-        # they add up gradients in any order, as plain operations do on CUDA unless told otherwise
+        # kernels add up gradients in any order, as plain operations do on CUDA unless they must be deterministic
         return kernels_apply(like) and not torch.are_deterministic_algorithms_enabled()
 
     def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
@@ -172,7 +172,7 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
     if scipy.sparse.issparse(x):
         csr = scipy.sparse.csr_array(x)
         csr.sum_duplicates()
-        # kernels are bound by what they read; plain operations want indices of 64 bits
+        # narrow indices for kernels, which are bound by memory; plain operations need 64 bits
         narrow = device.type == "cuda" and csr.shape[1] < 2**31
         return SparseFeatures(
             torch.as_tensor(csr.indptr.astype(np.int64), device=device),

@@ -10,9 +10,9 @@ from types import FrameType
 
 __all__ = ["CHOICE_INTERRUPTED", "INTERRUPTED", "stop_requests"]
 
-#: What users are warned of when a fit is kept that Ctrl-C has ended.
+#: Warning where a fit that Ctrl-C has ended is kept.
 INTERRUPTED = "Training was interrupted; the weights reached so far are kept."
-#: The same for strengths that were being chosen.
+#: Warning where it has ended the choice of strengths.
 CHOICE_INTERRUPTED = "Training was interrupted; the strengths are the best ones of those tried so far."
 
 

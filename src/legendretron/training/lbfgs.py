@@ -24,8 +24,8 @@ from legendretron.training.step import CompiledStep, Step, make_step
 __all__ = ["train_lbfgs"]
 
 _POLISHING_STEPS = 4
-#: A tolerance this small asks for the minimum itself. Where a penalty of 1e-4 is all that curves the objective, a gradient of
-#: 1e-8 leaves errors of 1e-4: polishing continues down to this factor of it, at a lower cost than iterations of L-BFGS.
+#: With a tolerance this small the minimum itself is wanted: with a curvature of 1e-4, a gradient of 1e-8 leaves errors of
+#: 1e-4. Newton steps then go on until the gradient is smaller by this factor.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-4
 
 
@@ -70,15 +70,7 @@ class _Run:
         self.sample = sample.select_run(run)
         self.validation = None if validation is None else validation.select_run(run)
         self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
-        one = slice(run, run + 1)
-        self.penalty = Penalty(
-            self.model,
-            settings.alpha[one].to(model.flat),
-            settings.link_alpha[one].to(model.flat),
-            intercept=settings.penalize_intercept,
-            symmetric=settings.symmetric,
-            centred=settings.centred,
-        )
+        self.penalty = Penalty.from_settings(self.model, settings, slice(run, run + 1))
         self.compiled: _CompiledGradient | None = None
         if not settings.compiled:
             self.model.nll_step = autograd_step(self.model.link)

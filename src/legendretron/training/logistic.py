@@ -32,13 +32,13 @@ from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
 
-#: Parameters of a run, and multiplications for the Hessians of all runs, up to which Newton's method is the faster one.
+#: Most parameters of a run, and most multiplications for the Hessians of all runs, for Newton's method.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
-#: The same with a link, whose loss can be so much more curved in some directions that L-BFGS takes thousands of iterations.
+#: The same with a link, whose loss can be so ill-conditioned that L-BFGS takes thousands of iterations.
 _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK = 1024, 5e8
-#: Parameters up to which L-BFGS begins with the Hessian of some rows, and how many rows there must be for each of them.
+#: Most parameters for L-BFGS preconditioned by the Hessian of some rows, and rows needed for each parameter.
 _WHITENED_PARAMETERS, _ROWS_FOR_A_PARAMETER = 1024, 4
-#: Parameters of all runs that are fitted side by side: L-BFGS remembers twenty times as many numbers.
+#: Most parameters of all runs that are fitted side by side: L-BFGS keeps twenty times as many numbers.
 _PARAMETERS_AT_ONCE = 2_000_000
 
 
@@ -180,12 +180,12 @@ def fit_logistic(
 
 
 def _some_rows(n: int, d: int, k: int) -> Tensor | None:
-    """Rows whose Hessian takes about half as long as a pass over all of them, or up to two if they are few, else None."""
+    """Rows whose Hessian costs about half a pass over all rows, or two passes where they are few; None if it costs more."""
     size = (d + 1) * k
     number = max(int(2 * n * d * k / size**2), _ROWS_FOR_A_PARAMETER * size)
     if size > _WHITENED_PARAMETERS or number > n // 2 or number * size**2 > 8 * n * d * k:
         return None
-    # evenly spread rows would be all alike where the table has a period
+    # not evenly spaced rows, which would be alike in a periodic table
     chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:number]
     return chosen.sort().values
 

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link
+from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS
 from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Newton", "Whitened"]
 
-#: Iterations at whose start the Hessian of some rows is made anew: on the way from a start that may be far.
+#: Iterations in which the Hessian of some rows is computed again, as the start may be far from the minimum.
 _RENEWED = (1, 2, 4, 8)
-#: What is added to its diagonal, relative to its mean.
+#: Added to its diagonal, relative to the mean of the diagonal.
 _RIDGE = 1e-6
 
 
@@ -53,10 +54,10 @@ class _Hessian:
         share, of_rate = self.share, None
         rate = objective.rate(x)
         if rate is not None:
-            p_kept = (1.0 - rate)[:, None, None] * p.gather(-1, self.labels)
-            share_kept = p_kept / (p_kept + rate[:, None, None] / (k + 1))
+            nll = -torch.log(p.gather(-1, self.labels))
+            share_kept = observed_loss(nll, rate[:, None, None], k + 1)[1]
             if objective.learn_rate:
-                # where the labels say little, a part of what they would say at most
+                # at least a quarter of the largest possible curvature
                 most = rate * (1.0 - rate)
                 of_rate = torch.maximum(most - (share * share_kept * (1.0 - share_kept)).sum((1, 2)), 0.25 * most)
             share = share * share_kept
@@ -114,9 +115,9 @@ class Newton:
 class Whitened:
     r"""L-BFGS in coordinates in which the Hessian of some rows, :math:`L L^\top`, is the identity.
 
-    A few thousand rows say nearly all about the curvature of a million. In the new coordinates the problem is almost a
-    sphere, and L-BFGS needs a few iterations where it would need dozens; what the other rows say, it learns from gradients
-    as ever. The Hessian is made anew in some of the first iterations, since the start may be far from the minimum.
+    A few thousand rows are enough for the curvature of a million. In the new coordinates the problem is well conditioned, and
+    L-BFGS needs a few iterations instead of dozens. The Hessian is computed again in some of the first iterations, since the
+    start may be far from the minimum.
     """
 
     def __init__(self, objective: Objective, x: Tensor, which: Tensor) -> None:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from legendretron.links import Link
+from legendretron.links.noise_models import observed_loss
 from legendretron.simplex import append_reference
 from legendretron.training.features import Features
 from legendretron.training.products import Products
 
-__all__ = ["Objective", "observed_loss"]
+__all__ = ["Objective"]
 
 
 def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,13 +30,6 @@ def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     z.div_(total.unsqueeze(-1))
     z.scatter_add_(-1, index, -has_column.expand(n, z.shape[1], 1))
     return top.add_(total.log_()).sub_(picked), z
-
-
-def observed_loss(nll: Tensor, rate: Tensor | float, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Log-loss of observed labels from that of true ones, and the probability that the label has not been replaced."""
-    kept = (1.0 - rate) * torch.exp(-nll)
-    q = kept + rate / n_classes
-    return -torch.log(q), kept / q
 
 
 def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,7 +90,7 @@ class Objective:
         self.m = n_classes if self.every_class else self.k
         self.penalize_intercept = penalize_intercept
         self.parts = self.products.parts(self.runs * n_classes)
-        # where it was evaluated last, and what came out; runs that stay where they are are not evaluated again
+        # last point, value and gradient: runs that have not moved are not evaluated again
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     # --- parameters ---

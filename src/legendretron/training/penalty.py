@@ -3,11 +3,13 @@ r"""Quadratic penalties on the parameters, one strength per run."""
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from legendretron.training.model import LinearModel
+from legendretron.training.problem import TrainingSettings
 
 __all__ = ["Penalty"]
 
@@ -51,16 +53,28 @@ class Penalty:
         of_bias = alpha if intercept else torch.zeros_like(alpha)
         self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
         self.bounds = model.n_weights, model.n_linear
-        #: How many of the last parameters are not penalised.
+        #: Number of parameters at the end that are not penalised.
         self.n_free = _n_free(model)
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
         self._centre = _centre_of(model) if centred else None
 
+    @classmethod
+    def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
+        """The penalty that the settings ask for, of some of their runs."""
+        return cls(
+            model,
+            settings.alpha[runs].to(model.flat),
+            settings.link_alpha[runs].to(model.flat),
+            intercept=settings.penalize_intercept,
+            symmetric=settings.symmetric,
+            centred=settings.centred,
+        )
+
     @cached_property
     def strength(self) -> Tensor | float:
         """What each parameter is multiplied by; made when asked for, as it is as large as all parameters."""
-        # one number if all parameters of all runs are treated alike, which saves a pass over memory in every step
+        # a single number where all parameters of all runs have the same strength: it saves a pass over memory in each step
         if self.n_free == 0 and bool((self._in_use == self._in_use[0, 0]).all()):
             return float(self._in_use[0, 0])
         n_weights, n_linear = self.bounds

@@ -15,8 +15,7 @@ from legendretron.training.features import DenseFeatures, Features, SparseFeatur
 
 __all__ = ["Products"]
 
-#: Numbers of a block of dense rows: few enough to stay in the cache between one product and the other. A block has at least
-#: and at most so many rows.
+#: Entries of a block of dense rows that stay in the cache between the two products; fewest and most rows of a block.
 _BLOCK, _FEWEST, _MOST = 2**16, 256, 4096
 
 

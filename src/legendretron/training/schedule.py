@@ -9,7 +9,7 @@ from legendretron.training.problem import TrainingSettings
 
 __all__ = ["Schedule", "rate_factor"]
 
-#: Epochs of equal length that a given number of steps is divided into, for the history, early stopping and checkpoints.
+#: Epochs that ``max_steps`` is divided into, for the history, early stopping and checkpoints.
 _ROUNDS = 50
 
 

@@ -69,14 +69,7 @@ class TrainingState:
         self.sums = torch.zeros(3, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
         self._class_weight = class_weight
-        self.penalty = Penalty(
-            model,
-            settings.alpha.to(flat),
-            settings.link_alpha.to(flat),
-            intercept=settings.penalize_intercept,
-            symmetric=settings.symmetric,
-            centred=settings.centred,
-        )
+        self.penalty = Penalty.from_settings(model, settings)
 
     # --- checkpoints ---
 
@@ -97,7 +90,7 @@ class TrainingState:
         }
 
     def _link_buffers(self) -> dict[str, Tensor]:
-        # those that are divided by class hold settings, which do not change
+        # sharded buffers hold settings, which do not change
         saved, buffers = self.model.link.state_dict(), self.model.link.named_buffers()
         return {name: buffer for name, buffer in buffers if name in saved and not is_sharded(buffer)}
 
@@ -234,7 +227,7 @@ class TrainingState:
         reached = losses[-1] if self.validation is None else torch.from_numpy(self.stopping.best_loss)
         frequencies = self._class_weight / self._class_weight.sum(1, keepdim=True)
         constant_loss = torch.special.entr(frequencies).sum(1).cpu()
-        # training begins at log C, or at random not far above
+        # training starts near log C
         return (highest > 5.0 * math.log(n_classes)) & ~(reached < 0.98 * constant_loss)
 
 

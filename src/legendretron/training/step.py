@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
 
 
-#: Compiled steps are taken for about so long before training looks whether it is to end.
+#: Seconds of compiled steps between two checks for an interrupt.
 _SECONDS_AT_ONCE = 0.1
 
 
@@ -63,7 +63,7 @@ class Step:
         self.model, self.features, self.penalty, self.optimiser = model, features, penalty, optimiser
         self.rate, self.totals, self.n_rows, self.layout = rate, totals, n_rows, layout
         self.gradient = torch.zeros_like(model.flat)
-        # contributions of sparse rows are added to zeros, which the optimiser restores with the fewest writes
+        # sparse rows are added to a gradient of zeros, which the optimiser restores where it was written
         self.clear = layout is None and isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         self.kernels = _kernels_for(model) if layout is None else None
 
@@ -110,7 +110,7 @@ class CapturedStep:
         All that a step changes, restored after the warm-up that capturing needs.
     """
 
-    #: Steps of the longer of two graphs: enough for the host to be ahead of the device.
+    #: Steps of the longer graph: enough for the host to stay ahead of the device.
     at_once = 16
 
     def __init__(self, step: Step, state: list[Tensor]) -> None:
@@ -208,12 +208,12 @@ class CompiledStep:
         done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             part = slice(done, done + self._at_once)
-            taken = len(rows[part])
+            n_steps = len(rows[part])
             began = time.perf_counter()
             self.many(rows[part], labels[part], weights[part], rates[part])
-            done += taken
-            # the first call may have taken its time to compile: then a few calls lead back to as many as there is time for
-            allowed = int(_SECONDS_AT_ONCE * taken / (time.perf_counter() - began))
+            done += n_steps
+            # the first call may include compilation; later ones approach the number of steps that fits
+            allowed = int(_SECONDS_AT_ONCE * n_steps / (time.perf_counter() - began))
             self._at_once = max(1, min(4 * self._at_once, allowed))
             yield
 
@@ -233,7 +233,7 @@ def _compiled(step: Step) -> CompiledStep | None:
     flat = model.flat
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
-    # it has one thread: where a run's product with W is large enough for several, plain operations are faster
+    # compiled steps use one thread: plain operations are faster where a product with W is worth several
     product = 2.0 * step.n_rows * model.n_features * model.n_outputs
     if isinstance(step.features, DenseFeatures) and thread_count(product, torch.get_num_threads()) > 1:
         return None
@@ -250,7 +250,7 @@ def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep
     Where neither is possible, it is the step itself.
     """
     flat, features = step.model.flat, step.features
-    # those have shapes that vary with the rows, and ask the host for them
+    # their shapes depend on the rows, and are read by the host
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
         return step if varies else CapturedStep(step, state)

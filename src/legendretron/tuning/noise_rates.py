@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.links.noise_models import mix_with_uniform, observed_loss
+
 __all__ = [
     "ENOUGH",
     "INTERVAL_ERRORS",
@@ -107,7 +109,7 @@ def estimate_rates(
     for power in temperatures:
         p_label = _label_probability(part, power)
         rate = _best_rate(p_label, part.weight, n_classes)
-        loss = float((-torch.log((1.0 - rate) * p_label + rate / n_classes) * part.weight).sum())
+        loss = float((observed_loss(-torch.log(p_label), rate, n_classes)[0] * part.weight).sum())
         if best is None or loss < best[0]:
             best = loss, power
     assert best is not None
@@ -121,7 +123,7 @@ def estimate_rates(
     error = 1.0 / np.sqrt(max(information, 1e-12))
     estimate = RateEstimate(power, rate, on_training, float(error))
     log_p = torch.log_softmax(held_out.log_p * power, dim=-1)
-    return estimate, torch.log((1.0 - rate) * torch.exp(log_p) + rate / n_classes)
+    return estimate, mix_with_uniform(log_p, log_p.new_tensor(rate))
 
 
 def _label_probability(rows: LabelledRows, power: float) -> Tensor:

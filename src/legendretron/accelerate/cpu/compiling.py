@@ -10,9 +10,9 @@ from numba import njit
 
 __all__ = ["cached", "compiled", "exact"]
 
-# sums may be reordered; NaN and infinity keep their meaning, as they tell that a run has diverged
+# sums may be reordered, but NaN and infinity must survive: they show that a run has diverged
 _OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
-# not called from Python: what makes that possible takes long to compile
+# without wrappers for Python, which take long to compile
 compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 # where the order of sums matters
 exact = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", nogil=True)

@@ -113,7 +113,7 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
     kind = y.dtype.type
     zero, one, beta = kind(0), kind(1), numbers[4 * n_nests]
     top, most, total, e = rows.top, rows.most, rows.total, rows.e
-    # where exponents are lowered by more than this, the largest might vanish
+    # lowered by more than this, the largest exponent could underflow
     widest = 20.0 if y.itemsize == 4 else 300.0
     for j in range(part):
         put(top, j, at(y, begin + j))
@@ -174,7 +174,7 @@ def log_of_small(numbers, n_nests, n_classes, k, under, j, rows, part):
     for m in range(n_nests):
         place = m * part + j
         log_s = numbers[m] * under + numbers[4 * n_nests + 1 + m * n_classes + k] - at(rows.log_sum, place)
-        # as above, since a gate may have vanished, too
+        # from logarithms, since a gate may have underflowed, too
         gate = kind(beta / numbers[m]) * at(rows.log_sum, place) + numbers[3 * n_nests + m]
         log_joint = (gate - at(rows.most, j)) - math.log(at(rows.total, j)) + log_s
         put(rows.slope, place, kind(log_joint))
@@ -245,7 +245,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             break
         fill(y, n_out * width + begin, part, zero)  # of the reference class
         evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
-        fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # what fills up the width does not count
+        fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # padding does not count
         fill(rows.factors, 0, part, zero)
         fill(rows.below, 0, part, zero)
         fill(own, 0, n_nests * part, zero)
@@ -258,7 +258,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
                 put(own, m * part + j, joint)
                 p += joint
             nll = -math.log(p)
-            if not p > least_exact(y) and p == p:  # what has vanished is computed again from logarithms
+            if not p > least_exact(y) and p == p:  # underflow: computed again from logarithms
                 nll = -log_of_small(numbers, n_nests, n_classes, label, under, j, rows, part)
                 p = 0.0
                 for m in range(n_nests):

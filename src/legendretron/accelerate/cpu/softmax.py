@@ -61,7 +61,7 @@ def exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
     fill(best, 0, width, kind(0))
     for k in range(1, n_classes):
         highest(y, py + k * width, kind(k), top, best, width)
-    if n_classes == 2:  # among equals the first class counts, and the last of two
+    if n_classes == 2:  # ties go to the first class, and to the last of two
         for j in range(width):
             if at(y, py + j) == at(y, py + width + j):
                 put(best, j, kind(1))
@@ -108,7 +108,7 @@ def log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, ow
             hits += weight
         put(total, j, kept / at(total, j))
         put(top, j, kept)
-    fill(total, n, width - n, zero)  # what fills up the width does not count
+    fill(total, n, width - n, zero)  # padding does not count
     for k in range(n_out):
         multiply(total, 0, y, py + k * width, y, py + k * width, width)
     for j in range(n):
@@ -133,7 +133,7 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
-        # hits are those of the observed labels, whose most probable class need not be that of the true ones
+        # hits compare with the likeliest observed label, which need not be the likeliest true class
         q = most = 0.0
         likeliest = 0
         for c in range(n_classes):
@@ -153,7 +153,7 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
                 p = at(e, k * width + j) / at(total, j)
                 put(y, py + k * width + j, kind(weight * p * (1.0 - at(matrix, k * n_classes + label) / q)))
             continue
-        # what has vanished is computed again from logarithms, which take the place of the log-odds
+        # underflow: computed again from logarithms, which overwrite the log-odds
         most_log = -math.inf
         for k in range(n_classes):
             place, chance = py + k * width + j, at(matrix, k * n_classes + label)
@@ -168,5 +168,5 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
             true = math.exp(at(y, place) - most_log) / q
             put(y, place, kind(weight * (at(e, k * width + j) / at(total, j) - true)))
     for k in range(n_out):
-        fill(y, py + k * width + n, width - n, zero)  # what fills up the width does not count
+        fill(y, py + k * width + n, width - n, zero)  # padding does not count
     return loss, hits, 0.0

@@ -1,8 +1,8 @@
 """How vector instructions are written.
 
-Numba leaves it to the compiler to find vectors in loops, which fails on matrix products whose sums are to stay in registers,
-and on ``exp``, of which it has no vector version; and it takes a millisecond or more to compile each statement. So some
-functions are given in the compiler's own language, for vectors of 64 bytes, which it splits into what the processor has.
+Numba leaves vectorisation to the compiler, which fails on matrix products whose sums should stay in registers and on ``exp``;
+and each statement takes a millisecond or more to compile. So some functions are written in LLVM's intermediate
+representation, for vectors of 64 bytes, which it splits into those of the processor.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BYTES = 64  # of a vector
 BLOCK = 32  # units of a large matrix that are worked on together
 ON_ARM = platform.machine() in ("aarch64", "arm64")
 INDEX = ir.IntType(64)
-# nothing may be reordered: adding and subtracting a large number rounds, and NaN and infinity keep their meaning
+# no reordering: rounding by a large number relies on the order, and NaN and infinity must survive
 _FLAGS = ("contract",)
 
-# Coefficients of polynomials that meet a function at the Chebyshev nodes of the range where it is needed, for double and for
-# single precision: their error is below half a unit in the last place with fewer terms than a Taylor series has.
+# Coefficients of interpolating polynomials at Chebyshev nodes, for double and for single precision: their error is below
+# half a unit in the last place, with fewer terms than a Taylor series.
 #: exp(x) = 1 + x + x^2 (...) for |x| <= log(2) / 2
 _EXP = (
     (

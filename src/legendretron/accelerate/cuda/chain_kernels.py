@@ -29,7 +29,7 @@ __all__ = [
     "units_forward_kernel",
 ]
 
-#: What a kernel is asked for: log-probabilities; gradients of the log-loss of labels; gradients for a given cotangent.
+#: Modes of a kernel: log-probabilities; gradients of the log-loss of labels; gradients for a given cotangent.
 FORWARD, LABELS, COTANGENT = 0, 1, 2
 
 
@@ -103,7 +103,7 @@ def tile_kernel(
         weight = tl.load(weights + rows, real, 0.0)
         of_label = every[None, :] == label[:, None]
         nll = top - tl.sum(tl.where(of_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
-        # among equals the first class counts, and the last of two
+        # ties go to the first class, and to the last of two
         first = tl.min(tl.where(shown == highest[:, None], every[None, :], BLOCK_K), axis=1)
         best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
         rate = load_noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
@@ -350,7 +350,7 @@ def loss_kernel(
             highest = tl.maximum(highest, most)
             own += tl.sum(tl.where((cols == label) & (cols < K), y, 0.0))
     nll = top - own + tl.log(total)
-    # among equals the first class counts, and the last of two
+    # ties go to the first class, and to the last of two
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
     rate = load_noise_rate(flat, row // n, P, known_rate, LEARNED, NOISY)
     believed = weight

@@ -16,7 +16,7 @@ __all__ = ["adam_kernel", "scales_kernel", "sparse_gradient_kernel", "sparse_pro
 
 @triton.jit
 def _root(x):
-    # what Triton makes of a square root in single precision is not exact, and takes tiny numbers for zero
+    # Triton's default square root in single precision is inexact, and flushes tiny numbers to zero
     if x.dtype == tl.float32:
         root = tl.sqrt_rn(x)
     else:

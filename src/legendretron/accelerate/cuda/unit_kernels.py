@@ -212,7 +212,7 @@ def units_backward(
         _, e, low = activate(zeta)
         cot_zeta = e * low * (gamma * scale * v + tl.sum(p[None, :] * cot_ws[M - 1], 1))
     cot_zeta = tl.where(real, cot_zeta, 0.0)
-    # what the sum over rows must not count has v = 0, and all cotangents are linear in v
+    # padding rows have v = 0, and all cotangents are linear in v
     before = tl.load(state + R - 1, real, 0.0) + tl.load(own + 2 * R - 1)
     tl.store(out + R - 1, tl.sum(cot_zeta * before + gamma * e * v))
     tl.store(out + 2 * R - 1, tl.sum(cot_zeta))
