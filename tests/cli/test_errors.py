@@ -4,6 +4,7 @@ import errno
 import importlib
 import json
 import pickle
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -15,7 +16,9 @@ import torch
 import legendretron.cli.outputs
 from legendretron import CanonicalLink, __version__
 from legendretron.cli.errors import describe
+from legendretron.links import save_link
 from tests.cli.conftest import FIXED, make_iris
+from tests.saved_files import forge
 
 
 def fit_words(tables, tmp_path):
@@ -103,22 +106,16 @@ def test_bad_models(run, tables, tmp_path):
 
 
 def test_a_link_is_no_model(run, tmp_path):
-    from legendretron._internal.artifacts import write_artifact
-
-    write_artifact(tmp_path / "m", "something-else", CanonicalLink(3).state_dict(), {})
-    assert "'something-else'" in run("predict", tmp_path / "m", "a.csv", code=1).error
+    save_link(CanonicalLink(3), tmp_path / "m")
+    assert "holds a link, but LegendreTronClassifier or " in run("predict", tmp_path / "m", "a.csv", code=1).error
 
 
 def test_a_model_that_has_diverged(run, tables, tmp_path):
-    from legendretron._internal.artifacts import read_artifact, write_artifact
-    from legendretron.estimators.persistence import _KIND
-
-    tensors, header = read_artifact(tables / "iris.safetensors", _KIND)
-    tensors["link.blocks.0.bias"][0] = float("nan")
-    write_artifact(tmp_path / "m", _KIND, tensors, header)
+    shutil.copy(tables / "iris.safetensors", tmp_path / "m")
+    forge(tmp_path / "m", lambda state: state["link"]["tensors"]["blocks.0.bias"].fill_(float("nan")))
     for words in (["predict"], ["evaluate", "-t", "kind"]):
         ran = run(*words, tmp_path / "m", tables / "iris.csv", code=1)
-        assert "link.blocks.0.bias holds values that are not finite, so the fit has diverged" in ran.error
+        assert "blocks.0.bias holds values that are not finite, so its training has diverged" in ran.error
         assert ran.out == ""
 
 

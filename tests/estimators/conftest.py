@@ -2,15 +2,17 @@
 
 import pytest
 
-from tests.estimators.tiny_models import FITTED, contents
+from tests.estimators.tiny_models import FITTED
+from tests.saved_files import read
 
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    """Tensors and header of every kind of model."""
+    """The class and the state of every kind of model."""
     path = tmp_path_factory.mktemp("models") / "m"
     found = {}
     for name, fitted in FITTED.items():
-        fitted().save(path)
-        found[name] = contents(path)
+        model = fitted()
+        model.save(path)
+        found[name] = type(model).__name__, read(path)
     return found

@@ -7,9 +7,8 @@ import torch
 from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier, TableClassifier, load
-from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron.estimators.formats import ESTIMATOR_KIND
 from legendretron.estimators.numpy_predictor import load_predictor
+from tests.saved_files import forge
 
 LINKS = {
     "softmax": {},
@@ -95,22 +94,22 @@ def test_what_is_refused_is_refused_by_the_classifier(tmp_path):
 
 
 @pytest.mark.parametrize("change", [
-    lambda tensors, header: header["link"].update(kind="piecewise-linear"),
-    lambda tensors, header: header["link"].update(n_blocks=0),
-    lambda tensors, header: header["link"].update(network="cpflow"),
-    lambda tensors, header: header["link"].update(n_classes=7),
-    lambda tensors, header: header.update(feature_names_in=["a"]),
-    lambda tensors, header: header["classes"]["values"].reverse(),
-    lambda tensors, header: tensors["coef"].fill_(torch.nan),
-    lambda tensors, header: tensors.pop("link.blocks.1.bias"),
-    lambda tensors, header: tensors.update({"link.blocks.0.bias": tensors["intercept"].clone()}),
+    lambda state: state["link"].update(kind="piecewise-linear"),
+    lambda state: state["link"]["settings"].update(n_blocks=0),
+    lambda state: state["link"]["settings"].update(network="cpflow"),
+    lambda state: state["link"].update(n_classes=7),
+    lambda state: state.update(feature_names_in=["a"]),
+    lambda state: state["classes"]["values"].reverse(),
+    lambda state: state["coef"].fill_(torch.nan),
+    lambda state: state["link"]["tensors"].pop("blocks.1.bias"),
+    lambda state: state["link"]["tensors"].update({"blocks.0.bias": state["intercept"].clone()}),
+    lambda state: state.update(link=None),
+    lambda state: state.update(coef="none"),
 ])  # fmt: skip
 def test_files_that_are_out_of_order_are_left_to_the_classifier(change, tmp_path):
     fitted("composite", 3)[0].save(tmp_path / "m")
-    tensors, header = read_artifact(tmp_path / "m", ESTIMATOR_KIND)
     assert load_predictor(tmp_path / "m") is not None
-    change(tensors, header)
-    write_artifact(tmp_path / "m", ESTIMATOR_KIND, tensors, header)
+    forge(tmp_path / "m", change)
     assert load_predictor(tmp_path / "m") is None
     with pytest.raises(ValueError, match="can be loaded"):
         load(tmp_path / "m")

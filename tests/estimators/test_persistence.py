@@ -1,7 +1,4 @@
-"""Saved and loaded: the same predictions, and nothing but what was saved is accepted."""
-
-import json
-import struct
+"""Estimators are saved and loaded with the same predictions, and go on as if they had not been."""
 
 import numpy as np
 import pytest
@@ -10,9 +7,7 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.loading import load_any_estimator
-from legendretron.estimators.persistence import _KIND
+from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier, load
 from tests.given import GIVEN
 
 X, y = load_iris(return_X_y=True)
@@ -54,60 +49,6 @@ def test_round_trip(name, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def saved(tmp_path):
-    path = tmp_path / "model.safetensors"
-    FITTED["composite"]().save(path)
-    return path
-
-
-def test_every_flipped_byte_is_noticed(tmp_path):
-    path = saved(tmp_path)
-    content = path.read_bytes()
-    rng = np.random.default_rng(0)
-    for position in rng.integers(0, len(content), 60):
-        damaged = bytearray(content)
-        damaged[position] ^= 0x01
-        path.write_bytes(bytes(damaged))
-        with pytest.raises(ValueError, match=r"damaged|is needed|checksum|must have the metadata|in format"):
-            LegendreTronClassifier.load(path)
-
-
-@pytest.mark.parametrize("keep", [0, 5, 100, 1000, -1])
-def test_truncated(tmp_path, keep):
-    path = saved(tmp_path)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="damaged or not a file of legendretron"):
-        LegendreTronClassifier.load(path)
-
-
-def test_tampered_settings_are_noticed(tmp_path):
-    path = saved(tmp_path)
-    content = path.read_bytes()
-    (size,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + size])
-    header["__metadata__"]["notes"] = header["__metadata__"]["notes"].replace('"n_iter": 10', '"n_iter": 99')
-    new = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + size :])
-    with pytest.raises(ValueError, match="checksum does not match"):
-        LegendreTronClassifier.load(path)
-
-
-def test_other_files_are_refused(tmp_path):
-    path = saved(tmp_path)
-    with pytest.raises(ValueError, match="holds a LegendreTronClassifier, not a MultinomialLogisticClassifier"):
-        MultinomialLogisticClassifier.load(path)
-    import pickle
-
-    path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(ValueError, match="damaged or not a file of legendretron"):
-        LegendreTronClassifier.load(path)
-    from safetensors.numpy import save_file
-
-    save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match=f"holds 'something else', but '{_KIND}' is needed"):
-        LegendreTronClassifier.load(path)
-
-
 def test_training_goes_on_after_loading_as_if_it_had_not_been_saved(tmp_path):
     clf = LegendreTronClassifier(random_state=0)
     for _ in range(3):
@@ -117,32 +58,11 @@ def test_training_goes_on_after_loading_as_if_it_had_not_been_saved(tmp_path):
     assert np.array_equal(clf.partial_fit(X, y).coef_, again.partial_fit(X, y).coef_)
 
 
-def test_files_are_as_readable_as_any_other_and_links_are_followed(tmp_path):
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_bytes(b"")
-    link.symlink_to(target)
-    FITTED["logistic"]().save(link)
-    assert link.is_symlink()
-    plain = tmp_path / "plain"
-    plain.write_bytes(b"")
-    assert target.stat().st_mode == plain.stat().st_mode
-    MultinomialLogisticClassifier.load(link)
-
-
-@pytest.mark.parametrize("name", ["canonical", "logistic"])
-def test_either_estimator_is_loaded_by_what_the_file_says(name, tmp_path):
-    clf = FITTED[name]()
-    clf.save(tmp_path / "m")
-    again = load_any_estimator(tmp_path / "m")
-    assert type(again) is type(clf)
-    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
-
-
 def test_an_estimator_of_another_version_is_refused(tmp_path):
     clf = type("TomorrowsClassifier", (MultinomialLogisticClassifier,), {})().fit(X, y)
     clf.save(tmp_path / "m")
-    with pytest.raises(ValueError, match="holds a TomorrowsClassifier; known are LegendreTronClassifier, Multinomial"):
-        load_any_estimator(tmp_path / "m")
+    with pytest.raises(ValueError, match="holds a TomorrowsClassifier, but LegendreTronClassifier or Multinomial"):
+        load(tmp_path / "m")
 
 
 def _nan_in(clf, name):
@@ -157,7 +77,7 @@ def _nan_in(clf, name):
 def test_a_model_that_has_diverged_is_neither_saved_nor_asked(name, tmp_path):
     clf = FITTED["composite"]()
     _nan_in(clf, name)
-    with pytest.raises(ValueError, match=r"cannot be saved: .* not finite, so the fit has diverged; fit again"):
+    with pytest.raises(ValueError, match=r"not finite, so the fit has diverged; fit again"):
         clf.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
     for ask in (clf.predict, clf.predict_proba, clf.predict_log_proba, clf.decision_function):

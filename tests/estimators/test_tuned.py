@@ -19,8 +19,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, choosing
-from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.paper import PaperLegendreTronClassifier
+from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
 from legendretron.training.progress import Progress
 from legendretron.trons import PiecewiseLinearLink
@@ -478,7 +478,7 @@ def test_a_fit_that_was_stopped_after_the_choice_does_not_choose_again(tmp_path,
 @pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])
 def test_files_that_are_not_strengths(tmp_path, content):
     (tmp_path / "checkpoint.strengths").write_text(content)
-    with pytest.raises(ValueError, match="not a file of chosen strengths"):
+    with pytest.raises(ValueError, match="is not a choice of strengths of legendretron; choose another path"):
         LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=tmp_path / "checkpoint").fit(X, y)
     assert (tmp_path / "checkpoint.strengths").read_text() == content
 
@@ -486,7 +486,7 @@ def test_files_that_are_not_strengths(tmp_path, content):
 def test_strengths_of_other_data(tmp_path):
     path = tmp_path / "checkpoint"
     clf = LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=path).fit(X, y)
-    KeptChoice(path, "another fit").save(clf._tuning)
+    ChosenStrengths(path, "another fit").save(clf._tuning)
     with pytest.raises(ValueError, match="belongs to other data"):
         clf.fit(X, y)
 

@@ -1,4 +1,4 @@
-"""Tiny fitted estimators of every kind, and files of them that are changed and signed again."""
+"""Tiny fitted estimators of every kind."""
 
 import numpy as np
 
@@ -10,8 +10,6 @@ from legendretron import (
     MultinomialLogisticClassifier,
     SoftmaxLink,
 )
-from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron.estimators.persistence import _KIND
 from tests.given import GIVEN
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -56,13 +54,3 @@ FITTED = {
     "doubted": _doubted,
     "tuned": lambda: LegendreTronClassifier(**{**_SMALL, "alpha": "auto", "link_alpha": "auto"}).fit(X, y),
 }
-
-
-def contents(path):
-    """The tensors and the header of a file."""
-    return read_artifact(path, _KIND)
-
-
-def sign(path, tensors, header):
-    """Write a file whose checksum is right, whatever is in it."""
-    write_artifact(path, _KIND, tensors, header)

@@ -211,7 +211,7 @@ def test_a_checkpoint_of_something_else_is_refused(problem, tmp_path):
         train(problem.model("softmax", [1]), problem.sample([1]), settings)
     from legendretron.training.checkpoint import save_checkpoint
 
-    save_checkpoint(path, {"a": torch.zeros(1)}, {"fingerprint": "other"})
+    save_checkpoint(path, "checkpoint", "other", {"a": torch.zeros(1)})
     with pytest.raises(ValueError, match="belongs to other data, settings or random_state"):
         train(problem.model("softmax", [1]), problem.sample([1]), settings)
 

@@ -37,7 +37,7 @@ def test_history_becomes_a_data_frame():
     assert list(frame.columns) == expected
     assert len(frame) == len(history) == 4
     assert history.select_run(1)["train_loss"].tolist() == [0.6, 0.5]
-    again = History.from_dict(history.to_dict())
+    again = History.from_state(history.to_state())
     assert np.array_equal(again["seconds"], history["seconds"])
     assert "2 epochs, 2 runs" in repr(history)
     assert repr(History()) == "History(empty)"
@@ -46,25 +46,27 @@ def test_history_becomes_a_data_frame():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda columns: [columns], "columns must be epoch, .*, got list"),
-        (lambda columns: {"epoch": []}, "columns must be epoch, .*, got epoch"),
-        (lambda columns: {**columns, "more": [1, 1]}, "columns must be epoch, "),
-        (lambda columns: {**columns, "run": [0]}, "columns must be of the same length, got 2 of 'epoch', 1 of 'run'"),
-        (lambda columns: {**columns, "accuracy": (0.5, 0.5)}, "'accuracy' must be a list of numbers"),
-        (lambda columns: {**columns, "accuracy": ["0.5", 0.5]}, "'accuracy' must be a list of numbers"),
-        (lambda columns: {**columns, "accuracy": [True, 0.5]}, "'accuracy' must be a list of numbers"),
-        (lambda columns: {**columns, "accuracy": [10**400, 0.5]}, "'accuracy' must be a list of numbers"),
-        (lambda columns: {**columns, "epoch": [1.5, 2]}, "'epoch' must be a list of integers"),
-        (lambda columns: {**columns, "epoch": None}, "'epoch' must be a list of integers"),
+        (lambda columns: [columns], "history must be an object"),
+        (lambda columns: {"epoch": []}, "history must have the fields epoch, .*, got epoch"),
+        (lambda columns: {**columns, "more": [1, 1]}, "history must have the fields epoch, "),
+        (
+            lambda columns: {**columns, "run": np.zeros(1, dtype=int)},
+            r"run must be values of int64 and of shape \(2\), got",
+        ),
+        (lambda columns: {**columns, "accuracy": [0.5, 0.5]}, "accuracy must be values of float64"),
+        (lambda columns: {**columns, "accuracy": np.array([True, False])}, "accuracy must be values of float64"),
+        (lambda columns: {**columns, "accuracy": np.ones((2, 1))}, "accuracy must be values of float64"),
+        (lambda columns: {**columns, "epoch": np.array([1.5, 2])}, "epoch must be values of int64"),
+        (lambda columns: {**columns, "epoch": None}, "epoch must be values of int64"),
     ],
 )
 def test_a_history_is_rebuilt_from_columns_of_numbers_only(change, message):
     history = History()
     for epoch in (1, 2):
         history.append(epoch, [0.5], [float("nan")], [0.9], [0.1], 1.0)
-    assert len(History.from_dict(history.to_dict())) == 2
+    assert len(History.from_state(history.to_state())) == 2
     with pytest.raises(ValueError, match=message):
-        History.from_dict(change(history.to_dict()))
+        History.from_state(change(history.to_state()))
 
 
 class Terminal(io.StringIO):

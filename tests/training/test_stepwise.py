@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron._internal.artifacts import read_artifact
 from legendretron.training import History, train
 from legendretron.training import engine as engine_module
 from legendretron.training.batches import SampleBatches, draw_order
-from legendretron.training.checkpoint import _KIND
 from legendretron.training.progress import Progress
+from tests.saved_files import read
 from tests.training.conftest import LINKS
 
 every_link = pytest.mark.parametrize("link", LINKS)
@@ -109,7 +108,7 @@ def test_resumed_in_the_middle_of_a_pass(problem, link, tmp_path, monkeypatch):
         patch.setattr(History, "append", die)
         with pytest.raises(_Stop):
             train(problem.model(link, [1, 2]), problem.sample([1, 2]), settings(), held_out)
-    _, notes = read_artifact(path, _KIND)
+    notes = read(path)["state"]
     assert notes["epoch"] == 20
     assert notes["step"] == 130 * 20 // 50
     assert notes["step"] * 32 % 100 != 0

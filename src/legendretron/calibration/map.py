@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.fields import array, check_fields
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links.noise_models import mix_with_uniform
 
@@ -93,6 +96,25 @@ class CalibrationMap(nn.Module):
     def predict_proba(self, scores: Tensor) -> Tensor:
         """Probabilities ``(..., C)``."""
         return self(scores).exp()
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], n_classes: int, *, ordered: bool) -> Self:
+        """Rebuild a map from its state dict; anything else raises a ``ValueError``."""
+        scalar, row = array(), array(n_classes)
+        fields = {"inverse_temperature": scalar, "floor": scalar, "slope": row, "rise": row, "bias": row}
+        check_fields(
+            "map", state, {**fields, "directions": array(2, n_classes, None), "mixing": array(2, None, n_classes)}
+        )
+        rank = state["directions"].shape[2]
+        if rank > (0 if ordered else n_classes) or state["mixing"].shape[1] != rank:
+            raise ValueError(
+                f"rank must be at most the number of classes, and 0 where the order is preserved, got {rank}."
+            )
+        if not 0.0 < float(state["floor"]) < 1.0 or not float(state["inverse_temperature"]) > 0.0:
+            raise ValueError("floor must be between 0 and 1, and inverse_temperature positive.")
+        found = cls(n_classes, rank=rank, ordered=ordered)
+        found.load_state_dict(state)
+        return found.eval()
 
     def extra_repr(self) -> str:
         """Sizes and kind, for ``repr``."""

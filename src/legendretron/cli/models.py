@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 import typer
 
-from legendretron._internal.artifacts import is_artifact
+from legendretron._internal.artifacts import read_kind
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.options import wrong_usage_of
@@ -22,7 +22,6 @@ from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, quoted, read_frame
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
-from legendretron.estimators.formats import CALIBRATOR_FORMAT, ESTIMATOR_FORMAT, TABLE_FORMAT
 from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
@@ -57,6 +56,9 @@ __all__ = [
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
 Model: TypeAlias = "LinearLinkClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
+
+#: Names of their classes, which files hold.
+_MODELS = ("LegendreTronClassifier", "MultinomialLogisticClassifier", "TableClassifier", "LegendreCalibrator")
 
 
 def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
@@ -121,9 +123,7 @@ def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
 
 def is_model(path: Path) -> bool:
     """Whether a file, whole or damaged, is a model rather than a table."""
-    return path.suffix.lower() == ".safetensors" or any(
-        is_artifact(path, name) for name in (ESTIMATOR_FORMAT, TABLE_FORMAT, CALIBRATOR_FORMAT)
-    )
+    return path.suffix.lower() == ".safetensors" or read_kind(path) in _MODELS
 
 
 def load_model(path: Path, *, only_predict: bool = False) -> Model:
@@ -136,28 +136,24 @@ def load_model(path: Path, *, only_predict: bool = False) -> Model:
 
         if (predictor := load_predictor(path)) is not None:
             return predictor
-    if is_artifact(path, CALIBRATOR_FORMAT):
-        from legendretron.estimators import LegendreCalibrator
+    from legendretron.estimators import load
 
-        return LegendreCalibrator.load(path)
-    return load_estimator(path)
-
-
-def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
-    """Read a model written by ``fit``, or by the ``save`` of an estimator."""
-    from legendretron.estimators import TableClassifier
-    from legendretron.estimators.loading import load_any_estimator
-
-    if is_artifact(path, CALIBRATOR_FORMAT):
-        raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
-    if is_artifact(path, TABLE_FORMAT):
-        return TableClassifier.load(path)
     try:
-        return load_any_estimator(path)
+        return load(path)
     except ValueError as error:
         if any(path.suffix.lower() in ends for ends in FORMATS.values()):
             raise ValueError(f"{str(path)!r} is a table, not a model; give the model first, then the data.") from error
         raise
+
+
+def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
+    """Read a model written by ``fit``, or by the ``save`` of an estimator."""
+    from legendretron.estimators import LegendreCalibrator
+
+    model: Any = load_model(path)
+    if isinstance(model, LegendreCalibrator):
+        raise ValueError(f"{str(path)!r} was written by 'legendretron calibrate'; give a model that 'fit' wrote.")
+    return model
 
 
 def format_for(path: Path, given: str | None) -> str:

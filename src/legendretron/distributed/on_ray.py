@@ -21,7 +21,7 @@ from legendretron.datasets.sources import are_paths, source_of
 from legendretron.distributed.fitting import check_estimator, fit_shards
 from legendretron.distributed.join_group import PATIENCE
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
-from legendretron.estimators.loading import load_any_estimator
+from legendretron.estimators import load
 from legendretron.streaming.as_source import as_source
 from legendretron.streaming.source import Source
 from legendretron.training.checkpoint import CheckpointStore
@@ -165,7 +165,7 @@ def fit_ray(
         with result.checkpoint.as_directory() as folder:
             if (error := Path(folder, _ERROR)).exists():
                 raise ValueError(error.read_text())
-            fitted = load_any_estimator(Path(folder, _MODEL))
+            fitted = load(Path(folder, _MODEL))
             notes = json.loads(Path(folder, _NOTES).read_text())
             fitted.n_skipped_rows_, fitted.skipped_rows_ = int(notes["n_skipped_rows"]), tuple(notes["skipped_rows"])
     parameters = estimator.get_params(deep=False)

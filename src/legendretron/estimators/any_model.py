@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from legendretron._internal.artifacts import is_artifact
+from legendretron._internal.artifacts import load_state
 from legendretron.estimators.calibrator import LegendreCalibrator
-from legendretron.estimators.formats import CALIBRATOR_FORMAT, TABLE_FORMAT
 from legendretron.estimators.legendretron import LegendreTronClassifier
-from legendretron.estimators.loading import load_any_estimator
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.table_classifier import TableClassifier
 
@@ -37,8 +36,11 @@ def load(
     ...     type(load(path)).__name__
     'LegendreTronClassifier'
     """
-    if is_artifact(path, CALIBRATOR_FORMAT):
-        return LegendreCalibrator.load(path)
-    if is_artifact(path, TABLE_FORMAT):
-        return TableClassifier.load(path)
-    return load_any_estimator(path)
+    classes: tuple[type[Any], ...] = (
+        LegendreTronClassifier,
+        MultinomialLogisticClassifier,
+        TableClassifier,
+        LegendreCalibrator,
+    )
+    model: Any = load_state(path, {cls.__name__: cls.from_state for cls in classes})
+    return model

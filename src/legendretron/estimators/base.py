@@ -1,4 +1,4 @@
-"""What the linear estimators share: validating data, training, saving."""
+"""What the linear estimators share: validating data and training."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ from legendretron._internal.init_linear import init_linear
 from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.choosing import ChoosingClassifier
 from legendretron.estimators.classes import swap_labels, with_class_weight
 from legendretron.estimators.convex import fit_convex, has_convex_solver
-from legendretron.estimators.fingerprint import fingerprint
-from legendretron.estimators.kept_choice import KeptChoice
 from legendretron.estimators.label_noise import FittedNoise, clean_link, requested_noise
 from legendretron.estimators.onnx import export_estimator
-from legendretron.estimators.persistence import load_estimator, save_estimator
 from legendretron.estimators.plan import Plan
 from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.resuming import ChosenStrengths, fingerprint
+from legendretron.estimators.saved_linear import SavedLinearClassifier
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
-from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
+from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
 from legendretron.tuning.link_search import FittedLink
@@ -59,19 +57,11 @@ _CHECKPOINT_EPOCHS = 10
 LBFGS_ITERATIONS = 1000
 
 
-class LinearLinkClassifier(ChoosingClassifier):
+class LinearLinkClassifier(SavedLinearClassifier):
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
-    history_: History
-    n_iter_: int
-    alpha_: float
-    link_alpha_: float
-    gradient_norm_: float
-    converged_: bool
     n_skipped_rows_: int
     skipped_rows_: tuple[str, ...]
-    _standardized: Standardized
-    _noise: FittedNoise | None
 
     # the title in the HTML display links to the paper
     _doc_link_module = "legendretron"
@@ -269,7 +259,7 @@ class LinearLinkClassifier(ChoosingClassifier):
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
-        kept_choice: KeptChoice | None = None
+        kept_choice: ChosenStrengths | None = None
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -309,7 +299,7 @@ class LinearLinkClassifier(ChoosingClassifier):
             problem = self._problem(tried, labels, weight, X, y, rows, groups, seed, noise, of_tried)
             if path is not None:
                 held = [part for fold in problem.folds for part in fold]
-                kept_choice = KeptChoice(path, fingerprint(self, (X, y, weight, [seed], *held)))
+                kept_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *held)))
                 tuning = kept_choice.load()
             if tuning is None:
                 tuning = self._choose(problem, strengths)
@@ -574,15 +564,6 @@ class LinearLinkClassifier(ChoosingClassifier):
                 stacklevel=4,
             )
 
-    # --- saving ---
-
-    def save(self, path: Any) -> None:
-        """Write the fitted estimator to one file, safetensors with a JSON header; the write is atomic.
-
-        A model whose weights are not finite raises a ``ValueError``.
-        """
-        save_estimator(self, path)
-
     def to_onnx(self, path: Any) -> None:
         """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
 
@@ -594,15 +575,6 @@ class LinearLinkClassifier(ChoosingClassifier):
         self._check_weights()
         names = getattr(self, "feature_names_in_", None)
         export_estimator(path, self.coef_, self.intercept_, self.link_, self.classes_, names)
-
-    @classmethod
-    def load(cls, path: Any) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``.
-
-        Files from any source are safe to load: no code in them is executed, and none takes memory out of proportion to its
-        size. For a file in the format of another version, the error names the version that wrote it.
-        """
-        return load_estimator(path, cls)
 
 
 def _put_in(model: LinearModel, fitted: FittedLink) -> TrainingResult:

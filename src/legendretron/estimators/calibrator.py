@@ -25,21 +25,37 @@ from sklearn.utils.validation import (
 )
 
 from legendretron._internal.chunks import chunks
+from legendretron._internal.fields import (
+    BOOLEAN,
+    NAMES,
+    OBJECT,
+    array,
+    check_fields,
+    check_parameters,
+    number,
+    one_of,
+    optional,
+)
 from legendretron._internal.labels import check_no_missing
 from legendretron._internal.sklearn_compat import (
     HasMethods,
     Interval,
     StrOptions,
     check_sample_weight,
+    validate_parameters,
     validates_parameters,
 )
 from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
 from legendretron.estimators.label_noise import replaced_share, wrong_share
+from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import export_predictor
+from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.restore_on_error import restore_on_error
-from legendretron.estimators.saved_calibrator import load_calibrator, save_calibrator
+from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
+from legendretron.estimators.table_classifier import TableClassifier
 
 __all__ = ["LegendreCalibrator"]
 
@@ -48,8 +64,23 @@ _MOST_ROWS = 1e12
 #: Classes that a message names.
 _NAMED = 10
 
+#: Estimators that can be saved inside.
+_SAVED = (LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier)
+_FIELDS = {
+    "parameters": OBJECT,
+    "classes": OBJECT,
+    "scores": OBJECT,
+    "precision": one_of("float32", "float64"),
+    "feature_names_in": optional(NAMES),
+    "map": OBJECT,
+    "noise_rate": number(0.0, 1.0),
+    "cv_results": OBJECT,
+    "estimator": optional(OBJECT),
+    "estimator_is_frozen": BOOLEAN,
+}
 
-class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+
+class LegendreCalibrator(SavedModel, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
 
     With scores :math:`x` (logits, or logarithms of probabilities) of a row,
@@ -369,18 +400,72 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None) if self.estimator is None else None
         export_predictor(path, _Exported(ScoreReader(self._form), self.to_torch()), example, self.classes_, names)
 
-    def save(self, path: Any) -> None:
-        """Write the fitted calibrator to one file, safetensors with a JSON header; the write is atomic.
+    # --- saving ---
 
-        An ``estimator`` is saved with it if it is a ``LegendreTronClassifier`` or a ``MultinomialLogisticClassifier``, frozen
-        or not. With any other, which could be anything, a calibrator cannot be saved.
-        """
-        save_calibrator(self, path)
+    def to_state(self) -> dict[str, Any]:
+        """See :meth:`SavedModel.to_state`."""
+        # what is inside is no parameter in a file, but the fitted estimator
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
+        if self.classes is not None:
+            parameters["classes"] = classes_to_state(np.asarray(self.classes))
+        inner, frozen = getattr(self, "estimator_", None), False
+        if isinstance(inner, FrozenEstimator):
+            inner, frozen = inner.estimator, True
+        names = getattr(self, "feature_names_in_", None) if inner is None else None
+        return {
+            "parameters": parameters,
+            "classes": classes_to_state(self.classes_),
+            "scores": self._form._asdict(),
+            "precision": self._precision,
+            "feature_names_in": None if names is None else list(names),
+            "map": dict(self.map_.state_dict()),
+            "noise_rate": float(self.noise_rate_),
+            "cv_results": {name: np.asarray(values) for name, values in self.cv_results_.items()},
+            "estimator": None if inner is None else part_to_state(inner, *_SAVED),
+            "estimator_is_frozen": frozen,
+        }
 
     @classmethod
-    def load(cls, path: Any) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``."""
-        return load_calibrator(path, cls)
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """See :meth:`SavedModel.from_state`."""
+        check_fields("the state", state, _FIELDS)
+        check_parameters(cls.__name__, state["parameters"], [n for n in cls._get_param_names() if n != "estimator"])
+        classes, form = classes_from_state(state["classes"]), ScoreForm.from_state(state["scores"])
+        parameters, names = dict(state["parameters"]), state["feature_names_in"]
+        inner: Any = None
+        if parameters.get("classes") is not None:
+            parameters["classes"] = classes_from_state(parameters["classes"])
+        if state["estimator"] is not None:
+            inner = part_from_state(state["estimator"], *_SAVED)
+            if not (form.is_proba and form.columns == len(classes) and names is None):
+                raise ValueError("scores and feature_names_in must be those of the probabilities of estimator.")
+            if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):
+                raise ValueError(f"classes must be those of estimator, {inner.classes_}, got {classes}.")
+            parameters["estimator"] = FrozenEstimator(inner) if state["estimator_is_frozen"] else clone(inner)
+        elif state["estimator_is_frozen"]:
+            raise ValueError("estimator must be present if estimator_is_frozen is true.")
+        calibrator = cls(**parameters)
+        validate_parameters(calibrator)
+        if max(2, form.columns) != len(classes):
+            raise ValueError(
+                f"columns must be {len(classes)}, the number of classes, or 1 for two, got {form.columns}."
+            )
+        if names is not None and len(names) != form.columns:
+            raise ValueError(f"feature_names_in must be {form.columns} names, got {len(names)}.")
+        calibrator.classes_, calibrator._form, calibrator._precision = classes, form, state["precision"]
+        calibrator.map_ = CalibrationMap.from_state(state["map"], len(classes), ordered=calibrator.order == "preserved")
+        calibrator.noise_rate_, results = float(state["noise_rate"]), state["cv_results"]
+        n = len(results["weight"]) if hasattr(results.get("weight"), "__len__") else 0
+        columns = dict.fromkeys(("strength", "log_loss", "weight"), array(n, finite=False))
+        check_fields("cv_results", results, {**columns, "shape": array(n, dtype="bool")})
+        calibrator.cv_results_ = {name: results[name].numpy() for name in ("strength", "shape", "log_loss", "weight")}
+        calibrator.n_features_in_ = form.columns
+        if inner is not None:
+            calibrator.estimator_ = calibrator.estimator if state["estimator_is_frozen"] else inner
+            calibrator.n_features_in_, names = inner.n_features_in_, getattr(inner, "feature_names_in_", None)
+        if names is not None:
+            calibrator.feature_names_in_ = np.asarray(names, dtype=object)
+        return calibrator
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "map_")

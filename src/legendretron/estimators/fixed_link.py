@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
-from legendretron.links.persistence import check_finite
+from legendretron.links.persistence import blank_link, check_finite
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["check_fixed_fit", "fixed_link", "frozen_again", "is_fixed", "own_link", "same_link"]
@@ -39,7 +39,8 @@ def is_fixed(given: Any) -> bool:
     if parameters:
         return not any(p.requires_grad for p in parameters)
     # in the link of a loss, what would be parameters are buffers
-    return any(tensor.trained for tensor in given.state_layout(given.n_classes, given.settings(), torch.float32))
+    blank = blank_link(type(given), given.n_classes, given.settings(), torch.float32)
+    return next(blank.parameters(), None) is not None
 
 
 def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.device) -> Link:

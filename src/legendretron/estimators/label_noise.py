@@ -9,11 +9,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 
+from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of, number, optional
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
 from legendretron.tuning import FoundNoise
 from legendretron.tuning.noise_matrix import share_of_wrong_labels
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS
+from legendretron.tuning.table import check_matrix
 
 __all__ = ["LEARNED", "FittedNoise", "NoiseRequest", "clean_link", "replaced_share", "requested_noise", "wrong_share"]
 
@@ -87,6 +89,18 @@ class FittedNoise:
     plan: FoundNoise
     known: bool
     matrix: np.ndarray | None = None
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all but the number of classes."""
+        return {"plan": [*map(float, self.plan)], "known": self.known, "matrix": self.matrix}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], n_classes: int) -> Self:
+        """Rebuild from :meth:`to_state`; anything else raises a ``ValueError``."""
+        fields = {"plan": list_of(number()), "known": BOOLEAN, "matrix": optional(array(n_classes, n_classes))}
+        check_fields("label_noise", state, fields)
+        matrix = None if state["matrix"] is None else check_matrix(state["matrix"])
+        return cls(n_classes, FoundNoise.from_state(state["plan"]), state["known"], matrix)
 
     @classmethod
     def of(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from legendretron._internal.artifacts import is_artifact, read_arrays
+from legendretron._internal.artifacts import load_state
 from legendretron._internal.chunks import chunks
-from legendretron.estimators.formats import ESTIMATOR_KIND, TABLE_FORMAT, TABLE_KIND
+from legendretron._internal.fields import array, check_fields
 from legendretron.estimators.numpy_links import LINKS, LogProba
-from legendretron.estimators.saved_classes import decode_classes
+from legendretron.estimators.saved_classes import classes_from_state
+from legendretron.preprocessing.column import columns_from_state
 from legendretron.preprocessing.drift import tell_drift
-from legendretron.preprocessing.saved_form import checked_columns
 
 __all__ = ["NumpyPredictor", "load_predictor"]
+
+#: Classes with a linear predictor, by name: importing them imports torch.
+_LINEAR = ("LegendreTronClassifier", "MultinomialLogisticClassifier")
 
 
 class NumpyPredictor:
@@ -116,46 +119,41 @@ class NumpyPredictor:
 
 def load_predictor(path: str | os.PathLike[str]) -> NumpyPredictor | None:
     """Read a classifier with a softmax, canonical or composite link; None for anything else, damaged files among it."""
-    try:
-        if not is_artifact(path, TABLE_FORMAT):
-            arrays, header = read_arrays(path, ESTIMATOR_KIND)
-            return _predictor(path, arrays, header)
-        arrays, header = read_arrays(path, TABLE_KIND)
-        inner = header["inner"]
-        if inner["format"] != ESTIMATOR_KIND or not header["encoder"]["has_names"]:
+
+    def of_linear(state: dict[str, Any]) -> NumpyPredictor:
+        return _predictor(path, state)
+
+    def of_table(state: dict[str, Any]) -> NumpyPredictor | None:
+        encoder, inner = state["encoder"], state["estimator"]
+        columns = columns_from_state(encoder)
+        if inner["class"] not in _LINEAR or not encoder["has_names"]:
             return None
-        own = {name.removeprefix("estimator."): array for name, array in arrays.items()}
-        encoder = SimpleNamespace(columns_=checked_columns(header["encoder"]), _single=header["encoder"]["single"])
-        return _predictor(path, own, inner["header"], encoder)
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        return _predictor(path, inner["state"], SimpleNamespace(columns_=columns, _single=encoder["single"]))
+
+    try:
+        return load_state(path, {**dict.fromkeys(_LINEAR, of_linear), "TableClassifier": of_table}, "numpy")
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None  # what is wrong is said where the classifier itself is loaded
 
 
 def _predictor(
-    path: str | os.PathLike[str],
-    arrays: dict[str, np.ndarray],
-    header: dict[str, Any],
-    encoder: SimpleNamespace | None = None,
+    path: str | os.PathLike[str], state: dict[str, Any], encoder: SimpleNamespace | None = None
 ) -> NumpyPredictor:
     """Raise one of many errors if anything is not as it should be."""
-    classes, names = decode_classes(header["classes"]), header["feature_names_in"]
-    width = header["n_features_in"]
+    classes, names, link = classes_from_state(state["classes"]), state["feature_names_in"], state["link"]
+    n_out, width = len(classes) - 1, state["coef"].shape[1]
     if encoder is not None and width != sum(len(column.outputs) for column in encoder.columns_):
         raise ValueError("the encoder returns another number of features.")
 
-    def take(name: str, *shape: int) -> np.ndarray:
-        array = arrays[name]
-        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite and of shape {shape}.")
-        return array
+    def take(arrays: dict[str, np.ndarray], name: str, *shape: int) -> np.ndarray:
+        check_fields(name, {name: arrays[name]}, {name: array(*shape, dtype=("float32", "float64"))})
+        return arrays[name]
 
-    n_out = len(classes) - 1
-    coef, intercept = take("coef", n_out, width), take("intercept", n_out)
-    if coef.dtype != intercept.dtype or coef.dtype.itemsize < 4 or (names is not None and len(names) != width):
+    coef, intercept = take(state, "coef", n_out, width), take(state, "intercept", n_out)
+    if coef.dtype != intercept.dtype or (names is not None and len(names) != width):
         raise ValueError("coef, intercept and names do not belong together.")
-    settings = dict(header["link"])
-    if settings.pop("n_classes") != len(classes):
+    if link["n_classes"] != len(classes):
         raise ValueError("the link has other classes.")
-    log_proba = LINKS[settings.pop("kind")](lambda name, *shape: take(f"link.{name}", *shape), n_out, **settings)
-    of_fit = SimpleNamespace(mean=take("standardized.mean", width), scale=take("standardized.scale", width))
-    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, of_fit, encoder)
+    log_proba = LINKS[link["kind"]](partial(take, link["tensors"]), n_out, **link["settings"])
+    units = SimpleNamespace(mean=take(state["units"], "mean", width), scale=take(state["units"], "scale", width))
+    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, units, encoder)

@@ -1,4 +1,4 @@
-"""Class labels in the header of a saved model."""
+"""Class labels as parts of what is saved: their dtype and their values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.fields import Field, check_fields
+from legendretron._internal.fields import Field, check_fields, list_of, one_of
 
-__all__ = ["decode_classes", "is_label"]
+__all__ = ["LABEL", "classes_from_state", "classes_to_state"]
 
 #: Names of the dtypes that classes can have, and the type of their values in JSON.
 _CLASS_DTYPES: dict[str, type] = {
@@ -20,28 +20,25 @@ _CLASS_DTYPES: dict[str, type] = {
     **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": float for bits in (16, 32, 64)},
 }
+LABEL = Field(
+    "a number, a string or a boolean",
+    lambda value: isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)),
+)
+_FIELDS = {"dtype": one_of(*_CLASS_DTYPES, "object"), "values": list_of(LABEL, least=2)}
 
 
-def is_label(value: Any) -> bool:
-    """Whether a value from JSON can be the label of a class."""
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+def classes_to_state(labels: np.ndarray) -> dict[str, Any]:
+    """The state of class labels."""
+    values = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    if labels.dtype.kind not in "iufbUO" or any(not isinstance(value, str | int | float | bool) for value in values):
+        raise ValueError(f"classes_ must be numbers or strings to be saved, got dtype {labels.dtype}.")
+    return {"dtype": "str" if labels.dtype.kind == "U" else labels.dtype.name, "values": values}
 
 
-_CLASSES = {
-    "dtype": Field(
-        f"one of {', '.join(_CLASS_DTYPES)}, object", lambda value: value == "object" or value in [*_CLASS_DTYPES]
-    ),
-    "values": Field(
-        "a list of at least two numbers, strings or booleans",
-        lambda value: isinstance(value, list) and len(value) >= 2 and all(map(is_label, value)),
-    ),
-}
-
-
-def decode_classes(encoded: dict[str, Any]) -> np.ndarray:
-    """Return ``classes_`` from its form in JSON, or raise a ``ValueError`` if it is not that of sorted labels."""
-    check_fields("classes", encoded, _CLASSES)
-    dtype, values = encoded["dtype"], encoded["values"]
+def classes_from_state(state: Any) -> np.ndarray:
+    """Return ``classes_`` from their state, or raise a ``ValueError`` if it is not that of sorted labels."""
+    check_fields("classes", state, _FIELDS)
+    dtype, values = state["dtype"], state["values"]
     kinds = {type(value) for value in values}
     of_dtype = str not in kinds or len(kinds) == 1 if dtype == "object" else kinds == {_CLASS_DTYPES[dtype]}
     if not of_dtype:

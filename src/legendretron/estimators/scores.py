@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.fields import BOOLEAN, check_fields, integer, number
+
 __all__ = ["ScoreForm", "ScoreReader", "as_columns", "score_form"]
 
 #: How far the sum of a row may be from 1, for scores to be taken for probabilities, which may be rounded; and if they are
@@ -28,6 +30,14 @@ class ScoreForm(NamedTuple):
     is_proba: bool
     columns: int
     floor: float
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> ScoreForm:
+        """Rebuild from a dict of the fields; anything else raises a ``ValueError``."""
+        check_fields("scores", state, {"is_proba": BOOLEAN, "columns": integer(1), "floor": number(0.0, 0.5)})
+        if state["is_proba"] and state["floor"] == 0.0:
+            raise ValueError("floor must be positive for probabilities.")
+        return cls(**state)
 
     def check(self, X: np.ndarray) -> None:
         """Raise a ``ValueError`` if probabilities are expected and these are none."""

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_classes, swap_labels
-from legendretron.estimators.fingerprint import fingerprint
 from legendretron.estimators.fixed_link import is_fixed
-from legendretron.estimators.kept_choice import KeptChoice
+from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.stream_data import LabelledRows, Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -215,7 +214,7 @@ class StreamFit:
         before = generator.get_state()
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
         noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=self.tuned)
-        self.kept_choice: KeptChoice | None = None
+        self.kept_choice: ChosenStrengths | None = None
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
         strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
         self.plan = plan = estimator._plan_of(link, strengths, self.tuning, noise, found, dtype, anew=True)
@@ -234,7 +233,7 @@ class StreamFit:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
         path = self.estimator.checkpoint
         if path is not None:
-            self.kept_choice = KeptChoice(Path(path), self._identify())
+            self.kept_choice = ChosenStrengths(Path(path), self._identify())
             if (tuning := self.kept_choice.load()) is not None:
                 return tuning
         chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))

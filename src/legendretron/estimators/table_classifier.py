@@ -12,11 +12,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from legendretron._internal.extras import import_extra
+from legendretron._internal.fields import OBJECT, check_fields
 from legendretron._internal.labels import check_no_missing, similar_words
 from legendretron._internal.sklearn_compat import HasMethods, validates_parameters
 from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
-from legendretron.estimators.saved_table_classifier import load_table_classifier, save_table_classifier
+from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
 
@@ -47,7 +49,7 @@ def _if_estimator_has(name: str) -> Any:
     return available_if(has)
 
 
-class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TableClassifier(SavedModel, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of data frames with text, dates and gaps.
 
     It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and it has the attributes and methods of the
@@ -263,17 +265,22 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- saving ---
 
-    def save(self, path: Any) -> None:
-        """Write the fitted classifier to one file, safetensors with a JSON header; the write is atomic.
-
-        Estimators that are not of this library raise a ``ValueError``.
-        """
-        save_table_classifier(self, path)
+    def to_state(self) -> dict[str, Any]:
+        """See :meth:`SavedModel.to_state`."""
+        if type(self.encoder_) is not TableEncoder:
+            raise ValueError(f"encoder must be a TableEncoder to be saved, got a {type(self.encoder_).__name__}.")
+        return {"encoder": self.encoder_.to_state(), "estimator": part_to_state(self.estimator_, *_SAVED)}
 
     @classmethod
-    def load(cls, path: Any) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``."""
-        return load_table_classifier(path, cls)
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """See :meth:`SavedModel.from_state`."""
+        check_fields("the state", state, {"encoder": OBJECT, "estimator": OBJECT})
+        encoder = TableEncoder.from_state(state["encoder"])
+        estimator: Any = part_from_state(state["estimator"], *_SAVED)
+        names = encoder.get_feature_names_out()
+        if not np.array_equal(getattr(estimator, "feature_names_in_", ()), names):
+            raise ValueError(f"the features of the estimator must be what the encoder returns, {', '.join(names[:8])}.")
+        return cls.from_fitted(estimator, encoder)
 
     @_if_estimator_has("to_onnx")
     def to_onnx(self, path: Any) -> None:
@@ -301,6 +308,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+#: Estimators that can be saved inside.
+_SAVED = (LegendreTronClassifier, MultinomialLogisticClassifier)
 #: What stands for a parameter that is None.
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 

@@ -6,9 +6,9 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from legendretron.links.exact_gradient import canonical_scores
 from legendretron.links.potential_table import PotentialTable, split_panels
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
 
-__all__ = ["Link", "LogProba", "NotCanonicalError", "TensorSpec"]
+__all__ = ["Link", "LogProba", "NotCanonicalError"]
 
 #: From a link, rows, and whether they are logits of all classes, to log-probabilities.
 LogProba = Callable[["Link", Tensor, bool], Tensor]
@@ -47,15 +47,6 @@ _LOWEST_MASK = 5e8
 
 #: Distance of the last logit from the largest beyond which differences to it are computed in float64.
 _FAR = 128.0
-
-
-class TensorSpec(NamedTuple):
-    """Name, shape and dtype of a tensor in a link's state dict, known before the link is built."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    trained: bool = True  #: whether it is a parameter rather than a buffer
 
 
 class NotCanonicalError(ValueError):
@@ -145,21 +136,6 @@ class Link(nn.Module, ABC):
         known = inspect.signature(cls.__init__).parameters
         link = cls(n_classes, **settings, **{k: v for k, v in made.items() if k in known and v is not None})
         return link.to(device=device, dtype=dtype)  # a constructor need not have these arguments
-
-    @classmethod
-    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """Yield the entries of the state dict of a link with these settings, without allocating memory.
-
-        Settings may come from an untrusted file: invalid ones raise a ``ValueError``. By default the link is built on the
-        device ``"meta"``. A link whose constructor reads the values of tensors, or does work that grows with its settings,
-        should override this method and yield the tensors one by one.
-        """
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            link = cls.from_settings(n_classes, settings, dtype=dtype)
-        trained = {name for name, _ in link.named_parameters()}
-        for name, tensor in link.state_dict().items():
-            of = dtype if tensor.is_floating_point() else tensor.dtype
-            yield TensorSpec(name, tuple(tensor.shape), of, name in trained)
 
     def penalty_centre(self) -> dict[str, float]:
         """Values of parameters, by name, towards which a centred penalty pulls; 0 for those that are not listed.

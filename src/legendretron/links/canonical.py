@@ -2,15 +2,14 @@ r"""A learnable link that is canonical for every number of classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from legendretron._internal.process_groups import split_logsumexp, summed_up
-from legendretron._internal.validation import at_least_single, check_integer
-from legendretron.links.base import Link, TensorSpec
+from legendretron._internal.validation import at_least_single
+from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 from legendretron.potentials import NestedLogSumExp
 
@@ -79,16 +78,6 @@ class CanonicalLink(Link):
     def settings(self) -> dict[str, Any]:
         """``n_nests``."""
         return {"n_nests": self.nests.n_nests}
-
-    @classmethod
-    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """See :meth:`Link.state_layout`."""
-        n_nests = check_integer("n_nests", settings["n_nests"], 1)
-        yield TensorSpec("nests.log_mu", (n_nests,), dtype)
-        yield TensorSpec("nests.log_beta", (1,), dtype)
-        yield TensorSpec("nests.offsets", (n_nests, n_classes - 1), dtype)
-        yield TensorSpec("nests.reference_offset", (n_nests,), dtype)
-        yield TensorSpec("nests.gate_bias", (n_nests,), dtype)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`Link.reset_parameters`."""

@@ -2,14 +2,13 @@ r"""The paper's link: gradients of input-convex networks, one after the other, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from legendretron._internal.validation import check_choice, check_integer, full_precision
-from legendretron.links.base import Link, TensorSpec
+from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
@@ -100,25 +99,6 @@ class CompositeLink(Link):
         """``n_blocks``, ``hidden``, ``depth`` and ``network``."""
         first = self._chain()[0]
         return {"n_blocks": len(self.blocks), "hidden": first.hidden, "depth": first.depth, "network": self.network}
-
-    @classmethod
-    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """See :meth:`Link.state_layout`."""
-        n_blocks, hidden, depth = (check_integer(name, settings[name], 1) for name in ("n_blocks", "hidden", "depth"))
-        cpflow = check_choice("network", settings["network"], tuple(_NETWORKS)) == "cpflow"
-        passed = hidden - hidden // 2 if cpflow else hidden
-        rank, rows = depth * hidden + 1, (depth - 1) * passed + 1
-        for i in range(n_blocks):
-            yield TensorSpec(f"blocks.{i}.weight", (rank, n_classes - 1), dtype)
-            yield TensorSpec(f"blocks.{i}.bias", (rank,), dtype)
-            yield TensorSpec(f"blocks.{i}.raw_mixing", (rows, hidden), dtype)
-            yield TensorSpec(f"blocks.{i}.raw_alpha", (1,), dtype)
-            yield TensorSpec(f"blocks.{i}.raw_gamma", (1,), dtype)
-            if cpflow:
-                yield TensorSpec(f"blocks.{i}.shift", (rows - 1,), dtype)
-                yield TensorSpec(f"blocks.{i}.log_scale", (rows,), dtype)
-                yield TensorSpec(f"blocks.{i}.mixing_bias", (rows - 1,), dtype)
-                yield TensorSpec(f"blocks.{i}.initialized", (), torch.bool, trained=False)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`Link.reset_parameters`; ``network="cpflow"`` waits for a first batch again."""

@@ -1,33 +1,38 @@
-"""Saving and loading of links: one safetensors file with a JSON header. Nothing is unpickled."""
+"""Saving and loading of links: their settings, and their tensors."""
 
 from __future__ import annotations
 
+import math
 import os
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron._internal.fields import Field, check_fields
+from legendretron._internal.artifacts import load_state, save_state
+from legendretron._internal.fields import OBJECT, TEXT, Field, check_fields, integer
 from legendretron._internal.kept_values import keep_values
-from legendretron.links.base import Link, TensorSpec
-from legendretron.links.registry import link_config, make_link, state_layout
+from legendretron.links.base import Link
+from legendretron.links.registry import link_class, link_config, make_link
 
-__all__ = ["check_finite", "check_tensors", "load_link", "rebuild_link", "save_link", "saved_layout", "saved_link"]
+__all__ = ["blank_link", "check_finite", "link_from_state", "link_to_state", "load_link", "save_link"]
 
-#: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = "legendretron-link-1"
-_PRECISIONS = {
-    str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-}
-_HEADER = {"link": Field("an object of a link's settings", lambda value: isinstance(value, dict))}
+_TENSORS = Field(
+    "an object of tensors",
+    lambda value: isinstance(value, dict) and all(isinstance(tensor, Tensor) for tensor in value.values()),
+)
+_FIELDS = {"kind": TEXT, "n_classes": integer(2), "settings": OBJECT, "tensors": _TENSORS}
+_PRECISIONS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+#: Drawn values have nowhere to go on the device "meta", where torch would import its compiler to draw them, for seconds.
+_DRAWS = ("normal_", "uniform_", "exponential_", "random_", "bernoulli_")
+AnyLink = TypeVar("AnyLink", bound=Link)
 
 
 def save_link(link: Link, path: str | os.PathLike[str]) -> None:
-    """Write a link to a file: its settings as JSON, its tensors by safetensors, whole or not at all.
+    """Write a link to a file, whole or not at all.
 
     Parameters
     ----------
@@ -52,8 +57,7 @@ def save_link(link: Link, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(link, Link):
         raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
-    header, tensors = saved_link(link)
-    write_artifact(path, _KIND, tensors, {"link": header})
+    save_state(path, "link", link_to_state(link), link_from_state)
 
 
 def load_link(path: str | os.PathLike[str]) -> Link:
@@ -73,59 +77,108 @@ def load_link(path: str | os.PathLike[str]) -> Link:
     ...     type(load_link(f"{folder}/link.safetensors")).__name__
     'CompositeLink'
     """
-    tensors, header = read_artifact(path, _KIND)
-    try:
-        check_fields("the header", header, _HEADER)
-        check_tensors(tensors, saved_layout(header["link"]))
-        check_finite(tensors)
-        link = rebuild_link(header["link"], tensors).eval()
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is not a link that can be loaded: {error}") from error
+    link = load_state(path, {"link": link_from_state}).eval()
     keep_values(link)
     return link
 
 
-# --- for files that hold a link and more ---
+# --- links as parts of what is saved ---
 
 
-def saved_link(link: Link, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Settings of a link with its dtype, and its tensors by name, as they are saved; a ``ValueError`` if they cannot be."""
+def link_to_state(link: Link) -> dict[str, Any]:
+    """The state of a link: the name of its class, its settings and its tensors."""
     if link.run_shape:
         raise ValueError(
             f"link must have no run axes to be saved, got run_shape={link.run_shape}; use take_run(link, r)."
         )
-    header = {**link_config(link), "dtype": _precision(link)}
-    tensors = {f"{prefix}{name}": tensor for name, tensor in link.state_dict().items()}
+    settings = link_config(link)
+    kind, n_classes = settings.pop("kind"), settings.pop("n_classes")
+    return {"kind": kind, "n_classes": n_classes, "settings": settings, "tensors": dict(link.state_dict())}
+
+
+def link_from_state(state: dict[str, Any]) -> Link:
+    """Build a link from what :func:`link_to_state` returned; anything else raises a ``ValueError``.
+
+    Settings that need other tensors than there are, such as a billion of blocks, cost neither time nor memory.
+    """
+    check_fields("a link", state, _FIELDS)
+    kind, n_classes, settings, tensors = (state[name] for name in _FIELDS)
+    cls = link_class(kind)
+    if set(settings) != set(cls.setting_names()):
+        raise ValueError(f"a link of kind {kind!r} must have the settings {cls.setting_names()}, got {[*settings]}.")
+    dtype = next((tensor.dtype for tensor in tensors.values() if tensor.dtype in _PRECISIONS), torch.float32)
     try:
-        check_tensors(tensors, saved_layout(header, prefix))
-        check_finite(tensors)
-    except ValueError as error:  # loading would raise the same error
-        raise ValueError(f"{type(link).__name__} cannot be saved: {error}") from error
-    return header, tensors
+        blank = blank_link(cls, n_classes, settings, dtype, size=sum(map(Tensor.numel, tensors.values())))
+    except ValueError:
+        raise
+    except Exception as error:  # whatever the constructor of somebody's link makes of such settings
+        raise ValueError(
+            f"a link of kind {kind!r} cannot be built with {reprlib.repr(settings)} on the device 'meta', without memory: "
+            f"{error}. Make tensors whose values the constructor reads under torch.device('cpu')."
+        ) from error
+    _check_tensors(tensors, blank.state_dict(), dtype)
+    check_finite(tensors)
+    with torch.device("cpu"):  # the values are there, also where networks are built without memory
+        # a separate generator: the initial values are overwritten, and loading must not advance the global generator
+        link = make_link(kind, n_classes, generator=torch.Generator(), dtype=dtype, **settings)
+    link.load_state_dict(tensors)
+    return link
 
 
-def saved_layout(header: Mapping[str, Any], prefix: str = "") -> Iterator[TensorSpec]:
-    """Yield name, shape and dtype of the tensors that the settings require."""
-    if (precision := header.get("dtype")) not in [*_PRECISIONS]:
-        name = prefix.removesuffix(".") or "link"
-        raise ValueError(f"dtype of {name} must be one of {', '.join(_PRECISIONS)}, got {reprlib.repr(precision)}.")
-    settings = {name: value for name, value in header.items() if name != "dtype"}
-    for tensor in state_layout(settings, _PRECISIONS[precision]):
-        yield tensor._replace(name=f"{prefix}{tensor.name}")
+def blank_link(
+    cls: type[AnyLink], n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype, size: int | None = None
+) -> AnyLink:
+    """Return a link on the device ``"meta"``, where tensors have shapes and no values.
+
+    Parameters
+    ----------
+    cls : type of Link
+        Its class.
+    n_classes, settings, dtype
+        As in :meth:`Link.from_settings`.
+    size : int, optional
+        How many entries its tensors have if all is right. Settings that need far more raise a ``ValueError`` at once.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"), _Blank(size):
+        return cls.from_settings(n_classes, settings, dtype=dtype)
 
 
-def check_tensors(tensors: Mapping[str, Tensor], layout: Iterable[TensorSpec]) -> None:
-    """Raise a ``ValueError`` unless these are the tensors of the layout; it stops at the first that is missing."""
-    left = dict(tensors)
-    for name, shape, dtype, _ in layout:
-        if (tensor := left.pop(name, None)) is None:
-            raise ValueError(f"the header requires a tensor {name!r}, which is missing.")
-        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+class _Blank(TorchFunctionMode):
+    """Operations of a constructor on the device ``"meta"``, as many as tensors of some size need, and no more."""
+
+    def __init__(self, size: int | None) -> None:
+        super().__init__()
+        self.calls: float = math.inf if size is None else 1000 + 8 * size
+        self.entries: float = math.inf if size is None else 10**6 + 8 * size
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _DRAWS and args[0].is_meta:
+            result = args[0]
+        else:
+            result = func(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor):  # such as torch.set_grad_enabled, whose callers expect no error
+            return result
+        self.calls -= 1
+        if result.is_meta and not any(isinstance(arg, Tensor) for arg in args):
+            self.entries -= result.numel()
+        if self.calls < 0 or self.entries < 0:
+            raise ValueError("the settings of the link need more or larger tensors than there are.")
+        return result
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], blank: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """Raise a ``ValueError`` unless the tensors are those of a link without values."""
+    if missing := set(blank) - set(tensors):
+        raise ValueError(f"the settings of the link require a tensor {min(missing)!r}, which is missing.")
+    if further := set(tensors) - set(blank):
+        raise ValueError(f"the settings of the link do not include the tensors {reprlib.repr(sorted(further))}.")
+    for name, like in blank.items():
+        wanted = dtype if like.is_floating_point() else like.dtype
+        if tensors[name].shape != like.shape or tensors[name].dtype != wanted:
             raise ValueError(
-                f"{name} must be of shape {shape} and {dtype} by the header, got {tuple(tensor.shape)} and {tensor.dtype}."
+                f"{name} must be of shape {tuple(like.shape)} and {wanted} by the settings of the link, got "
+                f"{tuple(tensors[name].shape)} and {tensors[name].dtype}."
             )
-    if left:
-        raise ValueError(f"the header does not include the tensors {reprlib.repr(sorted(left))}.")
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
@@ -133,18 +186,3 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if bool((tensor.isnan() | tensor.isposinf()).any()):
             raise ValueError(f"{name} holds values that are not finite, so its training has diverged.")
-
-
-def rebuild_link(header: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: str = "") -> Link:
-    """Build a link from checked settings and tensors."""
-    settings = {**header, "dtype": _PRECISIONS[header["dtype"]]}
-    with torch.device("cpu"):  # the values are there, also where networks are built without memory
-        # a separate generator: the initial values are overwritten, and loading must not advance the global generator
-        link = make_link(settings.pop("kind"), settings.pop("n_classes"), generator=torch.Generator(), **settings)
-    link.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
-    return link
-
-
-def _precision(link: Link) -> str:
-    floats = [tensor.dtype for tensor in link.state_dict().values() if tensor.is_floating_point()]
-    return str(floats[0]).removeprefix("torch.") if floats else "float32"

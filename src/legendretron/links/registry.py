@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from legendretron._internal.plain import plain
-from legendretron._internal.validation import check_integer
-from legendretron.links.base import Link, TensorSpec
+from legendretron.links.base import Link
 
 __all__ = [
     "check_link",
@@ -28,7 +27,6 @@ __all__ = [
     "make_link",
     "names_alone",
     "register_link",
-    "state_layout",
 ]
 
 #: Group of the entry points by which installed packages register links.
@@ -295,45 +293,3 @@ def link_config(link: Link) -> dict[str, Any]:
         return config | {name: plain(value, name) for name, value in settings.items()}
     except ValueError as error:
         raise ValueError(f"the settings of {type(link).__name__} cannot be saved: {error}") from error
-
-
-def state_layout(config: Any, dtype: torch.dtype) -> Iterator[TensorSpec]:
-    """Yield name, shape and dtype of the entries of the state dict of a link with these settings, without building it.
-
-    Settings from a file can thus be compared with its tensors before any memory is allocated: entries are yielded one by
-    one, and a comparison can stop at the first that is missing.
-
-    Parameters
-    ----------
-    config : dict
-        As returned by :func:`link_config`; anything else raises a ``ValueError``.
-    dtype : torch.dtype
-        Dtype of the parameters.
-
-    Examples
-    --------
-    >>> for tensor in state_layout({"kind": "canonical", "n_classes": 10**9, "n_nests": 2}, torch.float32):
-    ...     print(tensor.name, tensor.shape)
-    nests.log_mu (2,)
-    nests.log_beta (1,)
-    nests.offsets (2, 999999999)
-    nests.reference_offset (2,)
-    nests.gate_bias (2,)
-    """
-    if not isinstance(config, dict):
-        raise ValueError(f"link must be a dict of settings, got {type(config).__name__}.")
-    kind = config.get("kind", "")
-    cls = link_class(kind)
-    names = ("n_classes", *cls.setting_names())
-    if set(config) != {"kind", *names}:
-        raise ValueError(f"link of kind {kind!r} must have the settings {', '.join(names)}, got {list(config)}.")
-    n_classes = check_integer("n_classes", config["n_classes"], 2)
-    try:
-        yield from cls.state_layout(n_classes, {name: config[name] for name in cls.setting_names()}, dtype)
-    except ValueError:
-        raise
-    except Exception as error:  # whatever the constructor of somebody's link makes of such settings
-        raise ValueError(
-            f"link of kind {kind!r} cannot be built from {config} without memory, on the device 'meta': {error}. "
-            "If the settings are right, the link should define state_layout."
-        ) from error

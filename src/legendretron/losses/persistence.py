@@ -1,19 +1,14 @@
-"""Saving and loading of losses: one safetensors file with a JSON header. Nothing is unpickled."""
+"""Saving and loading of losses: their settings, their class weights, and the link of those that have one."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
-from legendretron._internal.artifacts import read_artifact, write_artifact
-from legendretron._internal.fields import Field, check_fields
-from legendretron._internal.plain import plain
-from legendretron.links.base import TensorSpec
-from legendretron.links.persistence import check_finite, check_tensors, rebuild_link, saved_layout, saved_link
+from legendretron._internal.artifacts import load_state, save_state
+from legendretron._internal.fields import OBJECT, array, check_fields, one_of, optional
+from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.losses.canonical import CanonicalLoss
 from legendretron.losses.composite import CompositeLoss
 from legendretron.losses.criterion import Criterion
@@ -22,21 +17,19 @@ from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["load_loss", "save_loss"]
 
-#: Name and number of the format: raise the number when the content or its meaning changes.
-_KIND = "legendretron-loss-1"
 _LOSSES: dict[str, type[Criterion]] = {
     cls.__name__: cls for cls in (CanonicalLoss, CompositeLoss, LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss)
 }
-_LINK = "link."
-_HEADER = {
-    "loss": Field(f"one of {', '.join(_LOSSES)}", lambda value: value in [*_LOSSES]),
-    "settings": Field("an object of the loss's settings", lambda value: isinstance(value, dict)),
-    "link": Field("an object of a link's settings, or null", lambda value: value is None or isinstance(value, dict)),
+_FIELDS = {
+    "loss": one_of(*_LOSSES),
+    "settings": OBJECT,
+    "weight": optional(array(None, dtype=("float16", "bfloat16", "float32", "float64"))),
+    "link": optional(OBJECT),
 }
 
 
 def save_loss(loss: Criterion, path: str | os.PathLike[str]) -> None:
-    """Write a loss to a file, with its link if it has one: settings as JSON, tensors by safetensors, whole or not at all.
+    """Write a loss to a file, with its link if it has one, whole or not at all.
 
     Parameters
     ----------
@@ -64,15 +57,9 @@ def save_loss(loss: Criterion, path: str | os.PathLike[str]) -> None:
     name = type(loss).__name__
     if _LOSSES.get(name) is not type(loss):
         raise ValueError(f"loss must be a {', '.join([*_LOSSES][:-1])} or {[*_LOSSES][-1]} to be saved, got {name}.")
-    link, tensors = saved_link(loss._link, _LINK) if isinstance(loss, LossOfLink) else (None, {})
-    tensors = dict(tensors)
-    if loss.weight is not None:
-        tensors["weight"] = loss.weight
-    try:
-        check_finite(tensors)
-    except ValueError as error:
-        raise ValueError(f"the loss cannot be saved: {error}") from error
-    write_artifact(path, _KIND, tensors, {"loss": name, "settings": plain(loss._settings(), "settings"), "link": link})
+    link = link_to_state(loss._link) if isinstance(loss, LossOfLink) else None
+    state = {"loss": name, "settings": loss._settings(), "weight": loss.weight, "link": link}
+    save_state(path, "loss", state, _from_state)
 
 
 def load_loss(path: str | os.PathLike[str]) -> Criterion:
@@ -89,40 +76,21 @@ def load_loss(path: str | os.PathLike[str]) -> Criterion:
     ...     type(load_loss(f"{folder}/loss.safetensors")).__name__
     'CanonicalLoss'
     """
-    tensors, header = read_artifact(path, _KIND)
-    try:
-        check_fields("the header", header, _HEADER)
-        cls = _LOSSES[header["loss"]]
-        of_link = issubclass(cls, LossOfLink)
-        if of_link == (header["link"] is None):
-            raise ValueError(f"link must be {'present' if of_link else 'null'} for a {cls.__name__}.")
-        check_tensors(tensors, _layout(header, tensors))
-        check_finite(tensors)
-        given = (
-            [rebuild_link(header["link"], {k: t for k, t in tensors.items() if k != "weight"}, _LINK)]
-            if of_link
-            else []
-        )
-        return _made(cls, given, header["settings"], tensors.get("weight"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is not a loss that can be loaded: {error}") from error
+    return load_state(path, {"loss": _from_state})
 
 
-def _layout(header: dict[str, Any], tensors: dict[str, Tensor]) -> Iterator[TensorSpec]:
-    if (weight := tensors.get("weight")) is not None:
-        if not weight.is_floating_point():
-            raise ValueError(f"weight must have a floating-point dtype, got {weight.dtype}.")
-        yield TensorSpec("weight", (math.prod(weight.shape),), weight.dtype, trained=False)
-    if header["link"] is not None:
-        yield from saved_layout(header["link"], _LINK)
-
-
-def _made(cls: type[Criterion], given: list[Any], settings: dict[str, Any], weight: Tensor | None) -> Criterion:
+def _from_state(state: dict[str, Any]) -> Criterion:
+    check_fields("a loss", state, _FIELDS)
+    cls = _LOSSES[state["loss"]]
+    of_link = issubclass(cls, LossOfLink)
+    if of_link == (state["link"] is None):
+        raise ValueError(f"link must be {'present' if of_link else 'null'} for a {cls.__name__}.")
+    given = [link_from_state(state["link"])] if of_link else []
     make: Callable[..., Criterion] = cls  # each class has its own arguments
     try:
-        loss = make(*given, weight=weight, **settings)
+        loss = make(*given, weight=state["weight"], **state["settings"])
     except TypeError as error:  # a setting that the loss does not have
         raise ValueError(f"settings must be those of a {cls.__name__}: {error}.") from error
-    if set(settings) != set(loss._settings()):
-        raise ValueError(f"settings must be {', '.join(loss._settings())}, got {', '.join(settings)}.")
+    if set(state["settings"]) != set(loss._settings()):
+        raise ValueError(f"settings must be {', '.join(loss._settings())}, got {', '.join(state['settings'])}.")
     return loss

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import Any
+import reprlib
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
+from legendretron._internal.fields import (
+    BOOLEAN,
+    OBJECT,
+    TEXT,
+    check_fields,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+)
 from legendretron._internal.numbers import marks_of
 from legendretron.preprocessing.dates import DATE_KINDS, dates_of
 from legendretron.preprocessing.drift import Tally, usual_share
 from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
 
-__all__ = ["KINDS", "FittedColumn"]
+__all__ = ["KINDS", "FittedColumn", "columns_from_state"]
 
 #: What a column can be.
 KINDS = ("number", "boolean", *DATE_KINDS, "categories", "identifier", "empty")
@@ -23,6 +35,15 @@ _FORMS = {
     "month-first date": " as month/day/year or year-month-day",
 }
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+
+_FIELDS = {
+    "name": TEXT,
+    "kind": one_of(*KINDS),
+    **dict.fromkeys(("gaps", "pooled", "rows", "rare_rows"), integer(0)),
+    **dict.fromkeys(("mean", "low", "high"), number()),
+    "categories": list_of(optional(TEXT)),
+    "constant": BOOLEAN,
+}
 
 
 @dataclass(frozen=True)
@@ -67,6 +88,30 @@ class FittedColumn:
     rare_rows: int = 0
     low: float = 0.0
     high: float = 0.0
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the attributes by name."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Any) -> Self:
+        """Rebuild from :meth:`to_state`; anything else raises a ``ValueError`` that names the attribute."""
+        check_fields("a column of the encoder", state, _FIELDS)
+        numbers = {name: float(state[name]) for name in ("mean", "low", "high")}
+        column = cls(**{**state, **numbers, "categories": tuple(state["categories"])})
+        name, categories = column.name, column.categories
+        if (column.kind == "categories") != bool(categories) or (column.pooled and not categories):
+            raise ValueError(f"column {name!r} must have categories if, and only if, it is of kind 'categories'.")
+        if len(set(categories)) != len(categories):
+            raise ValueError(f"categories of {name!r} must be different texts, got {reprlib.repr(categories)}.")
+        if column.low > column.high:
+            raise ValueError(f"low of {name!r} must not be above high, got {column.low} and {column.high}.")
+        if column.gaps + column.rare_rows > column.rows:
+            raise ValueError(
+                f"gaps and rare_rows of {name!r} must be some of its rows, {column.rows}, got {column.gaps} and "
+                f"{column.rare_rows}."
+            )
+        return column
 
     @property
     def is_left_out(self) -> bool:
@@ -183,3 +228,27 @@ class FittedColumn:
             f"column {self.name!r} held {known} in the fit, but now {holds}; write {known}{_FORMS.get(self.kind, '')} "
             f"there, or nothing where the value is missing{marks}."
         )
+
+
+#: Fields of the state of an encoder.
+_ENCODER = {
+    "categorical": list_of(TEXT),
+    "max_categories": integer(2),
+    "columns": list_of(OBJECT, least=1),
+    "has_names": BOOLEAN,
+    "single": BOOLEAN,
+}
+
+
+def columns_from_state(state: Any) -> tuple[FittedColumn, ...]:
+    """Return the columns of an encoder from its state, all of which is checked, or raise a ``ValueError``."""
+    check_fields("encoder", state, _ENCODER)
+    columns = tuple(map(FittedColumn.from_state, state["columns"]))
+    names, most = [column.name for column in columns], state["max_categories"]
+    if len(set(names)) != len(names):
+        raise ValueError(f"columns of encoder must have different names, got {reprlib.repr(names)}.")
+    if wide := [column.name for column in columns if column.kind == "categories" and len(column.outputs) > most]:
+        raise ValueError(f"categories of {wide[0]!r} must be 1 to {most} different texts.")
+    if all(column.is_left_out for column in columns):
+        raise ValueError("columns of encoder must not all be left out.")
+    return columns

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.labels import similar_words
 from legendretron._internal.sklearn_compat import Interval, validates_parameters
-from legendretron.preprocessing.column import FittedColumn
+from legendretron.preprocessing.column import FittedColumn, columns_from_state
 from legendretron.preprocessing.dates import look_like_dates
 from legendretron.preprocessing.drift import Tally, tell_drift
 from legendretron.preprocessing.frames import as_frame, columns_of
-from legendretron.preprocessing.saved_form import checked_columns
 from legendretron.preprocessing.statistics import ColumnStatistics
 from legendretron.preprocessing.values import Values, read_values, texts_of
 
@@ -301,24 +300,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- saving ---
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters and what was learned, as JSON has it; :meth:`from_dict` is the reverse."""
+    def to_state(self) -> dict[str, Any]:
+        """Return the parameters and what was learned, as plain values; :meth:`from_state` is the reverse."""
         return {
-            "parameters": {"categorical": list(map(str, self.categorical)), "max_categories": int(self.max_categories)},
-            "columns": [{**dataclasses.asdict(c), "categories": list(c.categories)} for c in self.columns_],
+            "categorical": list(map(str, self.categorical)),
+            "max_categories": int(self.max_categories),
+            "columns": [column.to_state() for column in self.columns_],
             "has_names": hasattr(self, "feature_names_in_"),
             "single": self._single,
         }
 
     @classmethod
-    def from_dict(cls, saved: Any) -> Self:
-        """Return a fitted encoder from what :meth:`to_dict` returned; anything else raises a ``ValueError``."""
-        columns = checked_columns(saved)
-        encoder = cls(**saved["parameters"])
+    def from_state(cls, state: Any) -> Self:
+        """Return a fitted encoder from what :meth:`to_state` returned; anything else raises a ``ValueError``."""
+        columns = columns_from_state(state)
+        encoder = cls(categorical=state["categorical"], max_categories=state["max_categories"])
         encoder.n_features_in_ = len(columns)
-        if saved["has_names"]:
+        if state["has_names"]:
             encoder.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
-        encoder._columns, encoder._single = columns, saved["single"]
+        encoder._columns, encoder._single = columns, state["single"]
         return encoder
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
 
 import numpy as np
+
+from legendretron._internal.fields import array, check_fields
 
 __all__ = ["History"]
 
@@ -67,22 +68,19 @@ class History:
         """Return the columns as lists."""
         return {name: list(values) for name, values in self._columns.items()}
 
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Return the columns as arrays."""
+        return {name: np.asarray(self._columns[name], dtype=_dtype_of(name)) for name in COLUMNS}
+
     @classmethod
-    def from_dict(cls, columns: dict[str, list[float]]) -> History:
-        """Rebuild from :meth:`to_dict`: lists of numbers, all of the same length, by the names of the columns."""
-        if not isinstance(columns, dict) or set(columns) != set(COLUMNS):
-            got = ", ".join(map(str, columns)) if isinstance(columns, dict) else type(columns).__name__
-            raise ValueError(f"columns must be {', '.join(COLUMNS)}, got {got}.")
-        for name, values in columns.items():
-            counted = name in ("epoch", "run")  # the others may be NaN, where there is nothing to tell
-            if not isinstance(values, list) or not all(_is_number(value, counted) for value in values):
-                kind = "integers" if counted else "numbers"
-                raise ValueError(f"column {name!r} must be a list of {kind}, got {reprlib.repr(values)}.")
-        if len({len(values) for values in columns.values()}) > 1:
-            lengths = ", ".join(f"{len(columns[name])} of {name!r}" for name in COLUMNS)
-            raise ValueError(f"columns must be of the same length, got {lengths}.")
+    def from_state(cls, state: dict[str, Any]) -> History:
+        """Rebuild from :meth:`to_state`; anything else raises a ``ValueError``."""
+        epochs = state.get("epoch") if isinstance(state, dict) else None
+        length = epochs.shape[0] if getattr(epochs, "shape", ()) else 0  # type: ignore[union-attr]
+        # losses may be NaN, where there is nothing to tell
+        check_fields("history", state, {name: array(length, dtype=_dtype_of(name), finite=False) for name in COLUMNS})
         history = cls()
-        history._columns = {name: list(columns[name]) for name in COLUMNS}
+        history._columns = {name: state[name].tolist() for name in COLUMNS}
         return history
 
     def to_frame(self) -> Any:
@@ -101,7 +99,5 @@ class History:
         return f"History({epochs} epochs, {runs} runs, train_loss={np.mean(self['train_loss'][-runs:]):.4f})"
 
 
-def _is_number(value: object, counted: bool) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63  # what an array can hold
-    return isinstance(value, float) and not counted
+def _dtype_of(column: str) -> str:
+    return "int64" if column in ("epoch", "run") else "float64"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.fields import OBJECT, array, check_fields, integer, number
 from legendretron._internal.process_groups import is_sharded
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import CheckpointStore, load_checkpoint, save_checkpoint
@@ -98,15 +100,17 @@ class TrainingState:
         """Write a checkpoint; processes that hold the same parameters leave it to the first of them."""
         assert self.store is not None
         if self.layout.data_rank == 0:
-            notes = {
-                "fingerprint": self.settings.fingerprint,
-                "epoch": self.epoch,
-                "step": self.step,
-                "seconds": self.seconds,
-                "history": self.history.to_dict(),
-            }
-            save_checkpoint(self.store.path, self._tensors(), notes)
+            save_checkpoint(self.store.path, "checkpoint", self.settings.fingerprint, self._to_state())
         self.store.commit()
+
+    def _to_state(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "history": self.history.to_state(),
+            "tensors": self._tensors(),
+        }
 
     def resume(self) -> bool:
         """Go on from the checkpoint, if there is one."""
@@ -115,14 +119,22 @@ class TrainingState:
         self.store.fetch()
         if not self.store.path.exists():
             return False
-        tensors, notes = load_checkpoint(self.store.path, self.settings.fingerprint, self._tensors())
-        for name, tensor in self._tensors().items():
-            tensor.copy_(tensors[name])
+        return load_checkpoint(self.store.path, "checkpoint", self.settings.fingerprint, self._take_state)
+
+    def _take_state(self, state: dict[str, Any]) -> bool:
+        fields = {"epoch": integer(0), "step": integer(0), "seconds": number(0.0), "history": OBJECT, "tensors": OBJECT}
+        check_fields("the state", state, fields)
+        own, history = self._tensors(), History.from_state(state["history"])
+        shapes = {
+            name: array(*t.shape, dtype=str(t.dtype).removeprefix("torch."), finite=False) for name, t in own.items()
+        }
+        check_fields("tensors", state["tensors"], shapes)
+        for name, tensor in own.items():
+            tensor.copy_(state["tensors"][name])
         self.optimiser.refresh()
         # through load_state_dict, so that modules notice what has been initialised
         self.model.link.load_state_dict(self._link_buffers(), strict=False)
-        self.epoch, self.step, self.seconds = notes["epoch"], notes["step"], notes["seconds"]
-        self.history = History.from_dict(notes["history"])
+        self.epoch, self.step, self.seconds, self.history = state["epoch"], state["step"], state["seconds"], history
         return True
 
     # --- training ---

@@ -3,7 +3,7 @@ r"""A two-class link given by a table: what BregmanTron learns."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +15,15 @@ from torch.nn.functional import logsigmoid, softplus
 
 from legendretron._internal.start import set_start
 from legendretron._internal.validation import check_integer, check_two_classes
-from legendretron.links.base import Link, TensorSpec
+from legendretron.links.base import Link
 from legendretron.links.binary_potential import SATURATION
 from legendretron.links.potential_table import PotentialTable
 from legendretron.links.registry import register_link
 
 __all__ = ["PiecewiseLinearLink"]
 
+#: A table has at most so many knots, so that no file can ask for more memory than that.
+_MOST_KNOTS = 2**20
 #: Pieces of each tail as polynomials, a fraction of the log-odds wide.
 _TAIL_PIECES = 1024
 
@@ -65,6 +67,7 @@ class PiecewiseLinearLink(Link):
         z, p = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
         if z.ndim != 1 or len(z) == 0 or z.shape != p.shape:
             raise ValueError(f"knots and values must have one shape (m,) with m >= 1, got {z.shape} and {p.shape}.")
+        _check_size(len(z))
         if not np.isfinite(z).all() or (np.diff(z) <= 0).any():
             raise ValueError("knots must be finite and strictly increasing.")
         if not (p[0] > 0.0 and p[-1] < 1.0 and (np.diff(p) > 0).all()):
@@ -128,18 +131,8 @@ class PiecewiseLinearLink(Link):
     def from_settings(cls, n_classes: int, settings: Mapping[str, Any], **made: Any) -> Self:
         """Return the logistic link as a table from -4 to 4; ``dtype`` and ``device`` are used."""
         check_two_classes(cls.__name__, n_classes)
-        knots = np.linspace(-4.0, 4.0, check_integer("n_knots", settings.get("n_knots"), 1))
+        knots = np.linspace(-4.0, 4.0, _check_size(settings.get("n_knots")))
         return cls(knots, expit(knots)).to(device=made.get("device"), dtype=made.get("dtype"))
-
-    @classmethod
-    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """See :meth:`Link.state_layout`."""
-        check_two_classes(cls.__name__, n_classes)
-        n_knots = check_integer("n_knots", settings["n_knots"], 1)
-        for name in ("knots", "values", "slopes", "areas"):
-            yield TensorSpec(name, (n_knots,), dtype, trained=False)
-        yield TensorSpec("log_odds", (2,), dtype, trained=False)
-        yield TensorSpec("rate", (), dtype, trained=False)
 
     def _check_buffers(self) -> None:
         # not strictly: rounding to a lower precision may make neighbours equal
@@ -213,3 +206,12 @@ class PiecewiseLinearLink(Link):
         after = self.areas[-1] + (softplus(tail) - softplus(self.log_odds[1])) / self.rate
         value = torch.where(before, softplus(tail) / self.rate, torch.where(beyond, after, inner))
         return value.squeeze(-1)
+
+
+def _check_size(n_knots: object) -> int:
+    n = check_integer("n_knots", n_knots, 1)
+    if n > _MOST_KNOTS:
+        raise ValueError(
+            f"n_knots must be at most {_MOST_KNOTS:,}, got {n:,}; PiecewiseLinearLink.from_points thins out."
+        )
+    return n

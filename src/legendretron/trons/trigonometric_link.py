@@ -2,7 +2,7 @@ r"""A two-class link whose log-odds are a line and a trigonometric series: what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from legendretron._internal.start import set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer, check_two_classes
-from legendretron.links.base import Link, TensorSpec
+from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 
 __all__ = ["TrigonometricLink"]
@@ -20,6 +20,8 @@ __all__ = ["TrigonometricLink"]
 _BISECTIONS = 60
 _NEWTON_STEPS = 3  # derivatives to the seventh order
 _GRID = 4096
+#: A series has at most so many waves, so that no file can ask for more memory than their check on the grid takes.
+_MOST_WAVES = 1024
 
 
 @register_link("trigonometric")
@@ -86,16 +88,10 @@ class TrigonometricLink(Link):
         """Return the logistic link as a series whose waves are all zero; ``dtype`` and ``device`` are used."""
         check_two_classes(cls.__name__, n_classes)
         waves = check_integer("waves", settings.get("waves"), 0)
+        if waves > _MOST_WAVES:
+            raise ValueError(f"waves must be at most {_MOST_WAVES:,}, got {waves:,}.")
         link = cls((-1.0, 1.0), [0.0, 1.0, *[0.0] * waves], settings.get("series", ""))
         return link.to(device=made.get("device"), dtype=made.get("dtype"))
-
-    @classmethod
-    def state_layout(cls, n_classes: int, settings: Mapping[str, Any], dtype: torch.dtype) -> Iterator[TensorSpec]:
-        """See :meth:`Link.state_layout`."""
-        check_two_classes(cls.__name__, n_classes)
-        check_choice("series", settings["series"], ("sine", "cosine"))
-        yield TensorSpec("interval", (2,), dtype, trained=False)
-        yield TensorSpec("coefficients", (2 + check_integer("waves", settings["waves"], 0),), dtype, trained=False)
 
     def _check_buffers(self) -> None:
         c, (low, high) = self.coefficients, self.interval.tolist()

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from legendretron._internal.fields import (
+    BOOLEAN,
+    OBJECT,
+    array,
+    check_fields,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+)
+from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import FittedLink
 
-__all__ = ["COLUMNS", "FoundNoise", "Tuning"]
+__all__ = ["COLUMNS", "FoundNoise", "Tuning", "check_matrix", "check_strengths"]
 
 COLUMNS = (
     "model",
@@ -27,6 +40,34 @@ COLUMNS = (
     "difference_error",
     "chosen",
 )
+
+_NUMBERS = ("alpha", "link_alpha", "label_noise", "log_loss", "standard_error", "difference", "difference_error")
+_ROW = {
+    **dict.fromkeys(COLUMNS, number(finite=False)),
+    "model": one_of("logistic regression", "learned link", "fixed link"),
+    "steps": optional(integer(1)),
+    "held_out_rows": integer(1),
+    "chosen": BOOLEAN,
+}
+_FIELDS = {
+    "chosen": list_of(number(finite=False), least=2),
+    "rows": list_of(OBJECT),
+    "noise": optional(list_of(number())),
+    "noise_matrix": optional(array(None, None)),
+}
+
+
+def check_strengths(strengths: list[float]) -> tuple[float, float]:
+    """Return ``alpha`` and ``link_alpha`` as they were saved, or raise a ``ValueError``; only the second may be infinite."""
+    if len(strengths) != 2 or not 0.0 <= strengths[0] < math.inf or not strengths[1] >= 0.0:
+        raise ValueError(f"strengths must be two numbers that are not negative, got {reprlib.repr(strengths)}.")
+    return float(strengths[0]), float(strengths[1])
+
+
+def check_matrix(matrix: Any) -> np.ndarray:
+    """Return a saved transition matrix as an array, or raise a ``ValueError``."""
+    TransitionNoise(matrix)
+    return np.asarray(matrix)
 
 
 class FoundNoise(NamedTuple):
@@ -45,6 +86,20 @@ class FoundNoise(NamedTuple):
     rate: float  #: estimated share of the labels that has been replaced
     low: float  #: lower end of its interval
     high: float  #: upper end
+
+    @classmethod
+    def from_state(cls, state: Any) -> Self:
+        """Rebuild from a list of the numbers; anything else raises a ``ValueError``."""
+        # a matrix may replace more than all labels
+        bounds = {"training": 1.0, "temperature": 1e3, "doubt": 1.0, "rate": 2.0, "low": 2.0, "high": 2.0}
+        if not isinstance(state, list) or len(state) != len(cls._fields):
+            raise ValueError(f"label noise must be {len(cls._fields)} numbers, got {reprlib.repr(state)}.")
+        found = dict(zip(cls._fields, state, strict=True))
+        check_fields("label noise", found, {name: number(0.0, high) for name, high in bounds.items()})
+        noise = cls(*map(float, state))
+        if noise.low > noise.high or noise.temperature < 1e-3 or max(noise.training, noise.doubt) >= 1.0:
+            raise ValueError(f"label noise must have shares below 1 and a positive temperature, got {noise}.")
+        return noise
 
 
 @dataclass
@@ -82,6 +137,33 @@ class Tuning:
     whole: FittedLink | None = None
     noise: FoundNoise | None = None
     noise_matrix: np.ndarray | None = None
+
+    def to_state(self) -> dict[str, Any]:
+        """Return what was tried and chosen; models that were trained on the way are left out."""
+        return {
+            "chosen": [*map(float, self.chosen)],
+            "rows": self.rows,
+            "noise": None if self.noise is None else [*map(float, self.noise)],
+            "noise_matrix": self.noise_matrix,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Rebuild from :meth:`to_state`; anything else raises a ``ValueError``."""
+        check_fields("tuning", state, _FIELDS)
+        for row in state["rows"]:
+            check_fields("a candidate", row, _ROW)
+        if state["noise"] is None and state["noise_matrix"] is not None:
+            raise ValueError("noise_matrix must be null if noise is.")
+        rows = [
+            {name: float(row[name]) if name in _NUMBERS else row[name] for name in COLUMNS} for row in state["rows"]
+        ]
+        return cls(
+            Candidate(*check_strengths(state["chosen"])),
+            rows,
+            noise=None if state["noise"] is None else FoundNoise.from_state(state["noise"]),
+            noise_matrix=None if state["noise_matrix"] is None else check_matrix(state["noise_matrix"]),
+        )
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""

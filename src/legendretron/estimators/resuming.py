@@ -1,0 +1,66 @@
+"""Going on with a fit that has ended before its time: what identifies it, and the strengths it had chosen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.base import BaseEstimator
+
+from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
+from legendretron.tuning import Tuning
+
+__all__ = ["ChosenStrengths", "fingerprint"]
+
+_KIND = "choice of strengths"
+#: Parameters that do not change the result; of random_state, the seeds drawn from it count.
+_NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
+
+
+class ChosenStrengths:
+    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        The path of the checkpoint.
+    fingerprint : str
+        What identifies the fit.
+    """
+
+    def __init__(self, checkpoint: Path, fingerprint: str) -> None:
+        self.path = checkpoint.with_name(f"{checkpoint.name}.strengths")
+        self.fingerprint = fingerprint
+
+    def load(self) -> Tuning | None:
+        """Return what was chosen, or None if nothing was; raise a ``ValueError`` for a file of something else."""
+        if not self.path.exists():
+            return None
+        return load_checkpoint(self.path, _KIND, self.fingerprint, Tuning.from_state)
+
+    def save(self, tuning: Tuning) -> None:
+        """Write what was chosen, atomically."""
+        save_checkpoint(self.path, _KIND, self.fingerprint, tuning.to_state())
+
+    def remove(self) -> None:
+        """Remove the file, at the end of a fit."""
+        self.path.unlink(missing_ok=True)
+
+
+def fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
+    """Digest of what a checkpoint must share with a fit to be resumed: parameters and ``identity`` (data, start, seeds)."""
+    parameters = {k: repr(v) for k, v in estimator.get_params(deep=False).items() if k not in _NOT_IDENTIFYING}
+    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+    for part in identity:
+        arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
+        for array in arrays:
+            plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+            plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
+            digest.update(f"{plain.dtype}{plain.shape}".encode())
+            digest.update(np.ascontiguousarray(plain).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,209 @@
+"""What is saved of a link on a linear predictor."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+
+from legendretron._internal.fields import (
+    BOOLEAN,
+    NAMES,
+    OBJECT,
+    Field,
+    array,
+    check_fields,
+    check_parameters,
+    integer,
+    list_of,
+    number,
+    optional,
+)
+from legendretron._internal.plain import plain
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.estimators.choosing import ChoosingClassifier
+from legendretron.estimators.fixed_link import frozen_again, is_fixed, own_link
+from legendretron.estimators.label_noise import FittedNoise, clean_link
+from legendretron.estimators.persistence import SavedModel
+from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
+from legendretron.estimators.standardization import Standardized
+from legendretron.links import Link, SoftmaxLink
+from legendretron.links.persistence import link_from_state, link_to_state
+from legendretron.training import History
+from legendretron.tuning import Tuning
+from legendretron.tuning.table import check_strengths
+
+__all__ = ["SavedLinearClassifier"]
+
+_MOMENTS = ("first", "second", "count")
+_FIELDS = {
+    "parameters": OBJECT,
+    "given_link": optional(OBJECT),
+    "given_link_is_fixed": BOOLEAN,
+    "classes": OBJECT,
+    "feature_names_in": optional(NAMES),
+    "coef": array(None, None, dtype=("float32", "float64")),
+    "intercept": array(None, dtype=("float32", "float64")),
+    "link": OBJECT,
+    "units": OBJECT,
+    "moments": optional(OBJECT),
+    "n_iter": integer(0),
+    "history": OBJECT,
+    "strengths": list_of(number(0.0, finite=False), least=2),
+    "tuning": optional(OBJECT),
+    "label_noise": optional(OBJECT),
+    "gradient_norm": optional(number(0.0)),
+    "converged": optional(BOOLEAN),
+}
+
+
+class SavedLinearClassifier(SavedModel, ChoosingClassifier):
+    """Base of the classifiers that put a link on a linear predictor: what they save."""
+
+    history_: History
+    n_iter_: int
+    alpha_: float
+    link_alpha_: float
+    gradient_norm_: float
+    converged_: bool
+    _standardized: Standardized
+
+    def to_state(self) -> dict[str, Any]:
+        """See :meth:`SavedModel.to_state`."""
+        self._check_weights()
+        units, noise, tuning = self._standardized, getattr(self, "_noise", None), getattr(self, "_tuning", None)
+        link = getattr(self, "link", None)
+        given = own_link(link)  # a loss is saved as its link
+        return {
+            "parameters": _encode_parameters(self.get_params(deep=False)),
+            "given_link": link_to_state(given) if isinstance(given, Link) else None,  # link_ is its trained copy
+            "given_link_is_fixed": isinstance(given, Link) and (is_fixed(given) or given is not link),
+            "classes": classes_to_state(self.classes_),
+            "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
+            "coef": self.coef_,
+            "intercept": self.intercept_,
+            "link": link_to_state(self.link_),
+            "units": {"mean": units.mean, "scale": units.scale, "weight": units.weight, "bias": units.bias},
+            "moments": None if units.moments is None else dict(zip(_MOMENTS, units.moments, strict=True)),
+            "n_iter": self.n_iter_,
+            "history": self.history_.to_state(),
+            "strengths": [self.alpha_, self.link_alpha_],
+            "tuning": None if tuning is None else tuning.to_state(),
+            "label_noise": None if noise is None else noise.to_state(),
+            "gradient_norm": getattr(self, "gradient_norm_", None),
+            "converged": getattr(self, "converged_", None),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """See :meth:`SavedModel.from_state`."""
+        n_classes = _check_state(state)
+        estimator = cls(**_decode_parameters(cls, state, n_classes))
+        validate_parameters(estimator)
+        estimator.classes_ = classes_from_state(state["classes"])
+        estimator.coef_, estimator.intercept_ = state["coef"].numpy(), state["intercept"].numpy()
+        estimator.n_features_in_ = state["coef"].shape[1]
+        if state["feature_names_in"] is not None:
+            estimator.feature_names_in_ = np.asarray(state["feature_names_in"], dtype=object)
+        link = link_from_state(state["link"])
+        if link.n_classes != n_classes:
+            raise ValueError(f"n_classes of link must be {n_classes}, the number of classes, got {link.n_classes}.")
+        if any(p.dtype != state["coef"].dtype for p in link.parameters()):
+            raise ValueError(f"link must have parameters of {state['coef'].dtype}, as coef.")
+        if "link" not in cls._get_param_names() and not isinstance(clean_link(link), SoftmaxLink):
+            raise ValueError(f"link must be softmax in a {cls.__name__}, got {type(link).__name__}.")
+        estimator.link_ = link.eval().requires_grad_(False)
+        estimator._standardized = _decode_units(state, link)
+        estimator.history_, estimator.n_iter_ = History.from_state(state["history"]), state["n_iter"]
+        estimator.alpha_, estimator.link_alpha_ = check_strengths(state["strengths"])
+        tuning, noise = state["tuning"], state["label_noise"]
+        estimator._tuning = None if tuning is None else Tuning.from_state(tuning)
+        estimator._noise = None if noise is None else FittedNoise.from_state(noise, n_classes)
+        if state["gradient_norm"] is not None:
+            estimator.gradient_norm_, estimator.converged_ = float(state["gradient_norm"]), state["converged"]
+        estimator._check_weights()
+        return estimator
+
+
+def _check_state(state: dict[str, Any]) -> int:
+    """Check what does not depend on the link; return the number of classes."""
+    check_fields("the state", state, _FIELDS)
+    n_classes = len(classes_from_state(state["classes"]))
+    k, d = n_classes - 1, state["coef"].shape[1]
+    dtype = str(state["coef"].dtype).removeprefix("torch.")
+    shapes = {"coef": array(k, d, dtype=dtype), "intercept": array(k, dtype=dtype)}
+    check_fields("the state", {name: state[name] for name in shapes}, shapes)
+    units = {"mean": array(d), "scale": array(d), "weight": array(d, k, dtype=dtype), "bias": array(k, dtype=dtype)}
+    check_fields("units", state["units"], units)
+    if d == 0 or not bool((state["units"]["scale"] > 0.0).all()):
+        raise ValueError("coef must have a column for each feature, and scale must be positive.")
+    names = state["feature_names_in"]
+    if names is not None and len(names) != d:
+        raise ValueError(f"feature_names_in must be {d} names, got {len(names)}.")
+    if (state["gradient_norm"] is None) != (state["converged"] is None):
+        raise ValueError("gradient_norm and converged must both be present, or both be null.")
+    return n_classes
+
+
+def _decode_units(state: dict[str, Any], link: Link) -> Standardized:
+    units, moments = state["units"], state["moments"]
+    if moments is not None:
+        trained = state["coef"].numel() + state["intercept"].numel() + sum(p.numel() for p in link.parameters())
+        of_trained = array(1, trained, dtype=str(state["coef"].dtype).removeprefix("torch."))
+        check_fields("moments", moments, {"first": of_trained, "second": of_trained, "count": array()})
+        if bool((moments["second"] < 0.0).any()) or float(moments["count"]) < 0.0:
+            raise ValueError("second and count of moments must not be negative.")
+        moments = tuple(moments[name] for name in _MOMENTS)
+    return Standardized(units["mean"].numpy(), units["scale"].numpy(), units["weight"], units["bias"], moments)
+
+
+def _encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    encoded = {}
+    for name, value in parameters.items():
+        if name == "link" and not isinstance(value, str):
+            value = "object"
+        elif name == "class_weight" and isinstance(value, dict):
+            value = [[label, float(weight)] for label, weight in value.items()]
+        elif name == "label_noise" and not (value is None or isinstance(value, str | Real)):
+            value = np.asarray(value, dtype=np.float64).tolist()
+        elif name == "checkpoint" and value is not None:
+            value = os.fspath(value)
+        elif name == "random_state" and isinstance(value, np.random.RandomState):
+            value = None  # the state of a generator is not saved
+        elif name == "cv" and value is not None and not isinstance(value, Integral):
+            value = None  # neither is a splitter
+        encoded[name] = plain(value, name)
+    return encoded
+
+
+def _decode_parameters(cls: type[Any], state: dict[str, Any], n_classes: int) -> dict[str, Any]:
+    parameters, given = dict(state["parameters"]), state["given_link"]
+    check_parameters(cls.__name__, parameters, cls._get_param_names())
+    if isinstance(pairs := parameters.get("class_weight"), dict | list):
+        if not _WEIGHTS.accepts(pairs) or len({label for label, _ in pairs}) != len(pairs):
+            raise ValueError(f"class_weight must be {_WEIGHTS.wanted}, got {reprlib.repr(pairs)}.")
+        parameters["class_weight"] = dict(pairs)
+    if (given is None) == (parameters.get("link") == "object"):
+        raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
+    if given is None:
+        if state["given_link_is_fixed"]:
+            raise ValueError("given_link must be present if given_link_is_fixed is true.")
+        return parameters
+    if given.get("n_classes") != n_classes:
+        raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
+    link = link_from_state(given)
+    parameters["link"] = frozen_again(link) if state["given_link_is_fixed"] else link
+    return parameters
+
+
+_WEIGHTS = list_of(
+    Field(
+        "a pair of a different label and its weight",
+        lambda pair: (
+            isinstance(pair, list) and len(pair) == 2 and LABEL.accepts(pair[0]) and number(0.0).accepts(pair[1])
+        ),
+    )
+)
