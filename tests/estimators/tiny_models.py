@@ -47,6 +47,7 @@ FITTED = {
     "fixed": lambda: LegendreTronClassifier(CanonicalLoss(CanonicalLink(3, n_nests=2)), alpha=0.1, tol=0.1).fit(X, y),
     "given composite": lambda: LegendreTronClassifier(CompositeLink(2, network="cpflow").half(), **_FAST).fit(X, y > 0),
     "given softmax": lambda: LegendreTronClassifier(SoftmaxLink(3), solver="adam", **_FAST).fit(X, y.astype(float)),
+    "paper": lambda: LegendreTronClassifier.from_paper("libsvm", max_epochs=1, random_state=0).fit(X, y),
     "online": _online,
     "logistic": lambda: MultinomialLogisticClassifier(alpha=1e-4, tol=0.1).fit(X, y),
     "rate": lambda: MultinomialLogisticClassifier(alpha=1e-2, tol=0.1, label_noise=0.2).fit(X, y),

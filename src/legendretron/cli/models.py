@@ -58,7 +58,13 @@ __all__ = [
 Model: TypeAlias = "LinearLinkClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
 
 #: Names of their classes, which files hold.
-_MODELS = ("LegendreTronClassifier", "MultinomialLogisticClassifier", "TableClassifier", "LegendreCalibrator")
+_MODELS = (
+    "LegendreTronClassifier",
+    "PaperLegendreTronClassifier",
+    "MultinomialLogisticClassifier",
+    "TableClassifier",
+    "LegendreCalibrator",
+)
 
 
 def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:

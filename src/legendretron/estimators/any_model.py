@@ -9,6 +9,7 @@ from legendretron._internal.artifacts import load_state
 from legendretron.estimators.calibrator import LegendreCalibrator
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.table_classifier import TableClassifier
 
 __all__ = ["load"]
@@ -38,6 +39,7 @@ def load(
     """
     classes: tuple[type[Any], ...] = (
         LegendreTronClassifier,
+        PaperLegendreTronClassifier,
         MultinomialLogisticClassifier,
         TableClassifier,
         LegendreCalibrator,

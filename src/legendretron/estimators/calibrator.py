@@ -51,6 +51,7 @@ from legendretron.estimators.label_noise import replaced_share, wrong_share
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import export_predictor
+from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
@@ -65,7 +66,7 @@ _MOST_ROWS = 1e12
 _NAMED = 10
 
 #: Estimators that can be saved inside.
-_SAVED = (LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier)
+_SAVED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier)
 _FIELDS = {
     "parameters": OBJECT,
     "classes": OBJECT,

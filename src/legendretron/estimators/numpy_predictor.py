@@ -21,7 +21,7 @@ from legendretron.preprocessing.drift import tell_drift
 __all__ = ["NumpyPredictor", "load_predictor"]
 
 #: Classes with a linear predictor, by name: importing them imports torch.
-_LINEAR = ("LegendreTronClassifier", "MultinomialLogisticClassifier")
+_LINEAR = ("LegendreTronClassifier", "PaperLegendreTronClassifier", "MultinomialLogisticClassifier")
 
 
 class NumpyPredictor:

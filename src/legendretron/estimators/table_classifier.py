@@ -18,6 +18,7 @@ from legendretron._internal.sklearn_compat import HasMethods, validates_paramete
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
+from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
@@ -309,7 +310,7 @@ class TableClassifier(SavedModel, ClassifierMixin, BaseEstimator):  # type: igno
 
 
 #: Estimators that can be saved inside.
-_SAVED = (LegendreTronClassifier, MultinomialLogisticClassifier)
+_SAVED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier)
 #: What stands for a parameter that is None.
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 
