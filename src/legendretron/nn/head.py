@@ -65,21 +65,15 @@ class LegendreLink(NoisyLabels):
     ``C - 1`` logits are the predictor themselves. With ``init="identity"`` training starts, nearly, from softmax.
 
     **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
-    probability 0, its gradient is 0, and the other classes share what is left as if it did not exist, whichever class it
-    is. (If all of a row are minus infinity, the row is NaN, as in torch.) A composite link, or one of your own, compares all
-    classes with each other, so that of three or more none can be left out before it: if a logit is so far below the
-    largest that it is a mask (5e8 in float32), there is a ``ValueError``, or, on a GPU and in compiled graphs, where values
-    are not looked at, a row of NaN. There a row is NaN, too, if the last logit is so low that the others would lose their
-    digits in the differences to it (from 14,000 below the largest on in float32; on a CPU these are taken in float64).
-    ``C - 1`` predictors are never taken for a mask.
-    Mask log-probabilities instead, which works with every link:
+    probability and gradient 0, as if it did not exist. (A row of minus infinities is NaN, as in torch.) Other links of
+    three or more classes compare all classes with each other. There a logit 5e8 or more below the largest counts as a mask,
+    and raises a ``ValueError``; on a GPU and in compiled graphs, where values are not read, the row is NaN. It is NaN
+    there, too, if the last logit is 14,000 or more below the largest in float32, since differences to it lose their digits.
+    ``C - 1`` predictors are never masks. Masking log-probabilities works with every link:
     ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
-    **Log-probabilities are logits**: ``CrossEntropyLoss``, which takes their log-softmax, finds them normalised already and
-    gives what ``NLLLoss`` gives.
-
-    Everything is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half
-    precision; log-probabilities have that precision.
+    ``CrossEntropyLoss`` of the log-probabilities gives the same as ``NLLLoss``, since they are normalised already. Everything
+    is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half precision.
 
     Parameters
     ----------

@@ -14,13 +14,10 @@ __all__ = ["init_weights"]
 def init_weights(module: nn.Module) -> bool:
     """Reset a module to its start if it is one of this library, for the ``_init_weights`` of a model of Transformers.
 
-    ``from_pretrained`` builds a network without memory, and then calls ``_init_weights`` for every module with parameters of
-    its own that were not in the file. A head has none of its own, so this looks for what is inside: links, potentials and
-    models of wrong labels. A head's linear layer is left to Transformers, as all linear layers are, and what was read from
-    a file is left as it is.
-
-    A loss gets back the values it was made with, and a link from :func:`~legendretron.links.load_link` those of its file. A
-    link that was trained in the same program and is put into a head as an object starts anew: save it and load it.
+    ``from_pretrained`` builds a network without memory, and then calls ``_init_weights`` for every module that directly holds
+    parameters which were not in the file. This resets links, potentials, noise and losses; linear layers are left to
+    Transformers. A loss gets back the values it was made with, and a link from :func:`~legendretron.links.load_link` those of
+    its file; a link that was trained in the same program starts anew, so save it and load it.
 
     Parameters
     ----------

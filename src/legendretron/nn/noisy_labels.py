@@ -100,12 +100,9 @@ class NoisyLabels(nn.Module):
     def noise_rate(self) -> float:
         r"""Share of wrong labels, :math:`1 - \frac{1}{C} \sum_i T_{ii}`, if all classes are equally frequent.
 
-        It is 0 without ``label_noise``. If it is learned, it is what training has found so far. Labels alone determine it
-        only if the network can tell the true class of some rows for certain. A network that learns wrong labels by heart
-        finds too few of them.
-
-        Symmetric noise *replaces* a share of the labels, ``head.noise.rate()``, by any class alike, which in one of ``C``
-        cases is the right one: so the share of wrong labels is ``(C - 1) / C`` of that.
+        It is 0 without ``label_noise``. A learned rate is too low where the network memorises wrong labels, and is
+        determined only if the network can be certain of some rows. Symmetric noise replaces a share ``head.noise.rate()``
+        of the labels by any class alike, of which ``(C - 1) / C`` are wrong.
 
         Examples
         --------

@@ -28,9 +28,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups for any optimiser of torch: what is learned of links, of wrong labels, and all other parameters.
 
-    A link's parameters have their own meaning: zero is not their neutral value, so weight decay, which pulls towards
-    zero, is off for them unless asked for. The same holds for what is learned of wrong labels, where zero is a rate of one
-    half. A rate may have a long way to go: give it ten times the network's learning rate, or more.
+    Weight decay is off for links and noise unless asked for, since zero is not the neutral value of their parameters. A
+    rate of noise may have a long way to go: give it ten times the network's learning rate, or more.
 
     Parameters
     ----------

@@ -33,18 +33,14 @@ class CPFlowNetwork(FICNN):
         s_k = \bigl(\mathrm{softplus}(u_k),\; \mathrm{softplus}(A'_k x + b'_k)\bigr), \qquad
         h = \mathrm{actnorm}(a^\top x + P_{M+1} s_M),
 
-    with :math:`\mathrm{actnorm}(t) = (t + \mathtt{shift})(e^{\mathtt{log\_scale}} + 0.001)`. A positive scale and a
-    shift fold into :math:`A, b, P`, so this too has ridge form. That the bias comes in three parts, of both linear layers
-    and of the normalisation, adds nothing to what the network can be, but a penalised network trains differently with it. The
-    last shift and bias would only add a constant to :math:`h`, which no gradient sees, and are left out.
+    with :math:`\mathrm{actnorm}(t) = (t + \mathtt{shift})(e^{\mathtt{log\_scale}} + 0.001)`. A positive scale and a shift
+    fold into :math:`A, b, P`, so this too has ridge form. The bias has three parts, as in CP-Flow's code, since a penalised
+    network trains differently with them; the last shift and bias, which no gradient sees, are left out. The random start is
+    drawn in the order of CP-Flow's code, so that a generator gives the start of the paper's experiments.
 
-    The random start is drawn in the order of CP-Flow's own code, so that with the same state of the generator it is
-    exactly the start of the paper's experiments.
-
-    The normalisation is set by :meth:`initialize` so that each normalised unit has zero mean and unit variance on a
-    first batch, and is trained like everything else from then on; a link does this for its blocks on the first batch
-    it sees in training mode. Until then it is (nearly) the identity. The buffer ``initialized`` in the state dict
-    tells which.
+    :meth:`initialize` sets the normalisation so that each normalised unit has zero mean and unit variance on a first batch;
+    from then on it is trained. A link does this for its blocks on the first batch in training mode. Until then the
+    normalisation is (nearly) the identity, and the buffer ``initialized`` is false.
 
     Parameters are those of :class:`~legendretron.potentials.FICNN`.
 
