@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -107,7 +106,7 @@ def our_steps(
     if isinstance(step, Step):
         raise RuntimeError("this machine has neither compiled nor captured steps; install numba, or Triton for a GPU")
     rates = rate.mT.expand(steps, -1)
-    return lambda: deque(step.in_pieces(picked, labels, weight, rates), maxlen=0)  # takes all steps, keeps nothing
+    return lambda: step.take_all(picked, labels, weight, rates)
 
 
 def compiled_nll_step(link: Link) -> NLLStep:

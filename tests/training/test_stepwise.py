@@ -1,8 +1,6 @@
 """Training for a number of steps: which rows at which rate, and all that training by epochs has."""
 
-import dataclasses
 import math
-import signal
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import torch
 from legendretron.training import History, train
 from legendretron.training import engine as engine_module
 from legendretron.training.batches import SampleBatches, draw_order
-from legendretron.training.progress import Progress
 from tests.saved_files import read
 from tests.training.conftest import LINKS
 
@@ -118,26 +115,6 @@ def test_resumed_in_the_middle_of_a_pass(problem, link, tmp_path, monkeypatch):
     assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
     assert np.array_equal(result.history["validation_loss"], whole_result.history["validation_loss"])
     assert not path.exists()
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_ctrl_c_keeps_what_is_there_if_asked(problem, monkeypatch, compiled):
-    update = Progress.update
-
-    def press(self, epoch, *losses):
-        update(self, epoch, *losses)
-        if epoch == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "update", press)
-    settings = problem.settings([1], max_steps=200, keep_interrupted=True, compiled=compiled)
-    model = problem.model("composite", [1])
-    result = train(model, problem.sample([1]), settings)
-    assert result.interrupted
-    assert len(result.history["epoch"]) == 3
-    assert model.flat.isfinite().all()
-    with pytest.raises(KeyboardInterrupt):
-        train(model, problem.sample([1]), dataclasses.replace(settings, keep_interrupted=False))
 
 
 def test_validation_keeps_the_best_and_stops(problem):

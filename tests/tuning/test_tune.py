@@ -109,7 +109,6 @@ def test_logistic_regression_is_chosen_where_it_is_true(make_problem):
     assert (row["difference"], row["difference_error"]) == (0.0, 0.0)
     assert row["log_loss"] == min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
     assert tuning.logistic.weight.shape == (3, 3, 2)
-    assert not tuning.interrupted
 
 
 @pytest.mark.exhaustive
@@ -205,12 +204,8 @@ def press_ctrl_c(monkeypatch, at, in_path=False):
     if in_path:
         fit = logistic_path.fit_logistic
 
-        def fit_and_press(*args, after_iteration, **settings):
-            def after(*state):
-                press()
-                return after_iteration(*state)
-
-            return fit(*args, after_iteration=after, **settings)
+        def fit_and_press(*args, **settings):
+            return fit(*args, after_iteration=lambda *_: press(), **settings)
 
         monkeypatch.setattr(logistic_path, "fit_logistic", fit_and_press)
     else:
@@ -218,38 +213,13 @@ def press_ctrl_c(monkeypatch, at, in_path=False):
     return pressed
 
 
-@pytest.mark.parametrize("at", [2, 15])
-def test_ctrl_c_keeps_logistic_regression(make_problem, monkeypatch, at):
+@pytest.mark.parametrize(("at", "in_path"), [(2, False), (15, False), (3, True)])
+def test_ctrl_c_ends_the_search(make_problem, monkeypatch, at, in_path):
     x, y = bent_data(n=200)
-    pressed = press_ctrl_c(monkeypatch, at)
-    problem = make_problem(x, y, keep_interrupted=True)
-    tuning = tune(problem, LINKS, logistic=True)
-    assert len(pressed) == at
-    assert tuning.interrupted
-    assert tuning.chosen.is_logistic
-    assert len(chosen_rows(tuning)) == 1
-    assert tuning.logistic is not None
-    pressed.clear()
+    pressed = press_ctrl_c(monkeypatch, at, in_path=in_path)
     with pytest.raises(KeyboardInterrupt):
-        tune(dataclasses.replace(problem, keep_interrupted=False), LINKS, logistic=True)
-
-
-@pytest.mark.parametrize("at", [1, 3, 8])
-def test_ctrl_c_on_the_path_keeps_the_best_so_far(make_problem, monkeypatch, at):
-    x, y = logistic_data(n=80)
-    pressed = press_ctrl_c(monkeypatch, at, in_path=True)
-    problem = make_problem(x, y, keep_interrupted=True)
-    before = signal.getsignal(signal.SIGINT)
-    tuning = tune(problem, LINKS, logistic=True)
+        tune(make_problem(x, y), LINKS, logistic=True)
     assert len(pressed) == at
-    assert tuning.interrupted
-    assert tuning.chosen.is_logistic
-    assert all(row["steps"] is None for row in tuning.rows)
-    assert len(chosen_rows(tuning)) == 1
-    assert signal.getsignal(signal.SIGINT) is before
-    pressed.clear()
-    with pytest.raises(KeyboardInterrupt):
-        tune(dataclasses.replace(problem, keep_interrupted=False), LINKS, logistic=True)
 
 
 @pytest.mark.filterwarnings("error")

@@ -37,7 +37,6 @@ from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.training.interrupt import CHOICE_INTERRUPTED, INTERRUPTED
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
 from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.rules import LEARNING_RATE
@@ -303,7 +302,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
                 tuning = kept_choice.load()
             if tuning is None:
                 tuning = self._choose(problem, strengths)
-                if kept_choice is not None and not tuning.interrupted:
+                if kept_choice is not None:
                     kept_choice.save(tuning)
                     tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
@@ -348,15 +347,15 @@ class LinearLinkClassifier(SavedLinearClassifier):
             result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
-        if kept_choice is not None and not result.interrupted:
+        if kept_choice is not None:
             kept_choice.remove()
         observed = np.bincount(labels[rows], weight[rows], n_classes)
         kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         self._keep(model, result, plan, classes, observed, len(rows), start, X.dtype, kept, fixed)
         if not (resume or online):
             self._tuning = tuning
-        if result.interrupted or not online:  # one pass over some rows need not converge
-            self._report(result, tuning is not None and tuning.interrupted)
+        if not online:  # one pass over some rows need not converge
+            self._warn_of(result)
 
     def _plan_of(
         self,
@@ -542,12 +541,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
             copied._train(X, y, weight, classes, self._seed(), False, choice=choice)
         return copied
 
-    def _report(self, result: TrainingResult, choice_interrupted: bool = False) -> None:
-        if result.interrupted:
-            warnings.warn(INTERRUPTED, stacklevel=4)
-            return
-        if choice_interrupted:
-            warnings.warn(CHOICE_INTERRUPTED, stacklevel=4)
+    def _warn_of(self, result: TrainingResult) -> None:
+        """Warn if training has diverged or has not converged."""
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
             warnings.warn(

@@ -10,7 +10,6 @@ import torch
 
 from legendretron.links import LabelNoise, Link, SymmetricNoise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings
-from legendretron.training.interrupt import stop_requests
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_scores
 from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
@@ -54,16 +53,7 @@ def fit_convex(
     rate = noise.rate().detach().reshape(1).to(flat) if isinstance(noise, SymmetricNoise) else None
     tol = max(settings.tol, 100 * torch.finfo(flat.dtype).eps)  # as small as the sum of many rows can be
     progress = Progress(max_iter, settings.verbose)
-    with (
-        closing(progress),
-        threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs),
-        stop_requests(settings.keep_interrupted) as stop_requested,
-    ):
-
-        def after(iteration: int, value: torch.Tensor) -> bool:
-            progress.update(iteration, float(value[0]), None)
-            return stop_requested()
-
+    with closing(progress), threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs):
         fitted = fit_logistic(
             features,
             labels,
@@ -79,9 +69,8 @@ def fit_convex(
             link=fixed,
             tol=tol,
             max_iter=max_iter,
-            after_iteration=after,
+            after_iteration=lambda iteration, value: progress.update(iteration, float(value[0]), None),
         )
-        interrupted = stop_requested()
     model.weight.copy_(fitted.weight)
     model.bias.copy_(fitted.bias)
     if isinstance(noise, SymmetricNoise) and noise.learned:
@@ -103,4 +92,4 @@ def fit_convex(
     largest = fitted.largest_gradient
     converged = fitted.converged | (largest <= _CONVERGED) if fixed is None else largest <= tol
     diverged = torch.zeros(1, dtype=torch.bool)
-    return TrainingResult(history, n_iter, interrupted, converged, diverged, largest_gradient=largest)
+    return TrainingResult(history, n_iter, converged, diverged, largest_gradient=largest)

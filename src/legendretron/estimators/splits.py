@@ -204,7 +204,7 @@ def fit_splits(
         learning_rate=one.learning_rate.expand(runs),
     )
     result = train(model, sample, settings)
-    estimator._report(result)
+    estimator._warn_of(result)
     return SplitResults(model, result, features, labels)
 
 

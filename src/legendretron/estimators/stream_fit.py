@@ -239,7 +239,7 @@ class StreamFit:
         chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
         tuning = self.layout.broadcast(chosen)
         assert tuning is not None
-        if self.kept_choice is not None and not tuning.interrupted:
+        if self.kept_choice is not None:
             self.kept_choice.save(tuning)
         return tuning
 
@@ -332,11 +332,11 @@ class StreamFit:
             layout=self.layout,
             show_rows=True,
         )
-        if self.kept_choice is not None and not result.interrupted:
+        if self.kept_choice is not None:
             self.kept_choice.remove()
         self._set_names()
         estimator._keep(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         estimator._tuning = self.tuning
         self._set_skipped()
         if self.layout.first:
-            estimator._report(result, self.tuning is not None and self.tuning.interrupted)
+            estimator._warn_of(result)

@@ -42,7 +42,7 @@ def descend(
     *,
     tol: float,
     max_iter: int,
-    after_iteration: Callable[[int, Tensor], bool] | None = None,
+    after_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> Descent:
     """Minimise the objective of every run.
 
@@ -59,7 +59,7 @@ def descend(
     max_iter : int
         Most iterations.
     after_iteration : callable, optional
-        Called with the number of the iteration and the objective of each run; returns whether to stop.
+        Called with the number of the iteration and the objective of each run.
     """
     value, gradient = objective(x)
     active = gradient.abs().amax(1) > tol
@@ -97,8 +97,8 @@ def descend(
         x, value, gradient = new_x, new_value, new_gradient
         n_iter += active
         active = (gradient.abs().amax(1) > tol) & ~stuck
-        if after_iteration is not None and after_iteration(iteration, value):
-            break
+        if after_iteration is not None:
+            after_iteration(iteration, value)
     return Descent(x, gradient, n_iter)
 
 

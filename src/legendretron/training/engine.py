@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from torch import Tensor
@@ -12,7 +11,6 @@ from legendretron._internal.validation import check_choice
 from legendretron.accelerate.steps import autograd_step
 from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
-from legendretron.training.interrupt import stop_requests
 from legendretron.training.layout import Layout
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.model import LinearModel
@@ -38,9 +36,6 @@ def train(
     Runs share nothing but the feature matrix: each has rows, labels, weights, a seed, a learning rate and penalties of
     its own, and comes out as if it had been trained alone. With a validation sample each run keeps the weights of its best
     epoch by log-loss, and stops when it no longer improves.
-
-    Ctrl-C raises ``KeyboardInterrupt``, unless ``keep_interrupted`` is set: then it ends training between two
-    steps, with the best weights if there is a validation sample, and a second one interrupts as usual.
 
     Parameters
     ----------
@@ -82,8 +77,8 @@ def train(
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
     n_rows = sample.rows.shape[1]
     if settings.solver == "lbfgs":
-        with threads_for(_work(model, n_rows)), stop_requests(settings.keep_interrupted) as stop_requested:
-            return train_lbfgs(model, sample, settings, validation, stop_requested)
+        with threads_for(_work(model, n_rows)):
+            return train_lbfgs(model, sample, settings, validation)
     batches = SampleBatches(sample, settings.batch_size, settings.generators, endless=settings.max_steps is not None)
     class_weight = sample.class_weight(model.n_outputs + 1)
     return train_batches(model, batches, settings, class_weight, validation, moments=moments)
@@ -123,11 +118,7 @@ def train_batches(
     layout = Layout.alone() if layout is None else layout
     if not settings.compiled:
         model.nll_step = autograd_step(model.link)
-    with (
-        closing(batches),
-        threads_for(_work(model, batches.size / layout.n_data)),
-        stop_requests(settings.keep_interrupted) as stop_requested,
-    ):
+    with closing(batches), threads_for(_work(model, batches.size / layout.n_data)):
         state = TrainingState(model, settings, class_weight, validation, layout)
         if moments is not None:
             state.optimiser.load(moments)
@@ -137,18 +128,12 @@ def train_batches(
             rows, weights, n_rows = batches.first()
             model.initialize_link(batches.features, rows, weights, n_rows, across_ranks=layout.n_processes > 1)
         schedule = Schedule(settings, batches.n_steps)
-        interrupted = fit_loop(state, batches, schedule, stop_requested, show_rows)
-        return state.finish(interrupted)
+        fit_loop(state, batches, schedule, show_rows)
+        return state.finish()
 
 
-def fit_loop(
-    state: TrainingState,
-    batches: Batches,
-    schedule: Schedule,
-    stop_requested: Callable[[], bool],
-    show_rows: bool = False,
-) -> bool:
-    """Train for the epochs that are left; returns whether training was interrupted."""
+def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_rows: bool = False) -> None:
+    """Train for the epochs that are left."""
     settings, steps = state.settings, _Steps(state)
     progress = Progress(schedule.n_epochs, settings.verbose, label=settings.label)
     began, n_rows = time.monotonic() - state.seconds, 0
@@ -157,9 +142,7 @@ def fit_loop(
             while (left := schedule.end(state.epoch) - state.step) > 0:
                 block = batches.take(state.limit_steps(left))
                 rates = state.rates(schedule.factors(state.epoch, state.step, len(block.rows)))
-                for _ in take_steps(steps.find(batches.features, block), block, rates, state.rate):
-                    if stop_requested():
-                        return True
+                take_steps(steps.find(batches.features, block), block, rates, state.rate)
                 n_rows += len(block.rows) * block.n_rows
                 state.end_steps(len(block.rows), block.n_rows)
             losses = state.end_epoch(time.monotonic() - began)
@@ -167,7 +150,6 @@ def fit_loop(
             progress.update(state.epoch, *losses)
             if state.store is not None and state.epoch % settings.checkpoint_every == 0:
                 state.save()
-    return False
 
 
 class _Steps:
@@ -198,18 +180,17 @@ class _Steps:
         return make_step(step, changing, s.settings.compiled)
 
 
-def take_steps(step: AnyStep, block: Block, rates: Tensor, rate: Tensor) -> Iterator[None]:
-    """Take a step for each batch, at rates ``(S, R)`` or ``(1, R)``, and yield where training can be ended.
+def take_steps(step: AnyStep, block: Block, rates: Tensor, rate: Tensor) -> None:
+    """Take a step for each batch, at rates ``(S, R)`` or ``(1, R)``.
 
     ``rate`` of shape (R, 1) is what plain steps read; it holds the rates of the last step afterwards.
     """
     rows, labels, weights, _ = block
     if isinstance(step, CompiledStep | CapturedStep):
         rate.copy_(rates[-1].unsqueeze(1))
-        yield from step.in_pieces(rows, labels, weights, rates)
+        step.take_all(rows, labels, weights, rates)
         return
     for number, batch in enumerate(zip(rows, labels, weights, strict=True)):
         if number == 0 or len(rates) > 1:
             rate.copy_(rates[number].unsqueeze(1))
         step(*batch)
-        yield

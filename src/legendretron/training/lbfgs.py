@@ -158,7 +158,6 @@ def train_lbfgs(
     sample: Sample,
     settings: TrainingSettings,
     validation: Sample | None,
-    stop_requested: Callable[[], bool],
 ) -> TrainingResult:
     """Train the model in place; see :func:`legendretron.training.train`."""
     began = time.monotonic()
@@ -185,7 +184,7 @@ def train_lbfgs(
             progress.update(
                 number * settings.max_epochs + run.n_iter, loss, None if validation is None else validation_loss
             )
-            if stop_requested() or run.stopping.exhausted:
+            if run.stopping.exhausted:
                 raise StopIteration
 
         return after
@@ -214,7 +213,7 @@ def train_lbfgs(
             if run.n_iter == 0:  # the start was the minimum: still one epoch, for the history
                 run.objective(result.x)
                 _without_stopping(callback(run, number), result)
-            if validation is None and not stop_requested():
+            if validation is None:
                 tol = max(settings.tol, 100 * float(torch.finfo(model.flat.dtype).eps))
                 polished, gradient = result.x, float(np.abs(result.jac).max())
                 if result.status != 1:  # status 1: a limit on iterations or evaluations was met
@@ -224,6 +223,4 @@ def train_lbfgs(
                 converged[number] = gradient <= 10 * tol
             model.flat[number] = (run.reached if run.best is None else run.best)[0]
             n_iter[number] = run.n_iter
-            if stop_requested():
-                break
-    return TrainingResult(history=history, n_iter=n_iter, interrupted=stop_requested(), converged=converged)
+    return TrainingResult(history=history, n_iter=n_iter, converged=converged)

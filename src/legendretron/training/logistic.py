@@ -74,7 +74,7 @@ def fit_logistic(
     link: Link | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
-    after_iteration: Callable[[int, Tensor], bool] | None = None,
+    after_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> Logistic:
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
@@ -111,7 +111,7 @@ def fit_logistic(
     max_iter : int
         Most iterations.
     after_iteration : callable, optional
-        Called with the number of the iteration and the objective of each run; returns whether to stop.
+        Called with the number of the iteration and the objective of each run.
     """
     runs, d, k = len(alpha), features.n_features, n_classes - 1
     at_once = max(1, _PARAMETERS_AT_ONCE // (d * k + k))

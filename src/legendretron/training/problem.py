@@ -125,8 +125,6 @@ class TrainingSettings:
         What the progress bar says first.
     compiled : bool
         Whether compiled steps may take the place of plain operations, which they equal to rounding.
-    keep_interrupted : bool
-        Whether Ctrl-C ends training between two steps and keeps the weights so far, instead of raising KeyboardInterrupt.
 
     Examples
     --------
@@ -157,7 +155,6 @@ class TrainingSettings:
     checkpoint_every: int = 10
     checkpoint_steps: int | None = None
     fingerprint: str = ""
-    keep_interrupted: bool = False
     max_steps: int | None = None
     may_diverge: bool = False
     label: str = ""
@@ -174,8 +171,6 @@ class TrainingResult:
         Epoch by epoch.
     n_iter : Tensor of shape (R,)
         Epochs each run was trained for.
-    interrupted : bool
-        Whether Ctrl-C ended it.
     converged : Tensor of shape (R,)
         For L-BFGS, whether the gradient vanished; for Adam, true.
     diverged : Tensor of shape (R,)
@@ -187,13 +182,12 @@ class TrainingResult:
 
     Examples
     --------
-    >>> TrainingResult().interrupted
-    False
+    >>> TrainingResult().moments is None
+    True
     """
 
     history: History = field(default_factory=History)
     n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    interrupted: bool = False
     converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     diverged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     moments: tuple[Tensor, ...] | None = None

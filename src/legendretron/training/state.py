@@ -188,18 +188,17 @@ class TrainingState:
         )
         return float(train_loss.mean()), None if held_out is None else float(validation_loss.mean())
 
-    def finish(self, interrupted: bool) -> TrainingResult:
+    def finish(self) -> TrainingResult:
         """Put the best weights into the model if there is a validation sample, and NaN where a run has diverged."""
         flat = self.model.flat
         if self.validation is not None:
             flat.copy_(torch.where(_mask(self.stopping.best_loss < np.inf, flat), self.best, flat))
         flat[self.diverged] = torch.nan
-        if self.store is not None and not interrupted:
+        if self.store is not None:
             self.store.end()
         return TrainingResult(
             history=self.history,
             n_iter=self.n_iter.cpu(),
-            interrupted=interrupted,
             converged=torch.ones(self.model.n_runs, dtype=torch.bool),
             diverged=self._find_risen(),
             moments=self.optimiser.moments(),

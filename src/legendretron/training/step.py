@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
 
 
-#: Seconds of compiled steps between two checks for an interrupt.
+#: Seconds of compiled steps in one call, during which Ctrl-C is not heard.
 _SECONDS_AT_ONCE = 0.1
 
 
@@ -146,7 +145,7 @@ class CapturedStep:
         self.rates[:count].copy_(rates.unsqueeze(-1))
         graph.replay()
 
-    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> Iterator[None]:
+    def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """As that of :class:`CompiledStep`."""
         rates = rates.expand(len(rows), -1)
         done = 0
@@ -157,7 +156,6 @@ class CapturedStep:
             graph = self.many if many else self.one
             self._replay(graph, count, rows[part], labels[part], weights[part], rates[part])
             done += count
-            yield
 
 
 class CompiledStep:
@@ -203,8 +201,8 @@ class CompiledStep:
         self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
         self.optimiser.advance(len(rows))
 
-    def in_pieces(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> Iterator[None]:
-        """Take ``S`` steps at rates of shape (S, R) or (1, R), and yield now and then, where training can be ended."""
+    def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
+        """Take ``S`` steps at rates of shape (S, R) or (1, R), in pieces between which Ctrl-C is heard."""
         done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             part = slice(done, done + self._at_once)
@@ -215,7 +213,6 @@ class CompiledStep:
             # the first call may include compilation; later ones approach the number of steps that fits
             allowed = int(_SECONDS_AT_ONCE * n_steps / (time.perf_counter() - began))
             self._at_once = max(1, min(4 * self._at_once, allowed))
-            yield
 
 
 def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -25,7 +23,6 @@ from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
-from legendretron.training.interrupt import INTERRUPTED, stop_requests
 from legendretron.trons.design import Design
 
 __all__ = ["BinaryLinkLearner"]
@@ -41,7 +38,6 @@ SHARED: dict[str, list[Any]] = {
     "standardize": ["boolean"],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
-    "keep_interrupted": ["boolean"],
 }
 
 
@@ -66,12 +62,10 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         weight: np.ndarray,
         held_out: Any,
         seed: int,
-        stop_requested: Callable[[], bool],
     ) -> np.ndarray:
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
-        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None. After
-        each iteration ``stop_requested`` says whether to stop.
+        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None.
         """
 
     @abstractmethod
@@ -146,11 +140,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         design = Design(X, weight, bool(self.standardize))
         if held is not None:
             held = (design.transform(held[0]), *held[1:])
-        with stop_requests(bool(self.keep_interrupted)) as stop_requested:
-            w = self._learn(design, y, weight, held, seed, stop_requested)
-            if stop_requested():
-                # from here out of fit, through scikit-learn's wrapper, to the caller
-                warnings.warn(INTERRUPTED, stacklevel=4)
+        w = self._learn(design, y, weight, held, seed)
         self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
 
     # --- predicting ---

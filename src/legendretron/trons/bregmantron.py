@@ -62,7 +62,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
         every iteration, or for ``"label"``, whose slopes come and go, ``max_slope``.
     max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
         See :class:`~legendretron.trons.GLMTronClassifier`.
-    class_weight, standardize, random_state, verbose, keep_interrupted
+    class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -117,7 +117,6 @@ class BregmanTronClassifier(WithLink, TronDescent):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
-        keep_interrupted: bool = False,
     ) -> None:
         self.variant = variant
         self.min_slope = min_slope
@@ -134,7 +133,6 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
-        self.keep_interrupted = keep_interrupted
 
     def _learn(self, *data: Any) -> np.ndarray:
         if self.min_slope > self.max_slope:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,6 @@ class TronDescent(BinaryLinkLearner):
         weight: np.ndarray,
         held_out: Any,
         seed: int,
-        stop_requested: Callable[[], bool],
     ) -> np.ndarray:
         automatic = isinstance(self.learning_rate, str)
         eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
@@ -96,7 +94,7 @@ class TronDescent(BinaryLinkLearner):
             progress.update(n_iter, train_error, held_error)
             if stopping.update(error):
                 best, best_link = w, link
-            if stopping.exhausted or stop_requested():
+            if stopping.exhausted:
                 break
         progress.close()
         self.n_iter_ = n_iter

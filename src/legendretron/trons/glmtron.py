@@ -49,9 +49,6 @@ class GLMTronClassifier(WithLink, TronDescent):
         Of the split into training and validation set.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line per step.
-    keep_interrupted : bool, default=False
-        Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning; by default it raises
-        KeyboardInterrupt and leaves the estimator as it was.
 
     Attributes
     ----------
@@ -99,7 +96,6 @@ class GLMTronClassifier(WithLink, TronDescent):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
-        keep_interrupted: bool = False,
     ) -> None:
         self.learning_rate = learning_rate
         self.max_iter = max_iter
@@ -111,7 +107,6 @@ class GLMTronClassifier(WithLink, TronDescent):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
-        self.keep_interrupted = keep_interrupted
 
     def _first_link(self) -> SoftmaxLink:
         return SoftmaxLink(2)

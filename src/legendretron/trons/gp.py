@@ -34,7 +34,7 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         Prior standard deviation of ``g``, in log-odds.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
-    alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose, keep_interrupted
+    alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.ISGPLinkgisticClassifier`.
 
     Attributes
@@ -72,7 +72,6 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
-        keep_interrupted: bool = False,
     ) -> None:
         self.n_basis = n_basis
         self.amplitude = amplitude
@@ -86,7 +85,6 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
-        self.keep_interrupted = keep_interrupted
 
     def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
         return GaussianLogOdds(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))

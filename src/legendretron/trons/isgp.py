@@ -59,9 +59,6 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         Of the links drawn.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line per iteration.
-    keep_interrupted : bool, default=False
-        Whether Ctrl-C ends training early and keeps the weights reached so far, with a warning; by default it raises
-        KeyboardInterrupt and leaves the estimator as it was.
 
     Attributes
     ----------
@@ -114,7 +111,6 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
-        keep_interrupted: bool = False,
     ) -> None:
         self.n_basis = n_basis
         self.amplitude = amplitude
@@ -128,7 +124,6 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
-        self.keep_interrupted = keep_interrupted
 
     def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
         return IntegratedSquare(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))

@@ -71,7 +71,6 @@ class LinkgisticClassifier(BinaryLinkLearner):
         weight: np.ndarray,
         held_out: Any,
         seed: int,
-        stop_requested: Callable[[], bool],
     ) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
@@ -94,7 +93,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
             self.history_.append(n_iter, [log_loss], [np.nan], [accuracy], [np.nan], time.monotonic() - began)
             progress.update(n_iter, log_loss, None)
             quiet = quiet + 1 if n_iter > 1 and bounds[-1] - bounds[-2] <= self.tol * self._total_weight else 0
-            if quiet == 2 or stop_requested():
+            if quiet == 2:
                 break
         progress.close()
         self.n_iter_ = n_iter

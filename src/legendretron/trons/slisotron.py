@@ -40,7 +40,7 @@ class SlIsotronClassifier(TronDescent):
         :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
     max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
         See :class:`~legendretron.trons.GLMTronClassifier`.
-    class_weight, standardize, random_state, verbose, keep_interrupted
+    class_weight, standardize, random_state, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -90,7 +90,6 @@ class SlIsotronClassifier(TronDescent):
         standardize: bool = True,
         random_state: Any = None,
         verbose: int = 0,
-        keep_interrupted: bool = False,
     ) -> None:
         self.lipschitz = lipschitz
         self.learning_rate = learning_rate
@@ -103,7 +102,6 @@ class SlIsotronClassifier(TronDescent):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
-        self.keep_interrupted = keep_interrupted
 
     def _first_link(self) -> None:
         return None

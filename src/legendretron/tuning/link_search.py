@@ -20,17 +20,13 @@ from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import held_out_loss
 
-__all__ = ["FittedLink", "InterruptedSearchError", "LinkScore", "search_links"]
+__all__ = ["FittedLink", "LinkScore", "search_links"]
 
 #: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
 #: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
 #: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
-
-
-class InterruptedSearchError(Exception):
-    """Ctrl-C has ended the search; the results so far are kept."""
 
 
 class FittedLink(NamedTuple):
@@ -88,8 +84,6 @@ def search_links(
             continue
         whole = problem.fit_whole and steps == problem.steps
         scores = _train(problem, remaining, first, steps, doubt, rate, whole=whole)
-        if scores is None:
-            raise InterruptedSearchError
         ranked = sorted(scores, key=lambda score: held_out.mean(score.losses).mean)
         remaining = [score.candidate for score in ranked[:keep]]
         best = ranked[0]
@@ -107,8 +101,6 @@ def search_links(
         return
     if not complete:
         scores = _train(problem, remaining, others, problem.steps, doubt, rate)
-        if scores is None:
-            raise InterruptedSearchError
         estimate = _mean_estimate(best.estimate, n_first, scores[0].estimate, problem.n_link_folds - n_first)
         best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]), estimate=estimate)
     yield [best._replace(final=True)]
@@ -147,8 +139,8 @@ def _train(
     rate: float = 0.0,
     *,
     whole: bool = False,
-) -> list[LinkScore] | None:
-    """Scores on some of the folds, trained with a rate of noise; None if Ctrl-C was pressed and is to be kept.
+) -> list[LinkScore]:
+    """Scores on some of the folds, trained with a rate of noise.
 
     Runs are ordered by candidate, then by fold; with ``whole``, each candidate has one more, on all rows.
     """
@@ -184,12 +176,9 @@ def _train(
         centred=problem.centred,
         verbose=problem.verbose,
         label=f"choosing strengths, {len(candidates)} candidates:",
-        keep_interrupted=problem.keep_interrupted,
         may_diverge=True,
     )
     result = train(model, sample, settings)
-    if result.interrupted:
-        return None
     scores = []
     for number, candidate in enumerate(candidates):
         runs_of = range(number * len(parts), number * len(parts) + len(folds))

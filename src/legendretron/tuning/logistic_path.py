@@ -7,7 +7,7 @@ rows, get a penalty that is stronger by that ratio.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -68,17 +68,10 @@ class LogisticPath:
         The data.
     n_folds : int, optional
         How many of the folds; all if not given.
-    stop_requested : callable
-        Whether to end with what has been found so far.
     """
 
-    def __init__(
-        self,
-        problem: TuningProblem,
-        n_folds: int | None = None,
-        stop_requested: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.problem, self.stop_requested = problem, stop_requested
+    def __init__(self, problem: TuningProblem, n_folds: int | None = None) -> None:
+        self.problem = problem
         n_folds = len(problem.folds) if n_folds is None else n_folds
         self.held_out = problem.held_out.first(n_folds)
         self.points: dict[float, PathPoint] = {}
@@ -173,7 +166,6 @@ class LogisticPath:
             link=problem.fixed_link,
             tol=_TOLERANCE,
             max_iter=_ITERATIONS,
-            after_iteration=lambda *_: self.stop_requested(),
         )
 
     def _held(self, which: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -222,8 +214,6 @@ class LogisticPath:
         # from the strongest on: solutions of stronger penalties are the easier ones to begin with
         start: Logistic | None = None
         for point in sorted(near or [best], key=lambda point: -point.alpha):
-            if self.stop_requested():
-                break
             if start is None:  # the solution of the first fold is a better start than zero
                 first = point.fitted
                 repeat = self._others.stop - self._others.start
@@ -240,16 +230,14 @@ class LogisticPath:
     def search(self) -> PathPoint:
         """The point with the least loss."""
         for exponent in (_FIRST, -1.0, _MARGINS_AT):
-            if not self.stop_requested():
-                self.doubt_as_at(self.at(exponent))
+            self.doubt_as_at(self.at(exponent))
         best = self._walk(_FIRST, -1.0, _WEAKEST)
-        if best == _FIRST and not self.stop_requested():
+        if best == _FIRST:
             best = self._walk(_FIRST, 1.0, _STRONGEST)
         # a fit to large data takes long, and there the loss is flat around the least
         for step in (0.5, 0.25) if len(self.problem.folds) == self._first.stop else (0.5,):
             for side in (step, -step):
-                if not self.stop_requested():
-                    self.at(best + side)
+                self.at(best + side)
             best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
         return self.points[best]
 
@@ -261,7 +249,7 @@ class LogisticPath:
     def _walk(self, exponent: float, side: float, end: float) -> float:
         """Follow the path until the loss is clearly above the least; return the exponent of the least."""
         best = exponent
-        while not self.stop_requested() and (exponent := exponent + side) * side <= end * side:
+        while (exponent := exponent + side) * side <= end * side:
             point, least = self.at(exponent), self.at(best)
             if self.loss(point) < self.loss(least):
                 best = exponent

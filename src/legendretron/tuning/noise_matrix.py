@@ -70,7 +70,6 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     with_first = LogisticPath(
         replace(problem, known_noise=TransitionNoise(first), find_noise="never"),
         problem.n_path_folds,
-        path.stop_requested,
     )
     best = with_first.fit(plain.alpha) if fixed else with_first.search()
     held_out, training = with_first.labelled(best.fitted)

@@ -68,8 +68,7 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
         points += _walk(path, base, highest, fixed)
     best = _least(path, points)
     for side in () if fixed else (0.5, -0.5):
-        if not path.stop_requested():
-            points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
+        points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
     best = _least(path, points)
     away = path.gain(best, base)
     accepted = is_noise(best.noise, path.problem) and away.mean < -_MUST_GAIN * away.error
@@ -83,8 +82,6 @@ def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list
     points: list[PathPoint] = []
     start, least = base.fitted, math.inf
     for decade in range(1 if fixed else 1 + _DECADES):
-        if path.stop_requested():
-            break
         point = path.fit_with_noise(base.alpha / 10.0**decade, rate, start)
         points.append(point)
         start, loss = point.fitted, path.loss(point)

@@ -57,8 +57,6 @@ class TuningProblem:
         Whether finalists are trained on all rows at the same time: on a GPU that is free, and saves training at the end.
     verbose : int
         See :class:`~legendretron.training.progress.Progress`.
-    keep_interrupted : bool
-        Whether Ctrl-C ends the search instead of raising ``KeyboardInterrupt``.
     known_noise : LabelNoise, optional
         Noise in the labels that is known.
     find_noise : {"never", "if it helps", "always", "matrix"}
@@ -85,7 +83,6 @@ class TuningProblem:
     link_folds: int | None = None
     fit_whole: bool = False
     verbose: int = 0
-    keep_interrupted: bool = False
     known_noise: LabelNoise | None = None
     find_noise: str = "never"
     fixed_link: Link | None = None

@@ -112,8 +112,6 @@ class Tuning:
         One per candidate and stage; see :attr:`LegendreTronClassifier.tuning_` for the columns.
     chosen : Candidate
         The strengths to train with.
-    interrupted : bool
-        Whether Ctrl-C has ended the search; the choice is then among what was complete.
     logistic : Logistic, optional
         Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
     whole : FittedLink, optional
@@ -132,7 +130,6 @@ class Tuning:
 
     chosen: Candidate
     rows: list[dict[str, Any]] = field(default_factory=list)
-    interrupted: bool = False
     logistic: Logistic | None = None
     whole: FittedLink | None = None
     noise: FoundNoise | None = None

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from legendretron.links import TransitionNoise
-from legendretron.training.interrupt import stop_requests
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.independence import is_believable
-from legendretron.tuning.link_search import InterruptedSearchError, LinkScore, search_links
+from legendretron.tuning.link_search import LinkScore, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_matrix import find_matrix
 from legendretron.tuning.noise_rates import RateEstimate
@@ -63,17 +62,14 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         return tuning
     base: PathPoint | None = None
     points: list[PathPoint]
-    best: LinkScore | None = None
     doubt, rate = problem.doubt, 0.0
     if problem.find_noise == "matrix":
         return _tune_with_matrix(problem, links, logistic=logistic, alpha=alpha)
     if logistic or problem.find_noise != "never":
-        with stop_requests(problem.keep_interrupted) as stop_requested:
-            path = LogisticPath(problem, problem.n_path_folds, stop_requested)
-            plain = _plain_logistic(path, alpha if logistic else None)
-            noisy, suspected, accepted = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
-            doubt = path.doubt
-            tuning.interrupted = stop_requested()
+        path = LogisticPath(problem, problem.n_path_folds)
+        plain = _plain_logistic(path, alpha if logistic else None)
+        noisy, suspected, accepted = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+        doubt = path.doubt
         if noisy:
             rate = noisy[0].noise.rate if suspected else 0.0
             tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if accepted else _no_noise(noisy[0].noise)
@@ -85,14 +81,10 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
-    try:
-        left = [] if tuning.interrupted else links
-        known = None if base is None else base.losses
-        best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt, rate))
-        if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
-            best = _best_link(problem, tuning, left, base, search_links(problem, left, known, doubt))
-    except InterruptedSearchError:
-        tuning.interrupted = True
+    known = None if base is None else base.losses
+    best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt, rate))
+    if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
+        best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt))
     if best is not None:
         held_out = problem.held_out.first(problem.n_link_folds)
         away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
@@ -103,7 +95,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
-        others = problem.n_path_folds < len(problem.folds) and not tuning.interrupted
+        others = problem.n_path_folds < len(problem.folds)
         if alpha is None and others and base.estimate is None:
             complete = path.with_other_folds(base)
             base = complete[0]
@@ -133,10 +125,9 @@ def _best_link(
 
 def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None) -> Tuning:
     """Estimate a transition matrix, then choose strengths as if it were known."""
-    with stop_requests(problem.keep_interrupted) as stop_requested:
-        path = LogisticPath(problem, problem.n_path_folds, stop_requested)
-        plain = _plain_logistic(path, alpha if logistic else None)
-        matrix, noise = find_matrix(path, plain, fixed=logistic and alpha is not None)
+    path = LogisticPath(problem, problem.n_path_folds)
+    plain = _plain_logistic(path, alpha if logistic else None)
+    matrix, noise = find_matrix(path, plain, fixed=logistic and alpha is not None)
     known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
     tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
@@ -155,7 +146,7 @@ def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
 def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool, bool]:
     """What was tried with noise, the best first; whether links are to be tried with noise; and whether to take it."""
     find = path.problem.find_noise
-    if find == "never" or path.stop_requested():
+    if find == "never":
         return [], False, False
     points, suspected = search_noise(path, plain, always=find == "always", fixed=fixed)
     suspected = suspected or find == "always"
