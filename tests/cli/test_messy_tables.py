@@ -176,6 +176,24 @@ def test_thousands_with_points(run, tmp_path, stream, text):
 
 
 @STREAM
+@pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
+def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
+    """The same advice works in formats whose values have types."""
+    frame = customers()
+    frame.loc[3, "age"] = None
+    written = frame.assign(age=[None if np.isnan(age) else str(age).replace(".", ",") for age in frame["age"]])
+    data = write(written, tmp_path / f"t.{end}")
+    assert "holds numbers with a decimal comma, " in (error := fit(run, tmp_path, data, *stream, code=1).error)
+    assert "; read the file with --decimal ','" in error
+    found = fit(run, tmp_path, data, *stream, "--decimal", ",").json
+    scores = run("evaluate", tmp_path / "model", data, "-t", "answer", "--decimal", ",", "--json", *stream).json
+    expected = fit(run, tmp_path, write(frame, tmp_path / "plain.parquet"), *stream).json
+    assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert "--decimal must be '.' or ','" in fit(run, tmp_path, data, *stream, "--decimal", ";", code=1).error
+
+
+@STREAM
 def test_a_mark_for_missing_values_among_decimal_commas(run, tmp_path, stream):
     frame = customers()
     frame["age"] = frame["age"].astype(str).str.replace(".", ",")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
@@ -25,8 +25,8 @@ from sklearn.utils.validation import (
 )
 
 from legendretron._internal.chunks import chunks
-from legendretron._internal.labels import check_no_missing
-from legendretron._internal.sklearn_compat import (
+from legendretron._internal.labels import check_labels
+from legendretron._internal.sklearn_compat import (Classifier, 
     HasMethods,
     Interval,
     StrOptions,
@@ -49,7 +49,7 @@ _MOST_ROWS = 1e12
 _NAMED = 10
 
 
-class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LegendreCalibrator(Classifier, BaseEstimator):  # type: ignore[misc]
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
 
     With scores :math:`x` (logits, or logarithms of probabilities) of a row,
@@ -200,7 +200,7 @@ class LegendreCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         with restore_on_error(self):
-            check_no_missing(y)
+            check_labels(y)
             if self.estimator is None:
                 X, y = validate_data(self, as_columns(X), y, dtype=[np.float64, np.float32])
                 check_classification_targets(y)

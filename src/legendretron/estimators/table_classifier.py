@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from legendretron._internal.extras import import_extra
-from legendretron._internal.labels import check_no_missing, similar_words
-from legendretron._internal.sklearn_compat import HasMethods, validates_parameters
+from legendretron._internal.labels import check_labels, similar_words
+from legendretron._internal.sklearn_compat import Classifier, HasMethods, validates_parameters
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
 from legendretron.estimators.saved_table_classifier import load_table_classifier, save_table_classifier
@@ -47,7 +47,7 @@ def _if_estimator_has(name: str) -> Any:
     return available_if(has)
 
 
-class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TableClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
     """A classifier of data frames with text, dates and gaps.
 
     It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and it has the attributes and methods of the
@@ -151,7 +151,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        check_no_missing(y)
+        check_labels(y)
         if not is_classifier(self._inner()):
             raise ValueError(f"estimator must be a classifier, got {self._inner()!r}.")
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
