@@ -31,5 +31,5 @@ collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton
 @pytest.hookimpl(tryfirst=True)  # before fixtures of a module, which may fit models
 def pytest_runtest_setup():
     """Seed what estimators without ``random_state`` draw from: whether a test passes is no chance."""
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 (scikit-learn draws from it)
     torch.manual_seed(0)

@@ -152,7 +152,12 @@ def mixed(n=200):
 @pytest.fixture(scope="module")
 def noisy():
     frame, y, true = mixed()
-    return frame, y, true, TableClassifier(MultinomialLogisticClassifier(label_noise="symmetric", cv=2, random_state=0)).fit(frame, y)
+    return (
+        frame,
+        y,
+        true,
+        TableClassifier(MultinomialLogisticClassifier(label_noise="symmetric", cv=2, random_state=0)).fit(frame, y),
+    )
 
 
 def test_it_has_what_its_estimator_has(noisy):

@@ -60,8 +60,8 @@ def check_labels(y: Any) -> None:
     if is_text.any() and not is_text.all():
         text, other = (int(np.argmax(kind)) for kind in (is_text, ~is_text))
         raise ValueError(
-            f"y holds text, such as {values[text]!r} in row {text} (from 0), and other labels, such as {values[other]!r} in row "
-            f"{other}; write all of them as text, for example [str(label) for label in y]."
+            f"y holds text, such as {values[text]!r} in row {text} (from 0), and other labels, such as {values[other]!r} in "
+            f"row {other}; write all of them as text, for example [str(label) for label in y]."
         )
 
 

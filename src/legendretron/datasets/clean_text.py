@@ -11,7 +11,7 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.numbers import Marks, written_numbers
 from legendretron.datasets.text_form import TextForm, TextOptions, given_decimal
 
-__all__ = ["MISSING_MARKS", "clean_frame", "clean_names", "marks_for", "numbers_in"]
+__all__ = ["MISSING_MARKS", "clean_frame", "clean_names", "marks_for", "numbers_in", "type_columns"]
 
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
 MISSING_MARKS = (
@@ -86,6 +86,13 @@ def _clean(column: Any, marks: frozenset[str]) -> Any:
     if not missing.any() and not ((cleaned != column) & column.notna()).any():
         return column
     return cleaned.mask(missing)
+
+
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+    types = import_extra("pandas", "reading tables", "cli").api.types
+    texts = [name for name in frame.columns if name not in as_text and types.infer_dtype(frame[name]) == "string"]
+    return frame.assign(**{name: _typed(frame[name], form) for name in texts})
 
 
 def _typed(column: Any, form: TextForm) -> Any:

@@ -26,7 +26,8 @@ from sklearn.utils.validation import (
 
 from legendretron._internal.chunks import chunks
 from legendretron._internal.labels import check_labels
-from legendretron._internal.sklearn_compat import (Classifier, 
+from legendretron._internal.sklearn_compat import (
+    Classifier,
     HasMethods,
     Interval,
     StrOptions,

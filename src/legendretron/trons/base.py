@@ -18,7 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
-from legendretron._internal.sklearn_compat import Classifier, Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron._internal.sklearn_compat import (
+    Classifier,
+    Interval,
+    StrOptions,
+    check_sample_weight,
+    validates_parameters,
+)
 from legendretron.estimators.classes import swap_classes, with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
