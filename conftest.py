@@ -3,6 +3,8 @@
 import importlib.util
 import os
 
+import numpy as np
+import pytest
 import torch
 
 if not torch.cuda.is_available():
@@ -24,3 +26,10 @@ needs_triton = [
     )
 ]
 collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of a module, which may fit models
+def pytest_runtest_setup():
+    """Seed what estimators without ``random_state`` draw from: whether a test passes is no chance."""
+    np.random.seed(0)  # noqa: NPY002 (scikit-learn draws from it)
+    torch.manual_seed(0)

@@ -78,6 +78,27 @@ def test_missing_labels(run, tmp_path, stream, end):
     assert ran.err == "5 rows without a label were left out\n"
 
 
+@pytest.mark.parametrize(("text", "stream"), [(True, []), (True, ["--stream"]), (False, [])])
+def test_a_last_line_of_totals(run, tmp_path, stream, text):
+    """A word in a row that is left out does not make text of the numbers above it."""
+    frame = customers() if text else customers().drop(columns="city").assign(more=1.5)
+    frame["size"] = frame["age"].round()
+    write(frame, data := tmp_path / "t.csv")
+    expected = fit(run, tmp_path, data, *stream).json
+    with open(data, "a") as file:
+        file.write("Total" + "," * (frame.shape[1] - 2) + ",4800\n")
+    assert "1 of 121 labels" in fit(run, tmp_path, data, code=1).error
+    found = fit(run, tmp_path, data, "--missing-labels", "drop", *stream).json
+    assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert found["rows_without_label"] == 1
+    scores = run(
+        "evaluate", tmp_path / "model", data, "-t", "answer", "--missing-labels", "drop", "--json", *stream
+    ).json
+    assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    coded = fit(run, tmp_path, data, "--missing-labels", "drop", "--categorical", "age", *stream).json
+    assert next(column["kind"] for column in coded["columns"] if column["name"] == "age") == "categories"
+
+
 @STREAM
 @pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
 def test_a_class_that_vanishes_with_dropped_rows(run, tmp_path, stream, text):
@@ -173,6 +194,24 @@ def test_thousands_with_points(run, tmp_path, stream, text):
     assert "--decimal ',' and --thousands '.'" in error
     words = ["evaluate", tmp_path / "model", data, "-t", "answer", *marks, *stream, "--json"]
     assert run(*words).json["log_loss"] == pytest.approx(plain["log_loss"], rel=1e-9)
+
+
+@STREAM
+@pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
+def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
+    """The same advice works in formats whose values have types."""
+    frame = customers()
+    frame.loc[3, "age"] = None
+    written = frame.assign(age=[None if np.isnan(age) else str(age).replace(".", ",") for age in frame["age"]])
+    data = write(written, tmp_path / f"t.{end}")
+    assert "holds numbers with a decimal comma, " in (error := fit(run, tmp_path, data, *stream, code=1).error)
+    assert "; read the file with --decimal ','" in error
+    found = fit(run, tmp_path, data, *stream, "--decimal", ",").json
+    scores = run("evaluate", tmp_path / "model", data, "-t", "answer", "--decimal", ",", "--json", *stream).json
+    expected = fit(run, tmp_path, write(frame, tmp_path / "plain.parquet"), *stream).json
+    assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
+    assert "--decimal must be '.' or ','" in fit(run, tmp_path, data, *stream, "--decimal", ";", code=1).error
 
 
 @STREAM

@@ -69,6 +69,10 @@ def _tables():
     yield pd.DataFrame({"age": [None, *X[1:, 0]]}), "column 'age' of X contains NaN, a gap"
     yield pd.DataFrame({"age": pd.array([None, *range(1, n)], dtype="Int64")}), "column 'age' of X contains NaN, a gap"
     yield pd.DataFrame({"age": X[:, 0], "day": [pd.Timestamp("2024-05-31")] * n}), "column 'day' of X holds dates"
+    days = pd.date_range("2024-05-31", periods=n)
+    yield pd.DataFrame({"day": days}), "column 'day' of X holds dates"
+    yield pd.DataFrame({"month": days.to_period("M")}), "column 'month' of X holds dates"
+    yield days.to_numpy()[:, None], "column 0 of X holds dates"
     yield [[1.0, "Rome"]] * n, "column 1 of X holds text, such as 'Rome'"
     yield np.array([["Rome"]] * n), "column 0 of X holds text, such as 'Rome'"
     yield _nan(), "column 1 of X contains NaN, a gap"
@@ -162,10 +166,30 @@ def test_missing_labels(estimator, labels):
 
 def test_missing_labels_after_the_fit():
     clf = MultinomialLogisticClassifier(alpha=1e-3).fit(X, np.array(["a", "b", "c"])[y])
-    for method in (clf.label_quality, clf.find_label_issues, clf.label_posterior):
-        with pytest.raises(ValueError, match="4 of 150 labels are missing"):
-            method(X, _some_missing("None"))
+    scores = clf.decision_function(X)
+    calibrator = LegendreCalibrator(strength=1.0).fit(scores, np.array(["a", "b", "c"])[y])
+    table = TableClassifier(MultinomialLogisticClassifier(alpha=1e-3)).fit(X, np.array(["a", "b", "c"])[y])
+    for method in (clf.label_quality, clf.find_label_issues, clf.label_posterior, clf.score, table.score):
+        for labels in (_some_missing("None"), _some_missing("NaN").tolist(), _some_missing("NA")):
+            with pytest.raises(ValueError, match="4 of 150 labels are missing"):
+                method(X, labels)
+    with pytest.raises(ValueError, match="4 of 150 labels are missing"):
+        calibrator.score(scores, _some_missing("None"))
     with pytest.raises(ValueError, match="4 of 150 labels are missing"):
         EvaluationReport(clf, X, _some_missing("NaN"))
     with pytest.raises(ValueError, match="4 of 150 labels are missing"):
         clf.partial_fit(X, _some_missing("None"), classes=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("estimator", [
+    LegendreTronClassifier(**FAST), MultinomialLogisticClassifier(), TableClassifier(), LegendreCalibrator(),
+    GLMTronClassifier(),
+], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
+def test_labels_of_which_some_are_text(estimator):
+    labels = np.array(["a", "b", "c"], dtype=object)[y]
+    labels[7] = 3
+    for given in (labels, labels.tolist(), pd.Series(labels)):
+        with pytest.raises(
+            ValueError, match=r"y holds text, such as 'a' in row 0 \(from 0\), and .* such as 3 in row 7; write"
+        ):
+            clone(estimator).fit(pd.DataFrame(X[:, :3], columns=["p", "q", "r"]), given)

@@ -27,7 +27,7 @@ TABLES = {
     "blobs": lambda: make_blobs(400, centers=5, cluster_std=2.5, random_state=3),
     "moons": lambda: make_moons(400, noise=0.2, random_state=0),
 }
-LOGISTIC = MultinomialLogisticClassifier(label_noise="symmetric")
+LOGISTIC = MultinomialLogisticClassifier(label_noise="symmetric", random_state=0)
 
 
 @functools.cache
@@ -44,20 +44,24 @@ def pooled(names, shares, kind="logistic"):
 
 
 QUICK = [*TABLES][:3], (0.15, 0.3), "logistic"
+BINS = [(0.0, 1.0), (0.0, 0.5), (0.0, 0.1), (0.9, 1.0)]
+#: Between 0.1 and 0.9 there are few rows of each table, which err together with its estimated noise: it takes many tables.
+#: Mean quality of all seven there is 0.51, and 0.51 of these 1,308 labels are right; of the three quick ones, 0.45 and 0.54
+#: of 355.
+MIDDLE = [(0.1, 0.5), (0.5, 0.9)]
 CASES = [
-    QUICK,
+    (*QUICK, BINS),
     *(
-        pytest.param(names, (0.05, 0.1, 0.2, 0.3), kind, marks=pytest.mark.exhaustive)
+        pytest.param(names, (0.05, 0.1, 0.2, 0.3), kind, BINS + MIDDLE, marks=pytest.mark.exhaustive)
         for names, kind in [([*TABLES], "logistic"), (["overlapping", "wine", "iris"], "learned")]
     ),
 ]
 
 
-@pytest.mark.parametrize(("names", "shares", "kind"), CASES)
-def test_quality_is_the_probability_that_a_label_is_right(names, shares, kind):
+@pytest.mark.parametrize(("names", "shares", "kind", "bins"), CASES)
+def test_quality_is_the_probability_that_a_label_is_right(names, shares, kind, bins):
     quality, right = pooled(names, shares, kind)
-    # between 0.1 and 0.9, where few rows are, quality is not that exact: 0.24 where 0.44 of 114 labels were right
-    for low, high in [(0.0, 1.0), (0.0, 0.5), (0.0, 0.1), (0.9, 1.0)]:
+    for low, high in bins:
         own = (low <= quality) & (quality <= high)
         share = right[own].mean()
         error = np.sqrt(share * (1 - share) / own.sum())

@@ -26,7 +26,7 @@ from legendretron.plots import (
 
 NUMBERS, Y = load_iris(return_X_y=True)
 FRAME = pd.DataFrame(NUMBERS[:, :3], columns=["a", "b", "c"]).assign(d=np.where(NUMBERS[:, 3] > 1.0, "wide", "narrow"))
-NOISY = MultinomialLogisticClassifier(label_noise="symmetric", cv=2)
+NOISY = MultinomialLogisticClassifier(label_noise="symmetric", cv=2, random_state=0)
 WRAPPED = {
     "table": lambda: TableClassifier(NOISY),
     "pipeline": lambda: make_pipeline(TableEncoder(), NOISY),

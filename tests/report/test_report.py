@@ -166,10 +166,19 @@ def test_calibration_is_judged(power, words):
     report = EvaluationReport(Given((0, 1, 2), power), log_p, y)
     assert f"Its probabilities {words}" in report.summary
     page = Page(report.to_html())
-    found = "would not lower" if power == 1.0 else "would lower"
+    found = "would not clearly lower" if power == 1.0 else "would lower"
     assert f"Recalibration {found} the log-loss" in page.sections["calibration"]
     temperature = float(re.search(r"best temperature is ([\d.]+);", page.sections["calibration"])[1])
     assert temperature == pytest.approx(power, rel=0.2)
+
+
+def test_an_error_of_calibration_is_not_denied_where_recalibration_brings_little():
+    log_p, y = draw_labels(150, seed=1)
+    report = EvaluationReport(Given((0, 1, 2), 0.7), log_p, y)
+    assert "Its probabilities are under-confident" in report.summary
+    section = Page(report.to_html()).sections["calibration"]
+    assert "Recalibration would not clearly lower the log-loss" in section
+    assert "no error" not in section
 
 
 def test_labels_without_features_are_no_better_than_their_frequencies():

@@ -15,6 +15,8 @@ __all__ = ["check_features"]
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""
     try:
+        if _has_dates(X):
+            raise TypeError("dates would become nanoseconds")  # without a word, if there is nothing else
         return validate_data(estimator, X, *y, **options)
     except (ValueError, TypeError) as error:
         reason = next(_no_numbers(X), None)
@@ -25,6 +27,11 @@ def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
             f"{reason}, but {kind} takes numbers only. TableClassifier({kind}()) takes tables with text, dates and gaps; "
             "legendretron.TableEncoder encodes them."
         ) from error
+
+
+def _has_dates(X: Any) -> bool:
+    kinds = X.dtypes if hasattr(X, "iloc") and hasattr(X, "columns") else [getattr(X, "dtype", None)]
+    return any(getattr(kind, "kind", "") in ("m", "M") for kind in kinds)
 
 
 def _no_numbers(X: Any) -> Iterator[str]:
@@ -50,7 +57,7 @@ def _no_numbers(X: Any) -> Iterator[str]:
         present = [value for value in values if not _is_gap(value)]
         if texts := [value for value in present if isinstance(value, str | bytes) and not _is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
-        elif kind in "mM" or any(hasattr(value, "isoformat") for value in present):
+        elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in present):
             yield f"{where} holds dates"
         elif len(present) < len(values):
             yield f"{where} contains NaN, a gap"

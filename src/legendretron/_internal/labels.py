@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_no_missing", "label_text", "missing_labels", "similar_texts", "similar_words"]
+__all__ = ["check_labels", "label_text", "missing_labels", "similar_texts", "similar_words"]
 
 #: Rows, and groups of texts, that a message names.
 _MOST_NAMED = 3
@@ -43,8 +43,8 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def check_no_missing(y: Any) -> None:
-    """Raise a ``ValueError`` for labels of which some are missing; says how many, where, and what to do."""
+def check_labels(y: Any) -> None:
+    """Raise a ``ValueError`` for labels of which some are missing, or some text and some not; says where, and what to do."""
     found = missing_labels(y)
     missing = np.flatnonzero(found)
     if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another
@@ -52,6 +52,16 @@ def check_no_missing(y: Any) -> None:
         raise ValueError(
             f"Input y contains NaN or None: {len(missing)} of {len(found)} labels are missing, in rows {some} (from 0); "
             "leave those rows out, for example keep = ~pandas.isna(y), then X[keep] and y[keep]."
+        )
+    values = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if values.dtype.kind != "O" or values.ndim != 1:
+        return
+    is_text = np.array([isinstance(value, str) for value in values], dtype=bool)
+    if is_text.any() and not is_text.all():
+        text, other = (int(np.argmax(kind)) for kind in (is_text, ~is_text))
+        raise ValueError(
+            f"y holds text, such as {values[text]!r} in row {text} (from 0), and other labels, such as {values[other]!r} in "
+            f"row {other}; write all of them as text, for example [str(label) for label in y]."
         )
 
 

@@ -12,11 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["HasMethods", "Interval", "StrOptions", "check_sample_weight", "validate_parameters", "validates_parameters"]
+from legendretron._internal.labels import check_labels
+
+__all__ = [
+    "Classifier",
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "check_sample_weight",
+    "validate_parameters",
+    "validates_parameters",
+]
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
 validates_parameters = _fit_context(prefer_skip_nested_validation=True)
@@ -33,3 +43,26 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     if not weight.any():  # newer versions of scikit-learn have said so already
         raise ValueError("sample_weight must not be zero for all samples.")
     return weight
+
+
+class Classifier(ClassifierMixin):  # type: ignore[misc]
+    """scikit-learn's mixin for classifiers, whose score counts a missing label as a wrong prediction; this one refuses it."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on these rows.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Features.
+        y : array of shape (n_samples,)
+            True labels.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row.
+
+        Returns
+        -------
+        float
+        """
+        check_labels(y)
+        return float(super().score(X, y, sample_weight))

@@ -94,8 +94,8 @@ def suspicious(
 ) -> None:  # fmt: skip
     """List the rows of a table whose labels are probably wrong, the most suspicious first.
 
-    Columns: row, the number of the row of data, counted from 0; label, as it is; suggested, the most probable class given
-    features and label; quality, the probability that the label is right.
+    Columns: line, that of a text file; row_from_0, the number of the row of data, counted from 0; label, as it is;
+    suggested, the most probable class given features and label; quality, the probability that the label is right.
 
     How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
     wrong, so that rows are still in order.

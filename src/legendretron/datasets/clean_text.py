@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.extras import import_extra
-from legendretron._internal.numbers import written_numbers
-from legendretron.datasets.text_form import TextForm
+from legendretron._internal.numbers import Marks, written_numbers
+from legendretron.datasets.text_form import TextForm, TextOptions, given_decimal
 
-__all__ = ["MISSING_MARKS", "clean_frame", "clean_names", "marks_for", "numbers_in"]
+__all__ = ["MISSING_MARKS", "clean_frame", "clean_names", "marks_for", "numbers_in", "type_columns"]
 
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
 MISSING_MARKS = (
@@ -29,15 +29,16 @@ def clean_names(names: Sequence[Any]) -> list[str]:
     return [str(name).strip() for name in names]
 
 
-def clean_frame(frame: Any, given: Collection[str], form: TextForm | None = None, as_text: Sequence[str] = ()) -> Any:
+def clean_frame(frame: Any, given: TextOptions, form: TextForm | None = None, as_text: Sequence[str] = ()) -> Any:
     """Return a data frame with clean text.
 
     Parameters
     ----------
     frame : data frame
         As it was read.
-    given : collection of str
-        Marks of missing values that users have named. In files with types, numbers among them are looked for, too.
+    given : TextOptions
+        Marks of missing values that users have named: in files with types, numbers among them are looked for, too. If a
+        decimal mark, or one between thousands, is given, columns of such files of which all texts are numbers become such.
     form : TextForm, optional
         How the file is written, if it is text. Columns of which all texts turn out to be numbers, or true and false, become
         such.
@@ -45,8 +46,10 @@ def clean_frame(frame: Any, given: Collection[str], form: TextForm | None = None
         Columns that stay text.
     """
     types = import_extra("pandas", "reading tables", "cli").api.types
-    marks, changed = marks_for(form, given), {}
-    numbers = [] if form is not None else [number for number in written_numbers([*given]) if np.isfinite(number)]
+    marks, changed = marks_for(form, given.na), {}
+    numbers = [] if form is not None else [number for number in written_numbers([*given.na]) if np.isfinite(number)]
+    decimal = given_decimal(given)
+    spelled = Marks(decimal or ".", given.thousands) if form is None and (decimal or given.thousands) else None
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
@@ -56,6 +59,9 @@ def clean_frame(frame: Any, given: Collection[str], form: TextForm | None = None
         cleaned = _clean(column, marks)
         if form is not None and name not in as_text and (cleaned is not column or form.thousands is not None):
             cleaned = _typed(cleaned, form)
+        elif spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
+            found = numbers_in(cleaned, spelled)
+            cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
         if cleaned is not column:
             changed[name] = cleaned
     return frame.assign(**changed) if changed else frame
@@ -82,6 +88,13 @@ def _clean(column: Any, marks: frozenset[str]) -> Any:
     return cleaned.mask(missing)
 
 
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+    types = import_extra("pandas", "reading tables", "cli").api.types
+    texts = [name for name in frame.columns if name not in as_text and types.infer_dtype(frame[name]) == "string"]
+    return frame.assign(**{name: _typed(frame[name], form) for name in texts})
+
+
 def _typed(column: Any, form: TextForm) -> Any:
     """The column as numbers, or true and false, if all texts are."""
     present = column.dropna()
@@ -95,7 +108,7 @@ def _typed(column: Any, form: TextForm) -> Any:
     return column if (numbers.isna() & column.notna()).any() else numbers
 
 
-def numbers_in(column: Any, form: TextForm | None) -> Any:
+def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
     """Return the numbers of a column of text, NaN where there is none."""
     pandas = import_extra("pandas", "reading tables", "cli")
     codes, different = pandas.factorize(column)

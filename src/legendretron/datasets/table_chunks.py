@@ -67,6 +67,7 @@ def read_in_chunks(
                 first_row=done,
                 faults=faults,
                 numbers=numbers,
+                as_text=texts,
                 in_parts=True,
             )
             done += len(read.frame)

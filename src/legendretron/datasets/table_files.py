@@ -139,7 +139,7 @@ def read_frame(
         Columns of a CSV or TSV file to keep as text.
     text : TextOptions, optional
         How a CSV or TSV file is written; guessed if not given. Text that is not UTF-8 is read as Windows-1252, with a
-        warning.
+        warning. Of other formats, marks of missing values and of numbers in text.
     keep : sequence of str
         Columns to return as they are, too; unknown ones are left out.
     """
@@ -149,14 +149,14 @@ def read_frame(
     if kind in TYPED:
         _check_names(path, typed_header(path, kind))
         ((frame, kept),) = typed_chunks(path, kind, None, keep, options.na)
-        read = ReadRows(clean_frame(frame, options.na), kept=kept)
+        read = ReadRows(clean_frame(frame, options, as_text=as_text), kept=kept)
     else:
         frame, form = _read_text(path, text_form(path, kind, options), as_text, options)
         kept = None
         if known := [name for name in keep if name in frame.columns]:
             with _reading_text(path, form), open_compressed(path) as file, _long_rows_as_errors():
                 kept = _pandas().read_csv(file, **_unread(path, form, known))
-        read = ReadRows(clean_frame(frame, options.na, form, as_text), form, kept)
+        read = ReadRows(clean_frame(frame, options, form, as_text), form, kept)
     if len(read.frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return read
@@ -193,13 +193,13 @@ def frame_chunks(
     if kind in TYPED:
         _check_names(path, typed_header(path, kind))
         for frame, kept in typed_chunks(path, kind, rows, keep, options.na):
-            yield ReadRows(clean_frame(frame, options.na), kept=kept)
+            yield ReadRows(clean_frame(frame, options, as_text=as_text), kept=kept)
         return
     form = text_form(path, kind, options)
     with _reading_text(path, form):
         known = [name for name in _text_header(path, form) if name in keep]
         how = _text_options(path, form, as_text, options)
-    frames = (clean_frame(frame, options.na, form, as_text) for frame in _chunks(path, form, rows, how, bad_lines))
+    frames = (clean_frame(frame, options, form, as_text) for frame in _chunks(path, form, rows, how, bad_lines))
     if not known:
         for frame in frames:
             yield ReadRows(frame, form)
@@ -212,7 +212,7 @@ def frame_chunks(
 def text_chunks(path: Path, form: TextForm, rows: int, columns: Sequence[str], given: TextOptions) -> Iterator[Any]:
     """Read some columns of a CSV or TSV file as text, with gaps, in data frames of so many rows at most."""
     frames = _chunks(path, form, rows, {**_text_options(path, form, columns, given), "usecols": list(columns)})
-    return (clean_frame(frame, given.na, form, columns) for frame in frames)
+    return (clean_frame(frame, given, form, columns) for frame in frames)
 
 
 def _chunks(

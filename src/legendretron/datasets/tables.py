@@ -16,7 +16,7 @@ import numpy as np
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
-from legendretron.datasets.clean_text import numbers_in
+from legendretron.datasets.clean_text import numbers_in, type_columns
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.row_places import lines_of_rows, place_of_row
 from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
@@ -234,8 +234,9 @@ def read_columns(
     texts = texts_of(target, as_text, features, keep)
     read = read_frame(path, kind, as_text=texts, text=text, keep=keep)
     table = columns_of(
-        path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels
-    )
+        path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels,
+        as_text=texts,
+    )  # fmt: skip
     if table.rows is not None and not len(table.rows):
         what = (
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
@@ -293,6 +294,7 @@ def columns_of(
     first_row: int = 0,
     faults: dict[int, str] | None = None,
     numbers: Sequence[str] = (),
+    as_text: Sequence[str] = (),
     in_parts: bool = False,
 ) -> Table:
     """Features and labels of what was read from a file, or, if it is read in parts, of one that begins at ``first_row``.
@@ -318,6 +320,8 @@ def columns_of(
         if target is not None:
             lost = frozenset(label_text(label) for label in frame[target][labelled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
+        if read.form is not None and not whole.all():
+            frame = type_columns(frame, read.form, as_text)
     if faults is not None:
         frame, found = without_faults(frame, target, [name for name in numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows

@@ -70,7 +70,7 @@ def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
     ...     text_form(path, "csv", TextOptions())
     TextForm(encoding='utf-8', sep=';', decimal=',', thousands=None)
     """
-    _check(given)
+    decimal = given_decimal(given)
     with open_compressed(path) as file:
         start = file.read(_SAMPLE)
     name = repr(str(path))
@@ -84,8 +84,13 @@ def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
     lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines()
     lines = [line for line in (lines[:-1] if len(start) == _SAMPLE else lines) if line.strip()][:_LINES]
     sep = given.sep or ("\t" if kind == "tsv" else _separator(lines))
-    of_thousands = {".": ",", ",": "."}.get(given.thousands or "")  # the other mark is the decimal one
-    return TextForm(encoding, sep, given.decimal or of_thousands or _decimal(lines, sep), given.thousands)
+    return TextForm(encoding, sep, decimal or _decimal(lines, sep), given.thousands)
+
+
+def given_decimal(given: TextOptions) -> str | None:
+    """Return the decimal mark, if it is given, or told by the mark between thousands."""
+    _check(given)
+    return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
 
 
 def _check(given: TextOptions) -> None:

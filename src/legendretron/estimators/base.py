@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
 from legendretron._internal.init_linear import init_linear
-from legendretron._internal.labels import check_no_missing
+from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_labels, with_class_weight
@@ -238,7 +238,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
-        check_no_missing(y)
+        check_labels(y)
         X, y = check_features(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)

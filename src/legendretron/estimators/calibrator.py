@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
@@ -36,8 +36,9 @@ from legendretron._internal.fields import (
     one_of,
     optional,
 )
-from legendretron._internal.labels import check_no_missing
+from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import (
+    Classifier,
     HasMethods,
     Interval,
     StrOptions,
@@ -81,7 +82,7 @@ _FIELDS = {
 }
 
 
-class LegendreCalibrator(SavedModel, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore[misc]
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
 
     With scores :math:`x` (logits, or logarithms of probabilities) of a row,
@@ -232,7 +233,7 @@ class LegendreCalibrator(SavedModel, ClassifierMixin, BaseEstimator):  # type: i
         self
         """
         with restore_on_error(self):
-            check_no_missing(y)
+            check_labels(y)
             if self.estimator is None:
                 X, y = validate_data(self, as_columns(X), y, dtype=[np.float64, np.float32])
                 check_classification_targets(y)

@@ -12,7 +12,7 @@ import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from legendretron._internal.labels import check_no_missing
+from legendretron._internal.labels import check_labels
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise, clean_link
 from legendretron.estimators.label_posterior import label_posterior
@@ -119,7 +119,7 @@ class LabelQuality(LinkPredictor):
 
     def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
-        check_no_missing(y)
+        check_labels(y)
         y = column_or_1d(y)
         if y.shape != (checked.shape[0],):
             raise ValueError(f"y must have one label per row of X, {checked.shape[0]}, got shape {y.shape}.")

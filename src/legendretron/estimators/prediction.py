@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron._internal.features import check_features
+from legendretron._internal.sklearn_compat import Classifier
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.links import Link
@@ -24,7 +25,7 @@ __all__ = ["LinkPredictor"]
 _PRECISIONS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
-class LinkPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers that put a link on a linear predictor: their methods after fitting."""
 
     classes_: np.ndarray

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import OBJECT, check_fields
-from legendretron._internal.labels import check_no_missing, similar_words
-from legendretron._internal.sklearn_compat import HasMethods, validates_parameters
+from legendretron._internal.labels import check_labels, similar_words
+from legendretron._internal.sklearn_compat import Classifier, HasMethods, validates_parameters
 from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
@@ -50,7 +50,7 @@ def _if_estimator_has(name: str) -> Any:
     return available_if(has)
 
 
-class TableClassifier(SavedModel, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[misc]
     """A classifier of data frames with text, dates and gaps.
 
     It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and it has the attributes and methods of the
@@ -154,7 +154,7 @@ class TableClassifier(SavedModel, ClassifierMixin, BaseEstimator):  # type: igno
         -------
         self
         """
-        check_no_missing(y)
+        check_labels(y)
         if not is_classifier(self._inner()):
             raise ValueError(f"estimator must be a classifier, got {self._inner()!r}.")
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)

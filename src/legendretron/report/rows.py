@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from legendretron._internal.labels import check_no_missing
+from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
 from legendretron.plots.labels import shown
@@ -114,7 +114,7 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
     check_is_fitted(model)
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise ValueError(f"model must be a classifier with predict_proba, got {type(model).__name__}.")
-    check_no_missing(y)
+    check_labels(y)
     labels = column_or_1d(y)
     if not len(labels):
         raise ValueError("y must hold at least one label, got none.")

@@ -8,15 +8,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
-from legendretron._internal.labels import check_no_missing
-from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron._internal.labels import check_labels
+from legendretron._internal.sklearn_compat import (
+    Classifier,
+    Interval,
+    StrOptions,
+    check_sample_weight,
+    validates_parameters,
+)
 from legendretron.estimators.classes import swap_classes, with_class_weight
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
@@ -41,7 +47,7 @@ SHARED: dict[str, list[Any]] = {
 }
 
 
-class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the binary link learners; not for direct use."""
 
     classes_: np.ndarray
@@ -96,7 +102,7 @@ class BinaryLinkLearner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self
         """
         with restore_on_error(self):
-            check_no_missing(y)
+            check_labels(y)
             X, y = check_features(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
             check_classification_targets(y)
             weight = check_sample_weight(sample_weight, X)

@@ -183,7 +183,7 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
         share = own.value / measured.score("model", "log_loss").value
         verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."
     else:
-        verdict = "Recalibration would not lower the log-loss: no error of calibration can be found."
+        verdict = "Recalibration would not clearly lower the log-loss: the interval of the gain holds zero."
     temperature = float(np.exp(np.mean(np.log(maps.temperatures))))
     return (
         "<h3>Calibration and refinement</h3>"
