@@ -174,7 +174,9 @@ def test_models_of_any_class_are_loaded_by_one_function(kind, contents, path):
 def test_a_tree_is_read_as_it_was_written(path):
     tree = {
         "text": "ä\ud800", "none": None, "numbers": [1, 2.5, float("inf"), True], "empty": {}, "deep": {"er": {"x": [[]]}},
-        "arrays": {"a.b": np.arange(3), "scalar": torch.tensor(2.0), "none": np.zeros((0, 2), dtype=np.float32)},
+        "arrays": {
+            "a.b": np.arange(3), "scalar": torch.tensor(2.0), "none": np.zeros((0, 2), dtype=np.float32), "no": np.array([]),
+        },
     }  # fmt: skip
     save_state(path, "tree", {**tree, "numpy": np.float32(0.5), "tuple": (1, 2)})
     for framework in ("torch", "numpy"):
@@ -187,7 +189,7 @@ def test_a_tree_is_read_as_it_was_written(path):
             assert np.array_equal(arrays[name], array)
             assert str(arrays[name].dtype).removeprefix("torch.") == str(array.dtype).removeprefix("torch.")
     assert sorted(artifacts._safetensors("numpy").numpy.load(path.read_bytes())) == [
-        "arrays/a.b", "arrays/none", "arrays/scalar",
+        "arrays/a.b", "arrays/no", "arrays/none", "arrays/scalar",
     ]  # fmt: skip
 
 

@@ -224,6 +224,8 @@ def _checksum(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> str:
 
 
 def _bytes_of(tensor: Any) -> memoryview:
+    if 0 in tensor.shape:  # which torch cannot always view as bytes
+        return memoryview(b"")
     if not isinstance(tensor, np.ndarray):
         import torch
 
