@@ -19,7 +19,7 @@ import torch
 from sklearn.model_selection import train_test_split
 
 from legendretron import MultinomialLogisticClassifier
-from legendretron.estimators.paper import PaperLegendreTronClassifier
+from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, render, sweep
 from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.recipes import make_recipe

@@ -52,19 +52,20 @@ TUNING = {
     "chosen": True,
 }
 SHARED_PARAMETERS = {
-    *("alpha", "solver", "learning_rate", "schedule", "decay", "decay_every", "max_epochs", "batch_size", "tol"),
-    *("early_stopping", "validation_fraction", "n_iter_no_change", "class_weight", "warm_start", "standardize", "init"),
-    *("penalize_intercept", "device", "dtype", "random_state", "verbose", "checkpoint", "checkpoint_every"),
+    *("alpha", "solver", "learning_rate", "max_epochs", "batch_size", "tol", "early_stopping", "class_weight"),
+    *("warm_start", "standardize", "device", "dtype", "random_state", "verbose", "checkpoint", "cv", "label_noise"),
 }
-LINK_PARAMETERS = {"link", "n_blocks", "hidden", "depth", "network", "n_nests", "link_alpha"}
+LINK_PARAMETERS = SHARED_PARAMETERS | {"link", "link_params", "link_alpha"}
 PARAMETERS = {
-    "LegendreTronClassifier": SHARED_PARAMETERS | LINK_PARAMETERS,
-    "MultinomialLogisticClassifier": SHARED_PARAMETERS | {"penalty"},
+    "LegendreTronClassifier": LINK_PARAMETERS,
+    "PaperLegendreTronClassifier": LINK_PARAMETERS | {"schedule", "decay", "decay_every", "init", "penalize_intercept"},
+    "MultinomialLogisticClassifier": SHARED_PARAMETERS,
 }
 SOFTMAX = ("softmax", 3, {})
 CANONICAL = ("canonical", 3, {"n_nests": 2})
 FICNN = ("composite", 3, {"n_blocks": 2, "hidden": 2, "depth": 2, "network": "ficnn"})
 CPFLOW = ("composite", 3, {"n_blocks": 2, "hidden": 2, "depth": 2, "network": "cpflow"})
+PAPERS = ("composite", 3, {"n_blocks": 2, "hidden": 2, "depth": 4, "network": "cpflow"})
 CPFLOW_OF_TWO = ("composite", 2, {"n_blocks": 2, "hidden": 2, "depth": 4, "network": "cpflow"})
 DOUBTED = ("noisy", 3, {"link": {"kind": "softmax"}, "noise": "symmetric", "learned": False})
 
@@ -116,6 +117,10 @@ MODELS = {
     "tuned": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
     "ficnn": ("LegendreTronClassifier", FICNN, None, linear(2) | blocks("link", **FICNN_BLOCKS)),
     "cpflow": ("LegendreTronClassifier", CPFLOW, None, linear(2) | blocks("link", **CPFLOW_BLOCKS)),
+    "paper": (
+        *("PaperLegendreTronClassifier", PAPERS, None),
+        linear(2) | blocks("link", **DEEP_BLOCKS | {"weight": (9, 2)}),
+    ),
     "canonical": ("LegendreTronClassifier", CANONICAL, None, linear(2) | nests("link")),
     "given softmax": ("LegendreTronClassifier", SOFTMAX, SOFTMAX, linear(2)),
     "given canonical": (
@@ -221,6 +226,7 @@ PROBABILITIES = {
     "softmax": [0.136162, 0.656452, 0.207386],
     "ficnn": [0.069601, 0.85048, 0.079919],
     "cpflow": [0.21314, 0.46068, 0.32618],
+    "paper": [0.296629, 0.384032, 0.319339],
     "canonical": [0.27265, 0.515312, 0.212038],
     "given canonical": [0.27265, 0.515312, 0.212038],
     "fixed": [0.27265, 0.515312, 0.212038],

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, choosing
-from legendretron.estimators.paper import PaperLegendreTronClassifier
+from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
 from legendretron.training.progress import Progress

@@ -7,9 +7,8 @@ from typing import Any
 
 from legendretron._internal.artifacts import load_state
 from legendretron.estimators.calibrator import LegendreCalibrator
-from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.table_classifier import TableClassifier
 
 __all__ = ["load"]

@@ -516,7 +516,6 @@ class LinearLinkClassifier(SavedLinearClassifier):
             checkpoint=path,
             checkpoint_every=_CHECKPOINT_EPOCHS,
             fingerprint="" if path is None else fingerprint(self, identity),
-            compiled=protocol.init != "paper",  # results of the paper are reproduced to the last digit
             penalize_intercept=protocol.penalize_intercept,
             symmetric=is_logistic and protocol.symmetric,
             centred=self._is_centred(),

@@ -49,10 +49,9 @@ from legendretron._internal.sklearn_compat import (
 from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
 from legendretron.estimators.label_noise import replaced_share, wrong_share
-from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import export_predictor
-from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import copy
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import torch
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
+from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed, own_link, same_link
 from legendretron.estimators.label_noise import clean_link
+from legendretron.estimators.protocol import Protocol
 from legendretron.estimators.strengths import Strengths
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning import hidden_for
 
-__all__ = ["LegendreTronClassifier"]
+__all__ = ["LegendreTronClassifier", "PaperLegendreTronClassifier"]
+
+#: The paper's table of hyperparameters, by group of data sets.
+_PAPER: dict[str, dict[str, Any]] = {
+    "libsvm": {"learning_rate": 0.01, "decay": 0.95, "max_epochs": 240, "batch_size": 64, "alpha": 0.01},
+    "mnist": {"learning_rate": 0.001, "decay": 0.7, "max_epochs": 200, "batch_size": 128, "alpha": 0.001},
+    "aloi": {"learning_rate": 0.01, "decay": 0.95, "max_epochs": 360, "batch_size": 64, "alpha": 0.01},
+}
+_PAPER_LINKS: dict[str, dict[str, Any]] = {
+    "libsvm": {"n_blocks": 2, "hidden": 2, "depth": 4, "network": "cpflow"},
+    "mnist": {"n_blocks": 1, "hidden": 4, "depth": 4, "network": "cpflow"},
+    "aloi": {"n_blocks": 2, "hidden": 2, "depth": 4, "network": "cpflow"},
+}
 
 
 class LegendreTronClassifier(LinearLinkClassifier):
@@ -220,7 +234,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         """Return an estimator with the settings of the paper's tables.
 
         It has the parameters of this class and those that only the paper needs, see
-        :class:`~legendretron.estimators.paper.PaperLegendreTronClassifier`.
+        :class:`~legendretron.estimators.legendretron.PaperLegendreTronClassifier`.
 
         With ``random_state=seed`` it has the same initial weights and batches as the authors' code after
         ``torch.manual_seed(seed)``: on the published LIBSVM files it reproduces the scores that they print, seed by seed.
@@ -232,9 +246,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         **parameters
             Parameters to override, for instance ``random_state``.
         """
-        from legendretron.estimators.paper import paper_classifier
-
-        return paper_classifier(group, **parameters)
+        check_choice("group", group, tuple(_PAPER))
+        settings = {**_PAPER[group], **parameters}
+        if parameters.get("link", "composite") == "composite":  # another link has none of these settings
+            settings.setdefault("link_params", dict(_PAPER_LINKS[group]))
+        return PaperLegendreTronClassifier(**settings)
 
     def _link_settings(self) -> dict[str, Any]:
         """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
@@ -317,3 +333,105 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _is_centred(self) -> bool:
         return (self.link_params or {}).get("init", self._protocol().init) == "centred"
+
+
+class PaperLegendreTronClassifier(LegendreTronClassifier):
+    """LegendreTron, and with ``link="softmax"`` logistic regression, with the paper's training; made by ``from_paper``.
+
+    Its defaults are from the paper's table of hyperparameters and, for what that leaves out (the network, the
+    initialisation, one penalty on all parameters, float64, unscaled features), from the authors' public code.
+
+    Parameters
+    ----------
+    schedule, decay, decay_every, init, penalize_intercept
+        See :class:`~legendretron.estimators.protocol.Protocol`.
+    link_alpha : float, "auto" or None, default=None
+        As in :class:`LegendreTronClassifier`; None for the same as ``alpha``, which is the paper's.
+    link, link_params, alpha, solver, learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start
+        See :class:`LegendreTronClassifier`.
+    standardize, device, dtype, random_state, verbose, checkpoint, cv, label_noise
+        See :class:`LegendreTronClassifier`.
+
+    Examples
+    --------
+    >>> LegendreTronClassifier.from_paper("libsvm").schedule
+    'step'
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LegendreTronClassifier._parameter_constraints,
+        "schedule": [StrOptions({"constant", "step", "cosine"})],
+        "decay": [Interval(Real, 0, 1, closed="right")],
+        "decay_every": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"identity", "centred", "paper"})],
+        "penalize_intercept": ["boolean"],
+        "link_alpha": [*LegendreTronClassifier._parameter_constraints["link_alpha"], None],
+    }
+
+    def __init__(
+        self,
+        link: Any = "composite",
+        *,
+        link_params: dict[str, Any] | None = None,
+        alpha: float | str = 0.01,
+        link_alpha: float | str | None = None,
+        solver: str = "adam",
+        learning_rate: float | str = 0.01,
+        schedule: str = "step",
+        decay: float = 0.95,
+        decay_every: int = 4,
+        max_epochs: int | str = 240,
+        batch_size: int | str = 64,
+        early_stopping: bool | float = False,
+        tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
+        standardize: bool = False,
+        init: str = "paper",
+        penalize_intercept: bool = True,
+        device: str = "cpu",
+        dtype: str | None = "float64",
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: Any = None,
+        cv: Any = None,
+        label_noise: Any = None,
+    ) -> None:
+        super().__init__(
+            link,
+            link_params=link_params,
+            alpha=alpha,
+            link_alpha=link_alpha,  # type: ignore[arg-type]  # None ties it to alpha
+            solver=solver,
+            learning_rate=learning_rate,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            tol=tol,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            standardize=standardize,
+            device=device,
+            dtype=dtype,
+            random_state=random_state,
+            verbose=verbose,
+            checkpoint=checkpoint,
+            cv=cv,
+            label_noise=label_noise,
+        )
+        self.schedule = schedule
+        self.decay = decay
+        self.decay_every = decay_every
+        self.init = init
+        self.penalize_intercept = penalize_intercept
+
+    def _protocol(self) -> Protocol:
+        return Protocol(
+            self.schedule, float(self.decay), int(self.decay_every), self.init, bool(self.penalize_intercept), False
+        )
+
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
+        if self.init == "paper" and self.link == "softmax":
+            # the authors' code draws LegendreTron's link here too, without using it, which changes the order of the batches
+            CompositeLink(n_classes, network="cpflow", init="paper", generator=generator, dtype=dtype)
+        return super()._make_link(n_classes, generator, dtype, n_rows)

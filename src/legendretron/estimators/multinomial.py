@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.constraints import SHARED_CONSTRAINTS
+from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.strengths import Strengths
 from legendretron.links import Link, SoftmaxLink
-
-if TYPE_CHECKING:
-    from legendretron.estimators.legendretron import LegendreTronClassifier
 
 __all__ = ["MultinomialLogisticClassifier"]
 
@@ -89,9 +87,7 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> LegendreTronClassifier:
         """Return logistic regression with the settings of the paper's tables: ``"libsvm"``, ``"mnist"`` or ``"aloi"``."""
-        from legendretron.estimators.paper import paper_classifier
-
-        return paper_classifier(group, link="softmax", **parameters)
+        return LegendreTronClassifier.from_paper(group, link="softmax", **parameters)
 
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         return SoftmaxLink(n_classes)

@@ -15,10 +15,9 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import OBJECT, check_fields
 from legendretron._internal.labels import check_labels, similar_words
 from legendretron._internal.sklearn_compat import Classifier, HasMethods, validates_parameters
-from legendretron.estimators.legendretron import LegendreTronClassifier
+from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import estimator_model, write_model
-from legendretron.estimators.paper import PaperLegendreTronClassifier
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.paper import PaperLegendreTronClassifier
+from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,

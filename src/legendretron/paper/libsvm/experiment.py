@@ -11,7 +11,7 @@ import numpy as np
 
 from legendretron.datasets import DATASETS, Dataset
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier, fit_splits
-from legendretron.estimators.paper import PaperLegendreTronClassifier
+from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.estimators.splits import SeparateSplits, SplitResults
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recipes import chosen_strengths, make_estimator, make_recipe
