@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.further import is_further
+from tests.further import find_further
 
 # there are no examples in them, and what they import takes seconds
 collect_ignore = ["nn/bert.py", "nn/worker.py", "distributed/worker.py"]
@@ -24,9 +24,8 @@ def shared_folder(tmp_path_factory):
 
 @pytest.hookimpl(tryfirst=True)  # before those that are not wanted are left out
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if hasattr(item, "callspec") and is_further(item.callspec.params):
-            item.add_marker(pytest.mark.exhaustive)
+    for item in find_further(items):
+        item.add_marker(pytest.mark.exhaustive)
 
 
 # a second thread on tiny tensors costs more than it brings

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.datasets import load_iris
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -324,7 +325,7 @@ def test_the_page_on_choosing_says_what_the_code_does():
     assert f"(`e` in training {low}, then {high} and {highest})" in text
     assert f"by more than {noise_search._MUST_GAIN} standard errors" in text
     assert f"by {independence._MOST} or more" in text
-    assert f"plus {independence._CHANCE} standard errors, bounds the share" in text
+    assert f"plus {norm.ppf((1 + independence._CHANCE) / 2):g} standard errors, bounds the share" in text
     assert f"above {independence._SLACK} times the bound is not believed" in text
     assert f"with {noise_rates.INTERVAL_ERRORS} standard errors on both sides" in text
     assert f"and for {noise_rates.INTERVAL_ERRORS} standard errors" in text

@@ -281,7 +281,7 @@ def test_views_in_any_order():
     np.testing.assert_allclose(fitted.predict_proba(plain[::-1]), fitted.predict_proba(plain)[::-1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [1e100, 1e-310])
+@pytest.mark.parametrize("factor", [pytest.param(1e100, marks=pytest.mark.exhaustive), 1e-310])
 def test_extreme_weights(factor):
     """They count as rows: with so many there is nothing to be careful about, but all is well defined."""
     fitted = LegendreCalibrator().fit(LOGITS[CAL], Y[CAL], sample_weight=np.full(len(Y[CAL]), factor))

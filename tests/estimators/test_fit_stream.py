@@ -150,10 +150,10 @@ def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
         np.testing.assert_array_equal(np.sort(torch.cat([part.flatten() for part in taken])), ids)
 
 
-@pytest.mark.parametrize("endless", [True, False])
-@pytest.mark.parametrize("window", [50, 10_000])
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("sizes", [[N], [400, 250, 50]])
+@pytest.mark.parametrize(
+    ("endless", "window", "sparse", "sizes"),
+    [(True, 50, True, [N]), (False, 50, False, [400, 250, 50]), (True, 10_000, False, [400, 250, 50])],
+)
 def test_batches_after_a_checkpoint_are_those_without_one(endless, window, sparse, sizes):
     """Also of rows that were read before it, as a window holds them."""
     ends = np.cumsum(sizes)

@@ -294,7 +294,7 @@ def test_what_is_written_is_what_the_number_says(tmp_path):
     (lambda state: state.update(encoder=None), "encoder must be an object"),
     (lambda state: state["encoder"]["columns"][0].update(gaps=0), "must be what the encoder returns, age, city=B"),
     (lambda state: state["encoder"]["columns"][1].update(categories=["Bern", "Oslo", None]), "must be what the"),
-    (lambda state: state["estimator"].update({"class": "os"}), "class must be one of LegendreTronClassifier, Multinomial"),
+    (lambda state: state["estimator"].update({"class": "os"}), "class must be one of LegendreTronClassifier, PaperLegendre"),
     (lambda state: state["estimator"].update({"class": "TableClassifier"}), "class must be one of"),
     (lambda state: state["estimator"].pop("class"), "the model inside must have the fields class, state"),
     (lambda state: state["estimator"]["state"].update(stray=torch.zeros(1)), "must have the fields"),

@@ -31,6 +31,7 @@ def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
 
 
 @needs_new_sklearn
+@pytest.mark.exhaustive
 def test_a_part_is_run_and_reported(tmp_path):
     models = [BASELINE, numbers.GENERALISED]
     part, state, records = run_part(tmp_path, models, [numbers.PAIRS])

@@ -52,6 +52,7 @@ def test_halves_are_disjoint_and_noisy_where_they_should_be(vehicles, noisy_targ
 
 
 @needs_new_sklearn
+@pytest.mark.exhaustive
 def test_a_part_is_run_and_reported(vehicles, tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "LEARNING", {**benchmark.LEARNING, "max_epochs": 2})
     monkeypatch.setattr(benchmark, "DISTILLING", {"n_nests": 1, "max_iter": 5})

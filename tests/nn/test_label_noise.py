@@ -350,7 +350,7 @@ def trained(x, y, label_noise, epochs=15, penalty=0.0):
     return net.eval()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4])
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.4])
 def test_the_rate_is_learned(share):
     transition = (1 - share) * np.eye(C) + share / (C - 1) * (1 - np.eye(C))
     x, true, seen = wrong_blobs(3000, transition)
@@ -364,6 +364,7 @@ def test_the_rate_is_learned(share):
     assert share == 0.0 or quality[~right].mean() < 0.15
 
 
+@pytest.mark.exhaustive
 def test_a_matrix_is_learned_with_the_penalty():
     x, true, seen = wrong_blobs(3000, FLIPS)
     net, without = trained(x, seen, "class-conditional", penalty=0.2), trained(x, seen, "class-conditional")

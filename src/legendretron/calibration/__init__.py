@@ -1,6 +1,5 @@
 """Calibration of a classifier's probabilities: the map, the convex problem that fits it, and the choice of its strength."""
 
-from legendretron.calibration.fitting import Calibration, calibrate
 from legendretron.calibration.map import CalibrationMap
 
-__all__ = ["Calibration", "CalibrationMap", "calibrate"]
+__all__ = ["CalibrationMap"]

@@ -28,7 +28,8 @@ def default_of(parameter: str) -> str:
 def _defaults(file: str) -> dict[str, Any]:
     """Defaults of the estimator in a file, parsed from its source: much faster than importing it."""
     tree = ast.parse(files("legendretron").joinpath("estimators", file).read_text(encoding="utf-8"))
-    (start,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    # the first class in the file is the one that is asked for
+    start = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     by_place = zip(reversed(start.args.args), reversed(start.args.defaults), strict=False)  # self has none
     by_name = zip(start.args.kwonlyargs, start.args.kw_defaults, strict=True)
     return {
