@@ -76,14 +76,17 @@ def _bars() -> list[Bar]:
     few = {("letter", 1): 2.5, ("letter", 20): 2.5, ("aloi", 1): 1.6}
     many = {("letter", 20): 2.0, ("letter", 60): 2.0, ("aloi", 20): 1.5, ("aloi", 60): 1.5}
     bars = _steps("training_speed", "composite, ficnn", {**few, ("100,000 classes", 1): 1.5})
+    bars += _steps("training_speed", "composite, hidden=8", few)  # what LegendreTronClassifier() tries from 300 rows on
     bars += _steps("training_speed", "canonical", few)
     for (shape, models), bar in {("vehicle", 1): 15, ("letter", 1): 15, ("aloi", 1): 8, ("letter", 20): 100}.items():
         values = {"shape": shape, "models": models, "link": "composite, ficnn"}
         bars.append(Bar(f"naive / ours: {_times(models)}{shape}", "training_speed", "times_faster", bar, values, True))
     for network, bar, naive in (("letter", 2.5, 5), ("aloi", 1.6, 4)):
         values = {"network": network, "last layer": "composite, ficnn"}
+        wide = values | {"last layer": "composite, hidden=8"}
         bars += [
             Bar(f"eager head / plain layer: {network}", "head_speed_cpu", "to plain", bar, values),
+            Bar(f"eager head of hidden=8 / plain layer: {network}", "head_speed_cpu", "to plain", bar, wide),
             Bar(f"naive / eager head: {network}", "head_speed_cpu", "of naive", naive, values, True),
             Bar(f"numbers kept by the head / plain: {network}", "head_speed_cpu", "saved to plain", 2, values),
         ]
@@ -103,8 +106,9 @@ def _bars() -> list[Bar]:
         Bar(f"{case}: fit / LogisticRegression's", "logistic_speed", "ratio", bar, {"case": case})
         for case, bar in (("dense", 1.2), ("news20", 2))
     ]
-    for model in ("composite, hidden=2", "canonical"):
-        for case, bar in (("letter", 1.5), ("aloi", 1.5), ("10 classes", 1.5), ("one row, letter", 2)):
+    for model in ("composite, hidden=2", "composite, hidden=8", "canonical"):
+        usual = 2.5 if model == "composite, hidden=8" else 1.5
+        for case, bar in (("letter", usual), ("aloi", usual), ("10 classes", usual), ("one row, letter", 2)):
             values = {"case": case, "model": model}
             name = f"predict_proba / LogisticRegression's: {model}, {case}"
             bars.append(Bar(name, "prediction_speed", "ratio", bar, values))
@@ -114,8 +118,9 @@ def _bars() -> list[Bar]:
         Bar(f"{case}: 54 rows / import torch", "start_speed", "ratio", 0.5, {"case": case})
         for case in ("predict, composite", "predict, canonical", "predict, softmax", "evaluate")
     ]
-    inverse = {"classes": 1000, "hidden": 2, "map": "inverse"}
-    bars.append(Bar("link(p) / forward: 1000 classes", "inverse_speed", "ratio", 20, inverse))
+    for hidden in (2, 8):
+        inverse = {"classes": 1000, "hidden": hidden, "map": "inverse"}
+        bars.append(Bar(f"link(p) / forward: 1000 classes, hidden={hidden}", "inverse_speed", "ratio", 20, inverse))
     composite = {"link": "composite, ficnn"}
     bars.append(Bar("memory of a fit / logistic regression's: 100,000 classes", "fit_memory", "of_logistic_regression",
                     1.2, composite))  # fmt: skip
