@@ -13,8 +13,7 @@ import torch
 from legendretron._internal.validation import check_device
 from legendretron.estimators.label_noise import LEARNED
 from legendretron.estimators.label_quality import LabelQuality
-from legendretron.estimators.protocol import Protocol
-from legendretron.estimators.strengths import Strengths
+from legendretron.estimators.settings import Protocol, Strengths
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for

@@ -12,11 +12,9 @@ import torch
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed, own_link, same_link
 from legendretron.estimators.label_noise import clean_link
-from legendretron.estimators.protocol import Protocol
-from legendretron.estimators.strengths import Strengths
+from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, choose_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
@@ -344,7 +342,7 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
     Parameters
     ----------
     schedule, decay, decay_every, init, penalize_intercept
-        See :class:`~legendretron.estimators.protocol.Protocol`.
+        See :class:`~legendretron.estimators.settings.Protocol`.
     link_alpha : float, "auto" or None, default=None
         As in :class:`LegendreTronClassifier`; None for the same as ``alpha``, which is the paper's.
     link, link_params, alpha, solver, learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start

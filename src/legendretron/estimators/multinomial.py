@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import torch
 
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.constraints import SHARED_CONSTRAINTS
 from legendretron.estimators.legendretron import LegendreTronClassifier
-from legendretron.estimators.strengths import Strengths
+from legendretron.estimators.settings import SHARED_CONSTRAINTS, Strengths
 from legendretron.links import Link, SoftmaxLink
 
 __all__ = ["MultinomialLogisticClassifier"]

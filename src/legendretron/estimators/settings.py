@@ -1,0 +1,110 @@
+"""What the parameters of an estimator ask for: accepted values, strengths of the penalties, and the way of training."""
+
+from __future__ import annotations
+
+import math
+import os
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+from legendretron._internal.sklearn_compat import Interval, StrOptions
+
+__all__ = ["SHARED_CONSTRAINTS", "Protocol", "Strengths"]
+
+#: Values of the parameters that the linear estimators share, in scikit-learn's format.
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+    "solver": [StrOptions({"auto", "adam", "lbfgs"})],
+    "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "early_stopping": ["boolean", Interval(Real, 0, 1, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "label_noise": [
+        StrOptions({"auto", "symmetric", "class-conditional"}),
+        Interval(Real, 0, 1, closed="left"),
+        "array-like",
+        None,
+    ],
+    "class_weight": [StrOptions({"balanced"}), dict, None],
+    "warm_start": ["boolean"],
+    "standardize": ["boolean"],
+    "device": [str],
+    "dtype": [StrOptions({"float32", "float64"}), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+    "checkpoint": [str, os.PathLike, None],
+    "cv": ["cv_object"],
+}
+
+
+class Strengths(NamedTuple):
+    """What the parameters ask for; ``None`` for a strength that is to be chosen.
+
+    Attributes
+    ----------
+    alpha, link_alpha : float or None
+        On ``W``, and on the link; an infinite one leaves nothing of the link: logistic regression.
+    tied : bool
+        Whether that on the link is that on ``W``.
+    has_link : bool
+        Whether there is a link other than softmax.
+    """
+
+    alpha: float | None
+    link_alpha: float | None = 0.0
+    tied: bool = False
+    has_link: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing is to be chosen.
+
+        Examples
+        --------
+        >>> Strengths(0.1, None, has_link=True).fixed, Strengths(0.1, None, tied=True, has_link=True).fixed
+        (False, True)
+        """
+        return self.alpha is not None and (self.tied or not self.has_link or self.link_alpha is not None)
+
+    def pair(self, alpha: float = 0.0, link_alpha: float = 0.0) -> tuple[float, float]:
+        """Both strengths, with these in place of those that are not given.
+
+        Examples
+        --------
+        >>> Strengths(None, 0.5, has_link=True).pair(0.1, 0.2), Strengths(0.3, tied=True, has_link=True).pair()
+        ((0.1, 0.5), (0.3, 0.3))
+        """
+        own = alpha if self.alpha is None else self.alpha
+        if not self.has_link:
+            return own, math.inf
+        if self.tied:
+            return own, own
+        return own, link_alpha if self.link_alpha is None else self.link_alpha
+
+
+class Protocol(NamedTuple):
+    """How an estimator is trained, beyond its parameters.
+
+    Attributes
+    ----------
+    schedule : {"cosine", "step", "constant"}
+        How the learning rate decays; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
+    decay, decay_every : float, int
+        Factor and number of epochs of ``schedule="step"``.
+    init : {"centred", "identity", "paper"}
+        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"``, the penalty
+        acts on the distance of the link from softmax, with the others on its parameters.
+    penalize_intercept : bool
+        Whether ``alpha`` applies to the intercept too.
+    symmetric : bool
+        Whether the penalty of logistic regression is the same whichever class is the reference, as if every class had a
+        weight vector; if not, it is on the ``n_classes - 1`` vectors as they are.
+    """
+
+    schedule: str = "cosine"
+    decay: float = 0.95
+    decay_every: int = 4
+    init: str = "centred"
+    penalize_intercept: bool = False
+    symmetric: bool = True
