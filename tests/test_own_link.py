@@ -290,6 +290,15 @@ def test_settings_with_the_name_of_a_parameter_and_starts_of_its_own(tmp_path):
     assert fitted("plain_scale", link_params={"hidden": 3}).link_.hidden == 3
 
 
+def test_the_penalty_pulls_to_the_centre_of_a_link_from_each_of_its_starts(monkeypatch):
+    monkeypatch.setattr(PlainScale, "penalty_centre", lambda self: {"log_scale": 0.5})
+    for init in ("zero", "one"):
+        model = fitted(
+            "plain_scale", link_params={"init": init}, solver="lbfgs", alpha=0.1, link_alpha=1e3, max_epochs=200
+        )
+        assert model.link_.log_scale.item() == pytest.approx(0.5, abs=0.01)
+
+
 def test_log_odds_follow_from_log_probabilities():
     link, z = PlainScale(2).double(), torch.linspace(-3.0, 3.0, 7, dtype=torch.float64).unsqueeze(-1).requires_grad_()
     (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)

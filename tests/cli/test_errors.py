@@ -47,6 +47,8 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-param", "hidden=3"], "'--link-param': it is for"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width"], "'--link-param': it must be NAME=VALUE, got 'width'"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width=3"], "'--link-param': --link-param holds 'width'"),
+    (["fit", "a.csv", "-o", "m", "--link-param", "hidden=2.5"], "'--link-param': hidden must be an integer of at least 1"),
+    (["fit", "a.csv", "-o", "m", "--link-param", "network=x"], "'--link-param': network must be one of 'ficnn', 'cpflow'"),
     (["fit", "a.csv", "-o", "m", "--alpha", "x"], "'--alpha': it must be auto or a number, got 'x'"),
     (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be auto or a number in the range [0"),
     (["fit", "a.csv", "-o", "m", "--link-alpha", "as"], "'--link-alpha': it must be auto or a number, got 'as'"),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import legendretron
-from legendretron import LegendreTronClassifier, TableClassifier
+from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing, MissingLabels
 from legendretron.datasets import padded_codes, table_chunks
@@ -94,6 +94,17 @@ def test_predict_evaluate_suspicious_and_calibrate(run, folder, tmp_path):
     run("calibrate", model, data, "-t", "survived", "-o", tmp_path / "c", "--quiet")
     calibrated = run("predict", tmp_path / "c", data, "--proba", "--json").json
     np.testing.assert_allclose(calibrated["p(1)"], legendretron.load(tmp_path / "c").predict_proba(frame)[:, 1])
+
+
+def test_a_calibrator_that_has_fitted_a_classifier_of_tables_itself(run, folder, tmp_path):
+    """Its classifier is not in a FrozenEstimator, as that of the command line is."""
+    frame, y = benchmark.titanic()
+    frame = frame[["sex", "age", "embarked", "fare"]]
+    table = TableClassifier(MultinomialLogisticClassifier(alpha=1e-3))
+    calibrator = LegendreCalibrator(table, cv=2).fit(frame, y)
+    calibrator.save(tmp_path / "c")
+    got = run("predict", tmp_path / "c", folder / "titanic.csv", "--proba", "--json").json
+    np.testing.assert_allclose(got["p(1)"], calibrator.predict_proba(frame)[:, 1])
 
 
 def test_unknown_categories_and_columns_that_were_left_out(run, folder, tmp_path):

@@ -130,6 +130,14 @@ def test_early_stopping():
     clf = LegendreTronClassifier(early_stopping=True, max_epochs=500, random_state=0, **GIVEN).fit(X2, y2)
     assert clf.n_iter_ < 500
     assert np.isfinite(clf.history_["validation_loss"]).all()
+    again = LegendreTronClassifier(early_stopping=np.True_, max_epochs=500, random_state=0, **GIVEN).fit(X2, y2)
+    assert np.array_equal(again.coef_, clf.coef_)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.999])
+def test_a_share_that_cannot_be_held_out(share):
+    with pytest.raises(ValueError, match=rf"early_stopping={share} .* Give another share, or set early_stopping=False"):
+        LegendreTronClassifier(early_stopping=share, random_state=0, **GIVEN).fit(X, y)
 
 
 def test_link_objects_are_copied_and_trained():
@@ -234,6 +242,18 @@ def test_presets(group):
         assert getattr(baseline, name) == getattr(clf, name)
     with pytest.raises(ValueError, match="group must be one of 'libsvm', 'mnist', 'aloi', got 'uci'"):
         LegendreTronClassifier.from_paper("uci")
+
+
+def test_settings_of_the_link_are_laid_over_those_of_the_paper():
+    clf = LegendreTronClassifier.from_paper("libsvm", link_params={"hidden": 3})
+    assert clf.link_params == {"n_blocks": 2, "hidden": 3, "depth": 4, "network": "cpflow"}
+    assert LegendreTronClassifier.from_paper("mnist", link_params=None).link_params["hidden"] == 4
+    assert LegendreTronClassifier.from_paper("libsvm").link_params["hidden"] == 2  # a copy was changed
+    assert LegendreTronClassifier.from_paper("libsvm", link="canonical", link_params={"n_nests": 2}).link_params == {
+        "n_nests": 2
+    }
+    with pytest.raises(ValueError, match="'link_params' parameter"):
+        LegendreTronClassifier.from_paper("libsvm", link_params="hidden").fit(X, y)
 
 
 def test_presets_are_the_papers_table():

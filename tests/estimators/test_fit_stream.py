@@ -261,7 +261,7 @@ def test_early_stopping_ends_and_keeps_the_best(table):
 
 def test_too_few_rows_to_hold_out():
     X, y = np.eye(4), np.array([0, 1, 0, 1])
-    with pytest.raises(ValueError, match=r"cannot hold out 0\.0001 of 4 rows"):
+    with pytest.raises(ValueError, match=r"cannot hold out 0\.0001 of 4 rows; give another share"):
         legendretron(early_stopping=1e-4).fit_stream((X, y))
 
 

@@ -211,6 +211,7 @@ def broken():
     [
         (FROZEN, {"solver": "adam"}, "solver='adam' does not apply"),
         (FROZEN, {"early_stopping": True}, "early_stopping=True does not apply"),
+        (FROZEN, {"early_stopping": 0.2}, "early_stopping=0.2 does not apply"),
         (FROZEN, {"link_alpha": 0.1}, "link_alpha=0.1 does not apply"),
         (FROZEN, {"label_noise": 0.2}, "label_noise must be 'auto'"),
         (FROZEN, {"label_noise": "symmetric"}, "label_noise must be 'auto'"),

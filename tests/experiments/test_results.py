@@ -1,6 +1,8 @@
 """What an experiment of one's own may return: plain numbers, those of numpy and torch, and what is refused."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -151,3 +153,21 @@ def test_plain_values_stay_as_they_are():
     value = {"a": [1, 2.5, "b", None, True], "c": (1, {2: 3.0, 4: 5.0})}
     assert plain(value, "value") == value
     assert type(plain(np.float64(1.0), "value")) is float
+
+
+def test_two_sweeps_may_write_to_one_folder(tmp_path):
+    code = """
+import sys
+from legendretron.experiments import Batch, Outcome, Run, Store
+store, model = Store(sys.argv[1]), sys.argv[2]
+sys.stdin.read()  # all begin at once
+for seed in range(100):
+    batch = Batch("own", "d", model, {"long": "x" * 10_000}, "complete", (Run("d", model, 0.0, None, seed),))
+    store.add(batch, Outcome({"rows": 3}, [{"accuracy": 90.0}]), 0.1, {}, "")
+"""
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    sweeps = [subprocess.Popen([*words, model], stdin=subprocess.PIPE) for model in "abcd"]
+    for process in sweeps:
+        process.stdin.close()
+    assert [process.wait(120) for process in sweeps] == [0] * 4
+    assert len(read_records(tmp_path)) == 400

@@ -122,9 +122,7 @@ def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
     with wrong_usage_of("--link"):
         link_class(str(estimator.link))
     with wrong_usage_of("--link-param"), saying_options():
-        estimator._link_settings()
-    with wrong_usage_of("--link-alpha"), saying_options():
-        estimator._strengths()
+        estimator._strengths()  # builds such a link
 
 
 def is_model(path: Path) -> bool:
@@ -196,7 +194,9 @@ def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
 def _uncalibrated(model: Model) -> Any:
     """The model that a calibrator calibrates, or the model itself."""
     if _is_calibrator(model) and model.estimator is not None:
-        return model.estimator_.estimator if hasattr(model.estimator_, "estimator") else model.estimator_
+        inner = model.estimator_
+        # a FrozenEstimator has the fitted model in it, a TableClassifier one that is not fitted
+        return inner if "encoder_" in vars(inner) else getattr(inner, "estimator", inner)
     return model
 
 

@@ -232,7 +232,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
 
     def _held_out_share(self) -> float:
         """Share of the rows that early stopping holds out."""
-        return 0.1 if self.early_stopping is True else float(self.early_stopping)
+        given = self.early_stopping
+        return float(0.1 * given if isinstance(given, bool | np.bool_) else given)
 
     def _numpy_dtype(self) -> Any:
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)

@@ -91,7 +91,7 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
     if estimator.solver == "adam":
         raise ValueError(f"solver='adam' does not apply: {why}; give 'auto' or 'lbfgs'.")
     if estimator.early_stopping:
-        raise ValueError(f"early_stopping=True does not apply: {why}; leave it out.")
+        raise ValueError(f"early_stopping={estimator.early_stopping} does not apply: {why}; leave it out.")
     if estimator.checkpoint is not None:
         raise ValueError(f"checkpoint={estimator.checkpoint!r} does not apply: {why}; leave it out.")
     if estimator.link_alpha not in ("auto", None):

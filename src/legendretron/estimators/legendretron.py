@@ -242,12 +242,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
         group : {"libsvm", "mnist", "aloi"}
             Which of the paper's groups of data sets.
         **parameters
-            Parameters to override, for instance ``random_state``.
+            Parameters to override, for instance ``random_state``; of ``link_params``, only the settings that are given.
         """
         check_choice("group", group, tuple(_PAPER))
         settings = {**_PAPER[group], **parameters}
-        if parameters.get("link", "composite") == "composite":  # another link has none of these settings
-            settings.setdefault("link_params", dict(_PAPER_LINKS[group]))
+        given = settings.get("link_params")
+        # another link has none of these settings; what is not a dict is refused by fit
+        if parameters.get("link", "composite") == "composite" and (given is None or isinstance(given, dict)):
+            settings["link_params"] = {**_PAPER_LINKS[group], **(given or {})}
         return PaperLegendreTronClassifier(**settings)
 
     def _link_settings(self) -> dict[str, Any]:
@@ -330,14 +332,18 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return self._make_link(2, torch.Generator(), torch.float32, 1)
 
     def _is_centred(self) -> bool:
-        return (self.link_params or {}).get("init", self._protocol().init) == "centred"
+        init = self._protocol().init
+        if isinstance(self.link, str) and "centred" in link_class(self.link).starts:
+            init = (self.link_params or {}).get("init", init)
+        return init == "centred"
 
 
 class PaperLegendreTronClassifier(LegendreTronClassifier):
     """LegendreTron, and with ``link="softmax"`` logistic regression, with the paper's training; made by ``from_paper``.
 
-    Its defaults are from the paper's table of hyperparameters and, for what that leaves out (the network, the
-    initialisation, one penalty on all parameters, float64, unscaled features), from the authors' public code.
+    Its defaults are from the paper's table of hyperparameters and, for what that leaves out (the initialisation, one penalty
+    on all parameters, float64, unscaled features), from the authors' public code. The paper's network is in the
+    ``link_params`` that ``from_paper`` gives.
 
     Parameters
     ----------

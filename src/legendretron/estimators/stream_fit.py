@@ -196,7 +196,7 @@ class StreamFit:
             if not 0 < sum(n_held) < summary.n_rows:
                 raise ValidationSplitError(
                     f"early_stopping cannot hold out {estimator._held_out_share():g} of "
-                    f"{summary.n_rows} rows; raise validation_fraction, or set early_stopping=False."
+                    f"{summary.n_rows} rows; give another share, or set early_stopping=False."
                 )
             self.held = join_rows(list(held.values()))
         if not share:

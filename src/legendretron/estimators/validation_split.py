@@ -29,6 +29,6 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
     except ValueError as error:
         raise ValidationSplitError(
             f"early_stopping={fraction:g} cannot hold out that share of {len(rows)} rows: {error} "
-            "Give a larger share, or set early_stopping=False."
+            "Give another share, or set early_stopping=False."
         ) from error
     return kept, held

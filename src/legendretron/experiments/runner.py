@@ -89,7 +89,7 @@ def sweep(
     experiment : Experiment
         The experiment.
     out : path
-        Folder of results; ``out/runs`` gets one file per batch.
+        Folder of results; its file ``runs.jsonl`` gets a line for each batch.
     resources : Resources
         Folder of data, and device.
     backend, n_jobs, address

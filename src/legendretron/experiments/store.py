@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from legendretron.experiments.experiment import Batch, Outcome, Record, Run, checked_outcome
 from legendretron.experiments.rounding import rounded
@@ -19,7 +22,7 @@ class Store:
 
     Runs that were trained together finish together: their results are one line, a JSON object with what they share and a
     list of runs. A sweep that is killed loses only the batches in training; a line that was not written to its end counts
-    for nothing, and the next one takes its place.
+    for nothing, and the next one takes its place. Two sweeps may write to one folder.
 
     Parameters
     ----------
@@ -70,6 +73,7 @@ class Store:
         }
         line = json.dumps(content, allow_nan=False).encode() + b"\n"
         with self.path.open("ab+") as file:
+            _lock(file)
             file.seek(0)
             end = file.read().rfind(b"\n") + 1  # of the last line that is complete
             file.truncate(end)
@@ -80,6 +84,15 @@ class Store:
             except OSError:
                 file.truncate(end)
                 raise
+
+
+def _lock(file: BinaryIO) -> None:
+    """Wait until no other process writes to a file; closing it lets the next one in."""
+    if sys.platform != "win32":
+        import fcntl
+
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def read_records(folder: str | Path) -> list[Record]:
