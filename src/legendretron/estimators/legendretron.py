@@ -314,9 +314,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if is_fixed(self.link):
             return Strengths(alpha)
         link = self._any_link()
-        if (
-            next(link.parameters(), None) is None
-        ):  # one of your own is not logistic regression, though nothing in it is penalised
+        if next(link.parameters(), None) is None:
+            # a link of your own is not logistic regression, though nothing in it is penalised
             return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
         return Strengths(
             alpha,
