@@ -88,6 +88,10 @@ def test_files(fitted, tmp_path):
         assert loaded.feature_names_in_.tolist() == list(frame)
         assert loaded.encoder_.columns_ == model.encoder_.columns_
     assert clone(loaded).estimator.alpha == LOGISTIC.alpha  # the parameters are there, too
+    assert loaded.encoder is None
+    small = pd.DataFrame({"city": ["Bern", "Oslo", "Rome"] * 4})
+    TableClassifier(LOGISTIC, TableEncoder(max_categories=2)).fit(small, [0, 1, 1] * 4).save(tmp_path / "m")
+    assert TableClassifier.load(tmp_path / "m").encoder.max_categories == 2
 
 
 def test_onnx(fitted, tmp_path):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -65,3 +66,10 @@ def test_a_new_version_is_another_run(monkeypatch):
     before = key()
     monkeypatch.setitem(VERSIONS, "LegendreTronClassifier", 99)
     assert key() != before
+
+
+def test_a_matrix_of_label_noise_is_json():
+    matrix = [[0.9, 0.1], [0.2, 0.8]]
+    recipe = make_recipe(LegendreTronClassifier(label_noise=np.array(matrix)))
+    assert recipe["label_noise"] == matrix
+    assert make_estimator(json.loads(json.dumps(recipe))).label_noise == matrix

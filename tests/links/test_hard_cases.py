@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from legendretron import CanonicalLoss, CompositeLink, SoftmaxLink, canonicality
+from legendretron.nn import LegendreLink
 from legendretron.simplex import append_reference
 from tests.catalogue import LINKS_OF_MANY, generator, make_link, normal
 
@@ -131,3 +132,18 @@ def test_saturated_single_precision_is_measured_like_any_other(c):
     assert report.max_asymmetry == 0
     assert report.indefinite_share == 0
     assert report.least_eigenvalue_ratio > -1e-6
+
+
+@pytest.mark.parametrize("name", ["composite_ficnn", "composite_cpflow", "canonical", "leaky"])
+def test_predictors_that_are_large_and_close_in_single_precision(name):
+    single = make_link(name, 4, dtype=torch.float32).eval()
+    double = make_link(name, 4, dtype=torch.float32).double().eval()
+    z, y = 1e6 + normal(20, 3, key="close", dtype=torch.float32), torch.arange(20) % 4
+
+    def gradient(link, z):
+        z = z.clone().requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.nll_loss(link(z), y, reduction="sum"), z)[0]
+
+    expected = gradient(double, z.double())
+    for link in (single, LegendreLink(4, link=single).eval()):
+        torch.testing.assert_close(gradient(link, z).double(), expected, rtol=1e-5, atol=1e-5)

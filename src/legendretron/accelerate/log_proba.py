@@ -61,11 +61,10 @@ def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
     if form is not None and form.n_nests:
         log_p = _by_one_node(form, all_classes, rows, link_tensors(link), _plain_nests(link, all_classes))
     elif form is not None and form.n_blocks:
-        if all_classes and not torch.compiler.is_compiling() and link._needs_double(rows):
-            return link._log_proba_of_logits(rows)
-        if all_classes:
-            rows, all_classes = link._predictors_of_logits(rows), False
-        log_p = _by_one_node(form, False, rows, link_tensors(link), _plain_chain(link))
+        z = link._predictors_of_logits(rows) if all_classes else rows
+        if not torch.compiler.is_compiling() and link._needs_double(rows, all_classes):
+            return link._log_proba_in_double(rows, all_classes)
+        log_p = _by_one_node(form, False, z, link_tensors(link), _plain_chain(link))
     else:
         log_p = None
     if log_p is not None:

@@ -113,14 +113,14 @@ def check_parameters(estimator: Model) -> None:
 
 def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
     """Raise a usage error for a link that there is not, or for settings that it does not have."""
-    from legendretron.links import link_class, link_names
+    from legendretron.links import link_names
     from legendretron.links.registry import names_alone
 
     if estimator.link not in link_names():
         reason = f"there is no link {estimator.link!r}; there are {', '.join(names_alone())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
-    with wrong_usage_of("--link"):
-        link_class(str(estimator.link))
+    with wrong_usage_of("--link"), saying_options():
+        estimator._link_class()
     with wrong_usage_of("--link-param"), saying_options():
         estimator._strengths()  # builds such a link
 

@@ -266,17 +266,26 @@ class LegendreTronClassifier(LinearLinkClassifier):
         settings = self._link_settings()
         if is_fixed(self.link):
             return SoftmaxLink(n_classes)  # a stand-in: nothing of the link is trained
-        assert isinstance(self.link, str | Link)
-        kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
-        if issubclass(kind, NoisyLink):
-            raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
+        kind = self._link_class()
         if isinstance(self.link, Link):
             return copy.deepcopy(check_link(self.link, n_classes))
         if issubclass(kind, CompositeLink):
             settings.setdefault("hidden", hidden_for(n_rows))
+        settings["init"] = self._link_init(kind)
+        return make_link(str(self.link), n_classes, generator=generator, dtype=dtype, **settings)
+
+    def _link_class(self) -> type[Link]:
+        """The class of the link that is trained, or a ``ValueError`` if there is none, or it is not of true labels."""
+        kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)  # type: ignore[arg-type]
+        if issubclass(kind, NoisyLink):
+            raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
+        return kind
+
+    def _link_init(self, kind: type[Link]) -> str | None:
+        """The start of a new link of this class: as given, or that of the estimator where the link has it."""
         usual = self._protocol().init
-        init = settings.pop("init", usual if usual in kind.starts else None)
-        return make_link(self.link, n_classes, init=init, generator=generator, dtype=dtype, **settings)
+        given: str | None = (self.link_params or {}).get("init")
+        return given if given is not None else usual if usual in kind.starts else None
 
     def _check_resumed_link(self) -> None:
         if is_fixed(self.link) or hasattr(self, "gradient_norm_"):
@@ -297,11 +306,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
                     "to start anew."
                 )
             return
-        assert isinstance(self.link, str | Link)  # a loss is kept fixed
         settings = self._link_settings()
         settings.pop("init", None)
-        kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)
-        link = clean_link(self.link_)
+        kind, link = self._link_class(), clean_link(self.link_)
         fitted = link.settings()
         if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
             raise ValueError(
@@ -331,10 +338,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return self._make_link(2, torch.Generator(), torch.float32, 1)
 
     def _is_centred(self) -> bool:
-        init = self._protocol().init
-        if isinstance(self.link, str) and "centred" in link_class(self.link).starts:
-            init = (self.link_params or {}).get("init", init)
-        return init == "centred"
+        usual = self._protocol().init
+        if isinstance(self.link, str) and "centred" in (kind := link_class(self.link)).starts:
+            return self._link_init(kind) == "centred"
+        return usual == "centred"
 
 
 class PaperLegendreTronClassifier(LegendreTronClassifier):

@@ -280,7 +280,10 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         names = encoder.get_feature_names_out()
         if not np.array_equal(getattr(estimator, "feature_names_in_", ()), names):
             raise ValueError(f"the features of the estimator must be what the encoder returns, {', '.join(names[:8])}.")
-        return cls.from_fitted(estimator, encoder)
+        classifier = cls.from_fitted(estimator, encoder)
+        if not encoder.categorical and encoder.max_categories == TableEncoder().max_categories:
+            classifier.encoder = None  # as it was, or just the same
+        return classifier
 
     @_if_estimator_has("to_onnx")
     def to_onnx(self, path: Any) -> None:

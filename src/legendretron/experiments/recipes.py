@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
@@ -58,10 +59,14 @@ def make_recipe(estimator: BaseEstimator) -> dict[str, Any]:
     usual = type(estimator)().get_params(deep=False)
     parameters = {
         key: value
-        for key, value in estimator.get_params(deep=False).items()
-        if key not in _ELSEWHERE and (key in _LENGTHS or value != usual[key])
+        for key, given in estimator.get_params(deep=False).items()
+        if key not in _ELSEWHERE and ((value := _as_json(given)) != usual[key] or key in _LENGTHS)
     }
     return {"estimator": name, **({"version": VERSIONS[name]} if name in VERSIONS else {}), **parameters}
+
+
+def _as_json(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value  # such as a matrix of label noise
 
 
 def make_estimator(recipe: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:

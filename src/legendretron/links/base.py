@@ -45,7 +45,7 @@ _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device",
 #: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
 
-#: Distance of the last logit from the largest beyond which differences to it are computed in float64.
+#: Distance of the largest logit from the last, and size of a predictor, beyond which float32 is computed in float64.
 _FAR = 128.0
 
 
@@ -204,15 +204,21 @@ class Link(nn.Module, ABC):
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
         z = self._predictors_of_logits(logits)
-        if not self._needs_double(logits):
-            return self._log_proba(z)
+        return self._log_proba_in_double(logits, all_classes=True) if self._needs_double(logits) else self._log_proba(z)
+
+    def _needs_double(self, rows: Tensor, all_classes: bool = True) -> bool:
+        """Whether differences between classes lose digits in the precision of the rows, as far as can be told at once."""
+        if self._takes_masks or self.n_classes == 2 or not _can_be_widened(rows):
+            return False
+        x = rows.detach()
+        return bool((x.amax(-1) - (x[..., -1] if all_classes else 0.0) > _FAR).any())
+
+    def _log_proba_in_double(self, rows: Tensor, all_classes: bool) -> Tensor:
+        """Log-probabilities of predictors, or of logits of all classes, computed in float64, in the precision given."""
         tensors = chain(self.named_parameters(), self.named_buffers())
         wide = {name: tensor.double() for name, tensor in tensors if tensor.is_floating_point()}
-        return functional_call(self, wide, (_from_logits(logits.double()),)).to(z.dtype)
-
-    def _needs_double(self, logits: Tensor) -> bool:
-        """Whether differences of logits lose digits in their own precision, as far as that can be told without waiting."""
-        return self.n_classes > 2 and _can_be_widened(logits) and _far_reference(logits)
+        z = _from_logits(rows.double()) if all_classes else rows.double()
+        return functional_call(self, wide, (z,)).to(rows.dtype)
 
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
@@ -391,8 +397,12 @@ class Link(nn.Module, ABC):
                 self._initialize_once(rows)
             if by is not None:
                 log_p = by(self, rows, all_classes)
+            elif all_classes:
+                log_p = self._log_proba_of_logits(rows)
+            elif self._needs_double(rows, all_classes=False):
+                log_p = self._log_proba_in_double(rows, all_classes=False)
             else:
-                log_p = self._log_proba_of_logits(rows) if all_classes else self._log_proba(rows)
+                log_p = self._log_proba(rows)
             return self._shaped(log_p, z)
 
     def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
@@ -521,12 +531,6 @@ def _from_logits(logits: Tensor) -> Tensor:
 def _can_be_widened(logits: Tensor) -> bool:
     """Whether there is a dtype with more digits, and values can be read, without waiting, to see where it is needed."""
     return logits.dtype == torch.float32 and not logits.is_cuda and has_values(logits)
-
-
-def _far_reference(logits: Tensor) -> bool:
-    """Whether the last logit of a row is so low that differences to it have lost a few digits of the other logits."""
-    x = logits.detach()
-    return bool((x.amax(-1) - x[..., -1] > _FAR).any())
 
 
 def _rounds(x: Tensor, top: Tensor) -> Tensor:

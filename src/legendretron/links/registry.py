@@ -212,7 +212,10 @@ def make_link(
     except torch.OutOfMemoryError:
         raise
     except (TypeError, RuntimeError) as error:
-        raise ValueError(f"link {kind!r} cannot be built with {settings or 'its defaults'}: {error}") from error
+        reason = str(error)
+        if "memory" in reason or "overflow" in reason:  # torch's words for tensors that are too large
+            reason = f"it takes more memory than there is for n_classes={n_classes}; give smaller settings."
+        raise ValueError(f"link {kind!r} cannot be built with {settings or 'its defaults'}: {reason}") from error
     link.settings()  # raises now, and not after training, if one was not kept
     return link
 
