@@ -147,7 +147,7 @@ def test_onnx(tmp_path):
 
 
 def test_head_and_adapter():
-    head = LegendreHead(4, 3, "leaky", link_params={"per_class": False})
+    head = LegendreHead(4, 3, "leaky", per_class=False)
     assert head.link.log_slope.shape == (1,)
     nn.NLLLoss()(head(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
     assert head.link.log_slope.grad.abs() > 0
@@ -173,14 +173,14 @@ def test_a_link_that_does_not_say_how_is_not_split():
     [
         (
             {"link": "canonical", "link_params": {"hidden": 50}},
-            "link_params holds 'hidden'.* there it can hold n_nests",
+            "holds 'hidden'.* there it can hold n_nests",
         ),
-        ({"link": "softmax", "link_params": {"n_nests": 2}}, "link_params holds 'n_nests'.* there it can hold none"),
+        ({"link": "softmax", "link_params": {"n_nests": 2}}, "holds 'n_nests'.* there it can hold none"),
         (
             {"link": CanonicalLink(3), "link_params": {"a": 1}},
-            "link_params holds 'a', which does not apply to a link that is",
+            "holds 'a', which does not apply to a link that is",
         ),
-        ({"link": "leaky", "link_params": {"slope": 1}}, "link_params holds 'slope'.* there it can hold per_class"),
+        ({"link": "leaky", "link_params": {"slope": 1}}, "holds 'slope'.* there it can hold per_class"),
         ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
         ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),
         ({"link": "logit"}, "link must be one of 'canonical'"),
@@ -189,38 +189,19 @@ def test_a_link_that_does_not_say_how_is_not_split():
 )
 @pytest.mark.parametrize("make", ["estimator", "head", "adapter"])
 def test_a_setting_that_does_not_apply_is_refused(make, parameters, message):
+    link, settings = parameters["link"], parameters.get("link_params", {})
     makers = {
         "estimator": lambda: LegendreTronClassifier(**parameters).fit(X, y),
-        "head": lambda: LegendreHead(4, 3, **parameters),
-        "adapter": lambda: LegendreLink(3, **parameters),
+        "head": lambda: LegendreHead(4, 3, link, **settings),
+        "adapter": lambda: LegendreLink(3, link, **settings),
     }
     with pytest.raises(ValueError, match=message):
         makers[make]()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"link": "canonical", "hidden": 50}, "hidden=50 does not apply to link='canonical'; leave it out"),
-        ({"link": "leaky", "network": "cpflow"}, "network='cpflow' does not apply to link='leaky'"),
-        (
-            {"link": CanonicalLink(3), "n_nests": 7},
-            "n_nests=7 does not apply to a link that is an object, CanonicalLink",
-        ),
-        ({"hidden": 3, "link_params": {"hidden": 3}}, "hidden is given twice, as hidden=3 and in link_params"),
-    ],
-    ids=str,
-)
-def test_a_parameter_of_a_head_that_does_not_apply_is_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        LegendreHead(4, 3, **parameters)
-    with pytest.raises(ValueError, match=message):
-        LegendreLink(3, **parameters)
-
-
 @pytest.mark.parametrize(("link", "init"), [("canonical", "paper"), ("softmax", "paper"), ("leaky", "random")])
 def test_a_start_that_a_link_does_not_have(link, init):
-    with pytest.raises(ValueError, match=f"init={init!r}"):
+    with pytest.raises(ValueError, match="init"):
         LegendreHead(4, 3, link, init=init)
     assert isinstance(LegendreHead(4, 3, "canonical", init="random").link, CanonicalLink)
 

@@ -30,7 +30,7 @@ every_link = pytest.mark.parametrize("name", LINKS)
 def both(loss, x, y):
     """Value and gradient by the compiled function, and by plain operations."""
     found = []
-    for of in (loss._fused, loss._of_logits):
+    for of in (loss._fused, loss._loss_of_logits):
         leaf = x.clone().requires_grad_()
         value = of(leaf, y)
         assert value is not None
@@ -116,7 +116,7 @@ def test_any_axes_strides_and_integers(name):
     loss = CanonicalLoss(LINKS[name](), reduction="none", dim=1)
     c = loss.n_classes
     x, y = normal(3, c, 5, 2, key="x"), torch.arange(30).reshape(3, 5, 2) % c
-    expected = loss._of_logits(x.movedim(1, -1), y)
+    expected = loss._loss_of_logits(x.movedim(1, -1), y)
     for labels in (y, y.to(torch.uint8), y.to(torch.int32), y.mT.contiguous().mT):
         torch.testing.assert_close(loss(x, labels), expected)
     leaf = x.clone().requires_grad_()
@@ -131,7 +131,7 @@ def test_batches_without_rows_that_count(name):
         loss = CanonicalLoss(LINKS[name](), reduction=reduction)
         x, y = logits(loss.n_classes, 3)
         for rows, labels in ((x[:0], y[:0]), (x, torch.full((3,), -100))):
-            torch.testing.assert_close(loss._fused(rows, labels), loss._of_logits(rows, labels), equal_nan=True)
+            torch.testing.assert_close(loss._fused(rows, labels), loss._loss_of_logits(rows, labels), equal_nan=True)
             leaf = rows.clone().requires_grad_()
             assert (torch.autograd.grad(loss(leaf, labels).sum(), leaf)[0] == 0).all()
 
@@ -163,7 +163,7 @@ def test_changes_of_the_link_are_seen(name):
     with torch.no_grad():
         for buffer in other.buffers():
             buffer.mul_(1.1)
-    expected = other._of_logits(x, y)
+    expected = other._loss_of_logits(x, y)
     assert not torch.allclose(before, expected)
     torch.testing.assert_close(other(x, y), expected)
     loss.load_state_dict(other.state_dict())
@@ -173,7 +173,7 @@ def test_changes_of_the_link_are_seen(name):
     with torch.no_grad():
         next(copied.buffers()).add_(1.0)
     torch.testing.assert_close(loss(x, y), expected)
-    torch.testing.assert_close(copied(x, y), copied._of_logits(x, y))
+    torch.testing.assert_close(copied(x, y), copied._loss_of_logits(x, y))
 
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
@@ -212,7 +212,7 @@ def test_kernels_for_cuda(name):
         x, y = logits(c, 11, dtype)
         y[3] = -100
         (losses, gradient) = both(loss, x, y)[1]
-        rows = loss.to(device)._new_rows(x.to(device))
+        rows = loss.to(device)._make_row_losses(x.to(device))
         given = [t.to(device) for t in (x, y)]
         for weight in (None, torch.linspace(0.5, 2.0, c, dtype=dtype)):
             counts = (torch.ones(c, dtype=dtype) if weight is None else weight)[y.clamp(min=0)] * (y != -100)

@@ -122,3 +122,8 @@ def test_bad_input():
         smooth_calibration_curve(y, p, bandwidth="wide")
     with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
         smooth_calibration_curve(y, p, seed=-1)
+
+
+def test_predictions_that_are_certain_and_always_wrong():
+    p = np.tile([1.0, 0.0], (50, 1))
+    assert smooth_calibration_error(np.ones(50, dtype=int), p) == pytest.approx(1.0, abs=1e-3)

@@ -415,7 +415,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     monkeypatch.setattr("legendretron.estimators.choosing.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
-    assert resumed._noise.plan == found._noise.plan
+    assert resumed._noise.rates == found._noise.rates
     np.testing.assert_array_equal(resumed.noise_matrix_, found.noise_matrix_)
     np.testing.assert_allclose(resumed.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=1e-3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron._internal.plain import plain
+from legendretron._internal.json_values import as_json
 from legendretron.experiments import Batch, Experiment, Outcome, Resources, Run, Store, read_records, render, sweep
 
 GOOD = {"accuracy": 90.0}
@@ -151,8 +151,8 @@ def test_an_experiment_has_at_least_one_seed(seeds):
 
 def test_plain_values_stay_as_they_are():
     value = {"a": [1, 2.5, "b", None, True], "c": (1, {2: 3.0, 4: 5.0})}
-    assert plain(value, "value") == value
-    assert type(plain(np.float64(1.0), "value")) is float
+    assert as_json(value, "value") == value
+    assert type(as_json(np.float64(1.0), "value")) is float
 
 
 def test_two_sweeps_may_write_to_one_folder(tmp_path):

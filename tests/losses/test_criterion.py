@@ -134,14 +134,6 @@ def test_predictors_of_a_run_that_diverges_are_no_mask(kind, n_classes, size):
         assert loss(given, y).isfinite()
 
 
-def test_a_composite_loss_is_normalized_in_any_case():
-    link = make_link("composite_ficnn", 3)
-    z, y = normal(5, 2, key="z"), torch.arange(5) % 3
-    torch.testing.assert_close(CompositeLoss(link, normalized=False)(z, y), CompositeLoss(link, normalized=True)(z, y))
-    with pytest.raises(ValueError, match="normalized must be True or False, got 1"):
-        CompositeLoss(link, normalized=1)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_one_of_two_classes_may_be_impossible(dtype):
     loss = CanonicalLoss(CompositeLink(2, dtype=dtype))

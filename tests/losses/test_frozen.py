@@ -129,8 +129,8 @@ def test_memory_without_values_is_not_tabulated(monkeypatch):
     """The table of a loss of two classes is made at once where it is moved or cast; what memory holds by chance is none."""
     loss, made = LOSSES["two classes"](), []
     kind = type(loss.canonical_link)
-    make = kind._new_polynomials
-    monkeypatch.setattr(kind, "_new_polynomials", lambda link, like: (made.append(like.dtype), make(link, like))[1])
+    make = kind._make_table
+    monkeypatch.setattr(kind, "_make_table", lambda link, like: (made.append(like.dtype), make(link, like))[1])
     loss._apply(lambda t: torch.full_like(t, 7000.0))  # as to_empty, but repeatable
     assert made == []
     loss.reset_parameters()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
+
+from legendretron._internal.labels import is_missing
 
 __all__ = ["check_features"]
 
@@ -54,18 +55,13 @@ def _no_numbers(X: Any) -> Iterator[str]:
             if np.isnan(values).any():
                 yield f"{where} contains NaN, a gap"
             continue
-        present = [value for value in values if not _is_gap(value)]
+        present = [value for value in values if not is_missing(value)]
         if texts := [value for value in present if isinstance(value, str | bytes) and not _is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
         elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in present):
             yield f"{where} holds dates"
         elif len(present) < len(values):
             yield f"{where} contains NaN, a gap"
-
-
-def _is_gap(value: Any) -> bool:
-    missing = value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas need not be installed
-    return missing or (isinstance(value, float) and math.isnan(value))
 
 
 def _is_number(text: str | bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_labels", "label_text", "missing_labels", "similar_texts", "similar_words"]
+__all__ = ["check_labels", "is_missing", "label_text", "missing_labels", "similar_texts", "similar_words"]
 
 #: Rows, and groups of texts, that a message names.
 _MOST_NAMED = 3
@@ -29,11 +29,12 @@ def missing_labels(y: Any) -> np.ndarray:
         return np.isnan(values)
     if values.dtype.kind != "O":
         return np.zeros(values.shape, dtype=bool)
-    found = [_is_missing(value) for value in values.ravel()]
+    found = [is_missing(value) for value in values.ravel()]
     return np.array(found, dtype=bool).reshape(values.shape)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or what pandas has for a missing one, which need not be installed."""
     if value is None:
         return True
     different = value != value

@@ -10,10 +10,10 @@ from torch import Tensor, distributed
 __all__ = [
     "is_sharded",
     "n_ranks",
-    "same_on_all_ranks",
+    "reduce_shards",
+    "replicate",
     "split_logsumexp",
     "sum_over_ranks",
-    "summed_up",
     "whole",
     "write_from_first_rank",
     "write_whole",
@@ -48,7 +48,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
-def summed_up(tensor: Tensor) -> Tensor:
+def reduce_shards(tensor: Tensor) -> Tensor:
     """Reduce a ``DTensor`` whose parts are yet to be added up, or compared, in one message; a plain one is returned as is."""
     if not is_sharded(tensor):
         return tensor
@@ -57,7 +57,7 @@ def summed_up(tensor: Tensor) -> Tensor:
     return tensor.redistribute(placements=[Replicate()] * tensor.device_mesh.ndim)  # type: ignore[attr-defined]
 
 
-def same_on_all_ranks(tensor: Tensor, like: Tensor) -> Tensor:
+def replicate(tensor: Tensor, like: Tensor) -> Tensor:
     """Return a plain tensor that all processes hold as a ``DTensor`` beside another one; as it is beside a plain one."""
     if not is_sharded(like):
         return tensor
@@ -75,8 +75,8 @@ def split_logsumexp(logits: Tensor, reference: Tensor) -> Tensor:
     >>> split_logsumexp(torch.zeros(1, 3), torch.zeros(1, 1)).exp()
     tensor([[4.]])
     """
-    top = torch.maximum(summed_up(logits.detach().amax(-1, keepdim=True)), reference.detach())
-    total = summed_up(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
+    top = torch.maximum(reduce_shards(logits.detach().amax(-1, keepdim=True)), reference.detach())
+    total = reduce_shards(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
     found = top + torch.log(total)
     return _WithSummedGradient.apply(found) if is_sharded(found) else found  # type: ignore[no-untyped-call]
 
@@ -94,13 +94,13 @@ class _WithSummedGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return summed_up(gradients[0])
+        return reduce_shards(gradients[0])
 
 
 def write_whole(target: Tensor, value: Tensor) -> None:
     """Copy a plain tensor, the same on all processes, into a plain one or into the parts of a ``DTensor``."""
     if is_sharded(target):
-        value = same_on_all_ranks(value, target).redistribute(placements=target.placements)  # type: ignore[attr-defined]
+        value = replicate(value, target).redistribute(placements=target.placements)  # type: ignore[attr-defined]
     with torch.no_grad():
         target.copy_(value)
 

@@ -221,7 +221,7 @@ def row_losses(link: Link, like: Tensor) -> RowLosses | None:
         return NestedRows(link.nests._numbers().to(like), link.n_classes)
     if not link._is_tabulated:
         return None
-    table = link._polynomials(like)
+    table = link._potential_table(like)
     return TableRows(table.edges, table.pieces(), table.constant)
 
 

@@ -316,7 +316,7 @@ def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
     """Log-probabilities of labels as they are, some of them wrong."""
     import numpy as np
 
-    from legendretron.estimators.label_noise import replaced_share
+    from legendretron.links.noise_models import replaced_share
 
     n_classes = log_p.shape[1]
     if calibrator.noise_rate_ == 0.0:

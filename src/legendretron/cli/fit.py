@@ -513,14 +513,14 @@ def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple
 
 def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, noise: Any) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
-    from legendretron.estimators.label_noise import requested_noise
+    from legendretron.estimators.label_noise import read_label_noise
 
     if isinstance(noise, float):
         check_rate(noise, len(classes))
     elif isinstance(noise, Path):
         estimator.set_params(label_noise=read_matrix(noise, classes))
     with wrong_usage_of("--label-noise"), saying_options():
-        requested_noise(estimator.label_noise, len(classes))
+        read_label_noise(estimator.label_noise, len(classes))
 
 
 def _folds(estimator: LinearLinkClassifier, table: Table) -> int:

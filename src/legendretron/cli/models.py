@@ -114,10 +114,10 @@ def check_parameters(estimator: Model) -> None:
 def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
     """Raise a usage error for a link that there is not, or for settings that it does not have."""
     from legendretron.links import link_names
-    from legendretron.links.registry import names_alone
+    from legendretron.links.registry import names_without_settings
 
     if estimator.link not in link_names():
-        reason = f"there is no link {estimator.link!r}; there are {', '.join(names_alone())}."
+        reason = f"there is no link {estimator.link!r}; there are {', '.join(names_without_settings())}."
         raise typer.BadParameter(reason, param_hint="'--link'")
     with wrong_usage_of("--link"), saying_options():
         estimator._link_class()

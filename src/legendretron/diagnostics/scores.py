@@ -112,13 +112,13 @@ def _auc(y: np.ndarray, log_p: np.ndarray, weight: np.ndarray | None) -> float:
 def area_under_curve(
     scores: np.ndarray, positive: np.ndarray, sample_weight: np.ndarray | None = None, *, influence: bool = False
 ) -> tuple[float, np.ndarray | None]:
-    """Area under the ROC curve: the share of pairs of an own and another row in the right order, ties counting half.
+    """Area under the ROC curve: the share of pairs of a positive and a negative row in the right order, ties counting half.
 
     Parameters
     ----------
     scores : array of shape (n,)
-        Higher for rows that are more probably own.
-    own : array of bool of shape (n,)
+        Higher for rows that are more probably positive.
+    positive : array of bool of shape (n,)
         Which rows are.
     sample_weight : array of shape (n,), optional
         Weight of each row; a pair has the product.
@@ -129,7 +129,7 @@ def area_under_curve(
     Returns
     -------
     area : float
-        NaN if all rows are own, or none.
+        NaN if all rows are positive, or none.
     influence : ndarray of shape (n,) or None
     """
     weight = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight, dtype=float)

@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import dct, idct
+from scipy.optimize import brentq
 
 from legendretron._internal.arguments import check_integer, check_open_unit
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
@@ -139,7 +140,7 @@ def smooth_calibration_curve(
             drawn *= rows
             draw[:] = _frequency(sums.count(drawn), sums.residuals(drawn), sigma)[shown]
         low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    error = _fixed_point(residuals / count.sum())
+    error = _find_bandwidth(residuals / count.sum())
     return SmoothCalibrationCurve(_MIDDLES, frequency, low, high, count, float(sigma), error)
 
 
@@ -168,7 +169,7 @@ def smooth_error_of_outcomes(
     """Smooth calibration error of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
     sums = _Sums(confidence, right)
     rows = _weights(sample_weight, sums.n_rows)
-    return _fixed_point(sums.residuals(rows) / sums.count(rows).sum())
+    return _find_bandwidth(sums.residuals(rows) / sums.count(rows).sum())
 
 
 def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
@@ -202,10 +203,10 @@ class _Sums:
 
 def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:
     """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
-    return _diffused(dct(sums, norm="ortho"), sigma)
+    return _diffuse(dct(sums, norm="ortho"), sigma)
 
 
-def _diffused(modes: np.ndarray, sigma: float) -> np.ndarray:
+def _diffuse(modes: np.ndarray, sigma: float) -> np.ndarray:
     smoothed: np.ndarray = idct(modes * np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS)) ** 2), norm="ortho")
     return smoothed
 
@@ -239,17 +240,14 @@ def _left_out_error(
     return float(np.where(alone, squares[filled], error / (1 - np.where(alone, 0.0, share)) ** 2).sum())
 
 
-def _fixed_point(residuals: np.ndarray) -> float:
-    """Bandwidth that is its own error, by bisection; if it is narrower than a cell, the error at the width of a cell."""
+def _find_bandwidth(residuals: np.ndarray) -> float:
+    """Bandwidth that equals its own error; if it is narrower than a cell, the error at the width of a cell."""
     modes = dct(residuals, norm="ortho")
 
-    def error(sigma: float) -> float:
-        return float(np.abs(_diffused(modes, sigma)).sum())
+    def excess(sigma: float) -> float:
+        return float(np.abs(_diffuse(modes, sigma)).sum()) - sigma
 
-    low, high = 1.0 / _CELLS, 1.0
-    if (finest := error(low)) <= low:
-        return finest
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if error(middle) > middle else (low, middle)
-    return low
+    finest = 1.0 / _CELLS
+    if (above := excess(finest)) <= 0.0:
+        return finest + above
+    return min(1.0, float(brentq(excess, finest, 1.0 + 1e-6, xtol=1e-7)))  # rounding can make the error exceed 1

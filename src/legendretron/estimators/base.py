@@ -20,18 +20,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
-from legendretron._internal.init_linear import init_linear
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
+from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
-from legendretron.estimators.label_noise import FittedNoise, clean_link, requested_noise
-from legendretron.estimators.onnx import export_estimator
-from legendretron.estimators.plan import Plan
+from legendretron.estimators.label_noise import (
+    FittedNoise,
+    clean_link,
+    is_learned,
+    make_learned_noise,
+    read_label_noise,
+)
+from legendretron.estimators.onnx import estimator_model, write_model
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.saved_linear import SavedLinearClassifier
+from legendretron.estimators.settings import Plan
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
@@ -43,12 +49,11 @@ from legendretron.tuning.rules import LEARNING_RATE
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
-#: Where nothing can be tried out on held-out rows, as in ``partial_fit``: strengths that hardly matter, and a rate that suits
-#: weights which are to be good at any time.
+#: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Logistic regression by its convex solver: most iterations with ``max_epochs="auto"``.
+#: Most iterations of the convex solver with ``max_epochs="auto"``.
 _CONVEX_ITERATIONS = 1000
-#: The same with a link that is kept fixed: there the gradient is to certify the minimum.
+#: The same for a fixed link, where the gradient must certify the minimum.
 _FIXED_ITERATIONS = 10_000
 #: Epochs between two checkpoints.
 _CHECKPOINT_EPOCHS = 10
@@ -178,10 +183,9 @@ class LinearLinkClassifier(SavedLinearClassifier):
         Parameters
         ----------
         source : path, list of paths, tuple of arrays, data set, iterable or Source
-            Files, folders or patterns, such as ``"part-*.parquet"``, of Parquet, CSV, TSV or LIBSVM text, whose columns are
-            numbers; ``(X, y)`` or ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a
-            list, torch ``DataLoader`` or other iterable of batches, with the same rows in the same order each time; or a
-            :class:`~legendretron.streaming.Source`. See :func:`~legendretron.streaming.as_source`.
+            Files, folders or patterns of Parquet, CSV, TSV or LIBSVM text, whose columns are numbers; ``(X, y)`` or
+            ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; or batches in the
+            same order each time, as of a torch ``DataLoader``. See :func:`~legendretron.streaming.as_source`.
         target, weight : str, optional
             Columns of the labels and of the weights, for files, data sets and record batches.
         features, drop : sequence of str, optional
@@ -243,7 +247,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         X, y = check_features(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)
-        return X, y, with_class_weight(self.class_weight, y, weight)
+        return X, y, apply_class_weight(self.class_weight, y, weight)
 
     def _train(
         self,
@@ -258,8 +262,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
         choice: Tuning | None = None,
     ) -> None:
         device = check_device(self.device)
-        path = self._checkpoint_path(online)  # what is wrong with it should be known before strengths are chosen
-        kept_choice: ChosenStrengths | None = None
+        path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
+        saved_choice: ChosenStrengths | None = None
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -270,7 +274,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         if resume:
             start = self._standardized
         else:
-            start = self._fresh(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
+            start = self._make_start(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.uncentred()
         if resume:
@@ -284,7 +288,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
             link = SoftmaxLink(n_classes)
         strengths, tuning = self._strengths(), choice
         tuned = choice is not None or not (strengths.fixed or resume or online)
-        noise, found = self._noise_to_begin_with(n_classes, resume, online, tuned)
+        noise, found = self._initial_noise(n_classes, resume, online, tuned)
         if resume or online:
             pair = (self.alpha_, self.link_alpha_) if resume else (_ONLINE_ALPHA, _ONLINE_ALPHA)
             alpha, link_alpha = strengths.pair(*pair)
@@ -293,21 +297,21 @@ class LinearLinkClassifier(SavedLinearClassifier):
         elif strengths.fixed:
             alpha, link_alpha = strengths.pair()
         else:
-            tried, of_tried = features, fixed
-            if fixed is not None:  # enough to compare strengths, and faster
-                tried, of_tried = features.single(), copy.deepcopy(fixed).float()
-            problem = self._problem(tried, labels, weight, X, y, rows, groups, seed, noise, of_tried)
+            trial_features, trial_link = features, fixed
+            if fixed is not None:  # single precision is enough to compare strengths, and faster
+                trial_features, trial_link = features.single(), copy.deepcopy(fixed).float()
+            problem = self._make_problem(trial_features, labels, weight, X, y, rows, groups, seed, noise, trial_link)
             if path is not None:
-                held = [part for fold in problem.folds for part in fold]
-                kept_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *held)))
-                tuning = kept_choice.load()
+                folds = [part for fold in problem.folds for part in fold]
+                saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
+                tuning = saved_choice.load()
             if tuning is None:
                 tuning = self._choose(problem, strengths)
-                if kept_choice is not None:
-                    kept_choice.save(tuning)
+                if saved_choice is not None:
+                    saved_choice.save(tuning)
                     tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
-        plan = self._plan_of(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
+        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
         if plan.is_logistic and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
         if plan.precision != dtype:
@@ -339,7 +343,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), plan.strengths, online)
         if tuning is not None and tuning.whole is not None:
-            result = _put_in(model, tuning.whole)
+            result = _copy_fitted(model, tuning.whole)
         elif fixed is not None or (
             plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)
         ):
@@ -348,17 +352,17 @@ class LinearLinkClassifier(SavedLinearClassifier):
             result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
-        if kept_choice is not None:
-            kept_choice.remove()
+        if saved_choice is not None:
+            saved_choice.remove()
         observed = np.bincount(labels[rows], weight[rows], n_classes)
-        kept = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
-        self._keep(model, result, plan, classes, observed, len(rows), start, X.dtype, kept, fixed)
+        moments = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
+        self._set_fitted(model, result, plan, classes, observed, len(rows), start, X.dtype, moments, fixed)
         if not (resume or online):
             self._tuning = tuning
         if not online:  # one pass over some rows need not converge
-            self._warn_of(result)
+            self._warn_unless_converged(result)
 
-    def _plan_of(
+    def _make_plan(
         self,
         link: Link,
         strengths: tuple[float, float],
@@ -375,7 +379,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
             precision = torch.float32  # as it was tried out; noise of batches is far above that of rounding
         if tuning is not None and tuning.noise is not None:
             found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
-            noise = found.in_training()
+            noise = found.make_training_noise()
         link = clean_link(link)
         alpha, link_alpha = strengths
         if isinstance(link, SoftmaxLink):
@@ -386,7 +390,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         is_softmax = isinstance(link, SoftmaxLink)
         return Plan(with_noise(link, noise), (alpha, link_alpha), noise, found, precision, is_softmax, is_logistic)
 
-    def _keep(
+    def _set_fitted(
         self,
         model: LinearModel,
         result: TrainingResult,
@@ -399,7 +403,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         moments: tuple[torch.Tensor, ...] | None = None,
         fixed: Link | None = None,
     ) -> None:
-        """Keep what has been trained; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
+        """Set the fitted attributes; ``observed`` are the weights of the labels, ``dtype`` is that of the features."""
         w, b, trained = model.take(0)
         for name in ("gradient_norm_", "converged_", "n_skipped_rows_", "skipped_rows_"):
             self.__dict__.pop(name, None)  # of an earlier fit
@@ -410,44 +414,44 @@ class LinearLinkClassifier(SavedLinearClassifier):
         found, noise = plan.found, plan.noise
         if found is None and noise is not None:
             learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
-            found = FittedNoise.of(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
+            found = FittedNoise.from_noise(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
         if found is not None:
-            trained = found.link_to_predict(trained)
-        own = torch.float32 if dtype == np.float32 else torch.float64
-        w, b = ((part * plan.temperature).to("cpu", own) for part in (w, b))
+            trained = found.make_prediction_link(trained)
+        precision = torch.float32 if dtype == np.float32 else torch.float64
+        w, b = ((part * plan.temperature).to("cpu", precision) for part in (w, b))
         self.classes_ = classes
         self._noise = found
-        self.link_ = trained.to("cpu", own).eval().requires_grad_(False)
+        self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
         self.coef_, self.intercept_ = self._standardized.folded(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
 
-    def _noise_to_begin_with(
+    def _initial_noise(
         self, n_classes: int, resume: bool, online: bool, tuned: bool
     ) -> tuple[LabelNoise | None, FittedNoise | None]:
-        """Noise in the labels to train with, as far as it is known before strengths are chosen, and what is known of it."""
-        asked = requested_noise(self.label_noise, n_classes)
+        """Label noise to train with, and what is known of it, before strengths are chosen."""
+        known = read_label_noise(self.label_noise, n_classes)
         before: FittedNoise | None = getattr(self, "_noise", None) if resume else None
-        goes_on = asked.is_learned and not tuned and not online and self._strengths().fixed  # learned in training
-        if before is not None and not before.known and not goes_on:
-            if asked.known is not None:
+        in_training = is_learned(self.label_noise) and not tuned and not online and self._strengths().fixed
+        if before is not None and not before.known and not in_training:
+            if known is not None:
                 raise ValueError(
                     "training continues with the label noise that was found in the first fit, but label_noise has been given "
                     "since; set warm_start=False, or clone the estimator, to start anew."
                 )
-            return before.in_training(), before
-        if asked.is_learned and online:
+            return before.make_training_noise(), before
+        if is_learned(self.label_noise) and online:
             raise ValueError(
                 f"label_noise={self.label_noise!r} needs all data at once; call fit, or give partial_fit a known rate or "
                 "matrix."
             )
-        if goes_on:
-            return asked.to_learn(n_classes, before), None
-        return asked.known, None
+        if in_training:
+            return make_learned_noise(self.label_noise, n_classes, before), None
+        return known, None
 
-    def _fresh(
+    def _make_start(
         self, units: Standardizer, n_classes: int, generator: torch.Generator, dtype: torch.dtype
     ) -> Standardized:
         """The initial linear predictor, in these units."""
@@ -522,26 +526,26 @@ class LinearLinkClassifier(SavedLinearClassifier):
             centred=self._is_centred(),
         )
 
-    def _fitted_again(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
-        """See :meth:`LabelQuality._fitted_again`."""
+    def _refit(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
+        """See :meth:`LabelQuality._refit`."""
         copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0, label_noise=None)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
-        plan = None if self._noise is None else self._noise.plan
+        rates = None if self._noise is None else self._noise.rates
         matrix = None if self._noise is None else self._noise.matrix
         if len(classes) < len(self.classes_) and matrix is not None:
             raise ValueError(
                 "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
             )
-        choice = Tuning(Candidate(self.alpha_, self.link_alpha_), noise=plan, noise_matrix=matrix)
-        weight = with_class_weight(self.class_weight, y, np.ones(len(y)))
-        with warnings.catch_warnings():  # what there was to be said has been said of the first fit
+        choice = Tuning(Candidate(self.alpha_, self.link_alpha_), noise=rates, noise_matrix=matrix)
+        weight = apply_class_weight(self.class_weight, y, np.ones(len(y)))
+        with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
             copied._train(X, y, weight, classes, self._seed(), False, choice=choice)
         return copied
 
-    def _warn_of(self, result: TrainingResult) -> None:
+    def _warn_unless_converged(self, result: TrainingResult) -> None:
         """Warn if training has diverged or has not converged."""
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
@@ -567,12 +571,10 @@ class LinearLinkClassifier(SavedLinearClassifier):
         are also in the metadata. Needs the extra ``export``.
         """
         check_is_fitted(self)
-        self._check_weights()
-        names = getattr(self, "feature_names_in_", None)
-        export_estimator(path, self.coef_, self.intercept_, self.link_, self.classes_, names)
+        write_model(path, estimator_model(self, getattr(self, "feature_names_in_", None)))
 
 
-def _put_in(model: LinearModel, fitted: FittedLink) -> TrainingResult:
+def _copy_fitted(model: LinearModel, fitted: FittedLink) -> TrainingResult:
     """Put a trained model in the place of one that is to be trained."""
     trained = LinearModel(fitted.weight.unsqueeze(0), fitted.bias.unsqueeze(0), [fitted.link])
     model.flat.copy_(trained.flat)

@@ -48,15 +48,15 @@ from legendretron._internal.sklearn_compat import (
 )
 from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
-from legendretron.estimators.label_noise import replaced_share, wrong_share
 from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.onnx import export_predictor
+from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
 from legendretron.estimators.table_classifier import TableClassifier
+from legendretron.links.noise_models import replaced_share, wrong_share
 
 __all__ = ["LegendreCalibrator"]
 
@@ -259,7 +259,7 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         weight = check_sample_weight(
             sample_weight, y.reshape(-1, 1) if y.dtype.kind in "fiub" else np.zeros((len(y), 1))
         )
-        method = self._method(self.estimator)
+        method = self._score_method(self.estimator)
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator.estimator)
             self.estimator_ = self.estimator
@@ -276,18 +276,19 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         return np.asarray(as_columns(scores), dtype=np.float64), y, weight, kind, self.estimator_.classes_
 
     @staticmethod
-    def _method(estimator: Any) -> str:
+    def _score_method(estimator: Any) -> str:
         return "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
 
     def _fit_scores(self, scores: np.ndarray, y: np.ndarray, weight: np.ndarray, kind: str, known: Any) -> None:
         form = score_form(scores, kind)
         n_classes = max(2, form.columns)
-        classes = _classes_of(y, n_classes, known)
+        classes = _find_classes(y, n_classes, known)
         absent = np.setdiff1d(classes, y)
         if known is None and len(absent):
             warnings.warn(
-                f"y holds no row of {_listed(absent)}; the columns of scores are taken for {_listed(classes)}. Such classes "
-                "get what temperature and shared shape give them. Give classes= if the columns are others, or more rows.",
+                f"y holds no row of {_join_labels(absent)}; the columns of scores are taken for {_join_labels(classes)}. "
+                "Such classes get what temperature and shared shape give them. Give classes= if the columns are others, or "
+                "more rows.",
                 stacklevel=3,
             )
         kept = np.flatnonzero(weight > 0)
@@ -341,7 +342,9 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
             self._form.check(X)
             scores: np.ndarray = X
             return scores
-        return np.asarray(as_columns(getattr(self.estimator_, self._method(self.estimator_))(X)), dtype=np.float64)
+        return np.asarray(
+            as_columns(getattr(self.estimator_, self._score_method(self.estimator_))(X)), dtype=np.float64
+        )
 
     def _log_proba_in_parts(self, scores: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Calibrated log-probabilities in chunks of rows, so that intermediate results do not grow with the data."""
@@ -399,7 +402,8 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
             (2, self._form.columns), 1.0 / max(2, self._form.columns), dtype=getattr(torch, self._precision)
         )
         names = getattr(self, "feature_names_in_", None) if self.estimator is None else None
-        export_predictor(path, _Exported(ScoreReader(self._form), self.to_torch()), example, self.classes_, names)
+        scores_to_log_proba = torch.nn.Sequential(ScoreReader(self._form), self.to_torch())
+        write_model(path, predictor_model(scores_to_log_proba, example, self.classes_, names))
 
     # --- saving ---
 
@@ -478,24 +482,12 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         return tags
 
 
-class _Exported(torch.nn.Module):
-    """Scores to the index of the most probable class and all probabilities."""
-
-    def __init__(self, reader: ScoreReader, of_logits: CalibrationMap) -> None:
-        super().__init__()
-        self.reader, self.of_logits = reader, of_logits
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        log_p = self.of_logits(self.reader(x))
-        return log_p.argmax(1), log_p.exp()
-
-
-def _listed(classes: np.ndarray) -> str:
+def _join_labels(classes: np.ndarray) -> str:
     more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
     return ", ".join(repr(label) for label in classes[:_NAMED].tolist()) + more
 
 
-def _classes_of(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:
+def _find_classes(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:
     """Labels of the columns of scores."""
     seen = np.unique(y)
     if known is not None:

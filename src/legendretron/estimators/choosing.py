@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from legendretron._internal.validation import check_device
-from legendretron.estimators.label_noise import LEARNED
+from legendretron.estimators.label_noise import is_learned
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.settings import Protocol, Strengths
 from legendretron.links import LabelNoise, Link
@@ -52,7 +52,7 @@ class ChoosingClassifier(LabelQuality, ABC):
 
     # --- choosing ---
 
-    def _problem(
+    def _make_problem(
         self,
         features: Features,
         labels: np.ndarray,
@@ -65,7 +65,7 @@ class ChoosingClassifier(LabelQuality, ABC):
         noise: LabelNoise | None,
         fixed: Link | None,
     ) -> TuningProblem:
-        """What strengths are chosen for."""
+        """The problem for which strengths are chosen: data, folds, and how links are made and trained."""
         folds = make_folds(self.cv, X, y, rows, groups, seed)
         if not folds and (self.cv is not None or groups is not None):
             which = "groups" if groups is not None else f"cv={self.cv!r}"
@@ -73,7 +73,7 @@ class ChoosingClassifier(LabelQuality, ABC):
                 f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
                 "out, or give alpha and link_alpha."
             )
-        if not folds and isinstance(self.label_noise, str) and self.label_noise in LEARNED:
+        if not folds and is_learned(self.label_noise):
             raise ValueError(
                 f"label_noise={self.label_noise!r} needs rows to hold out, of classes that the other rows have too, and "
                 "there are too few; give a rate, or leave it out."
@@ -93,11 +93,11 @@ class ChoosingClassifier(LabelQuality, ABC):
             symmetric_logistic=self._protocol().symmetric,
             centred=self._is_centred(),
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
-            fit_whole=device.type == "cuda" and self._ends_as_tried(),
+            fit_whole=device.type == "cuda" and self._trains_like_candidates(),
             known_noise=noise,
             find_noise="never" if fixed is not None else self._find_noise(),
             fixed_link=fixed,
-            **self._plan(len(rows)),
+            **self._trial_schedule(len(rows)),
         )
 
     def _find_noise(self) -> str:
@@ -105,10 +105,10 @@ class ChoosingClassifier(LabelQuality, ABC):
         if not isinstance(self.label_noise, str):
             return "never"
         if self.label_noise == "auto" and self.class_weight is not None:
-            return "never"  # weights by label make noise that strikes all labels alike strike some more than others
+            return "never"  # class weights would make symmetric noise look class-conditional
         return _FIND_NOISE[self.label_noise]
 
-    def _plan(self, n_rows: int) -> dict[str, Any]:
+    def _trial_schedule(self, n_rows: int) -> dict[str, Any]:
         """Batch size, steps and rate of learned links while strengths are chosen."""
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
         epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
@@ -125,8 +125,8 @@ class ChoosingClassifier(LabelQuality, ABC):
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
 
-    def _ends_as_tried(self) -> bool:
-        """Whether a learned link is trained in the end just as candidates are."""
+    def _trains_like_candidates(self) -> bool:
+        """Whether the final fit of a learned link is that of a candidate, on all rows."""
         automatic = self.max_epochs == "auto" and self.dtype is None and self.solver != "lbfgs"
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
         return automatic and usual and not self.early_stopping and self.checkpoint is None

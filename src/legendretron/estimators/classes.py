@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import compute_sample_weight
 from torch import Tensor
 
-__all__ = ["swap_classes", "swap_labels", "with_class_weight"]
+__all__ = ["apply_class_weight", "swap_classes", "swap_labels"]
 
 
 def swap_labels(labels: Any, n_classes: int) -> Any:
@@ -34,7 +34,7 @@ def swap_classes(values: Any) -> Any:
     return values.flip(-1) if isinstance(values, Tensor) else values[..., ::-1]
 
 
-def with_class_weight(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def apply_class_weight(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the rows' weights times those of their classes; rows of weight zero are left out."""
     factors = np.ones(len(y))
     if isinstance(class_weight, dict):

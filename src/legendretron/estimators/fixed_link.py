@@ -11,10 +11,10 @@ from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
 from legendretron.links.persistence import blank_link, check_finite
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
-__all__ = ["check_fixed_fit", "fixed_link", "frozen_again", "is_fixed", "own_link", "same_link"]
+__all__ = ["check_fixed_fit", "fixed_link", "freeze", "get_link", "has_same_values", "is_fixed"]
 
 
-def own_link(given: Any) -> Any:
+def get_link(given: Any) -> Any:
     """The link of a loss; anything else as it is."""
     return given._link if isinstance(given, CanonicalLoss | CompositeLoss) else given
 
@@ -53,7 +53,7 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
                 f"link is a loss with label_smoothing={given.label_smoothing:g}, which does not apply here; give "
                 "CanonicalLoss(link) without it."
             )
-    link: Link = own_link(given)
+    link: Link = get_link(given)
     if isinstance(link, NoisyLink):
         raise ValueError(
             "link must be that of the true labels, got a NoisyLink, whose canonical loss has no minimum for a row that is "
@@ -78,7 +78,7 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
     return copy.deepcopy(link).to(device=device, dtype=dtype).eval().requires_grad_(False)
 
 
-def frozen_again(link: Link) -> Link | CanonicalLoss:
+def freeze(link: Link) -> Link | CanonicalLoss:
     """A link that was read from a file, as one that is to be kept: frozen, or if there is nothing to freeze, its loss."""
     return CanonicalLoss(link) if isinstance(link, SoftmaxLink) else link.eval().requires_grad_(False)
 
@@ -107,7 +107,7 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
         )
 
 
-def same_link(given: Link, fitted: Link) -> bool:
+def has_same_values(given: Link, fitted: Link) -> bool:
     """Whether a fitted link has the class and, in its own precision, the values of the one that is given."""
     of_given, of_fitted = given.state_dict(), fitted.state_dict()
     if type(given) is not type(fitted) or of_given.keys() != of_fitted.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from legendretron.tuning.noise_matrix import share_of_wrong_labels
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS
 from legendretron.tuning.table import check_matrix
 
-__all__ = ["LEARNED", "FittedNoise", "NoiseRequest", "clean_link", "replaced_share", "requested_noise", "wrong_share"]
+__all__ = ["FittedNoise", "clean_link", "is_learned", "make_learned_noise", "read_label_noise"]
 
 #: Kinds of noise that can be learned.
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
@@ -27,35 +27,27 @@ _START = 0.1
 _LEAST_DOUBT = 1e-3
 
 
-class NoiseRequest(NamedTuple):
-    """What the parameter asks for: nothing, ``"auto"``, a kind of noise to be learned, or noise that is known."""
-
-    kind: str | None
-    known: LabelNoise | None = None
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether it names a kind of noise that is to be learned."""
-        return self.kind in LEARNED
-
-    def to_learn(self, n_classes: int, before: FittedNoise | None) -> LabelNoise:
-        """Noise to be learned in training, starting at that of an earlier fit."""
-        rate = _START if before is None else min(max(before.plan.rate, 0.01), 0.9)
-        start = SymmetricNoise(n_classes, rate, learned=self.kind == SymmetricNoise.kind, dtype=torch.float64)
-        if start.learned:
-            return start
-        matrix = start.matrix() if before is None or before.matrix is None else torch.as_tensor(before.matrix)
-        return TransitionNoise(matrix.clamp(min=1e-6) / matrix.clamp(min=1e-6).sum(1, keepdim=True), learned=True)
+def is_learned(label_noise: Any) -> bool:
+    """Whether the parameter names a kind of noise that is to be learned."""
+    return isinstance(label_noise, str) and label_noise in LEARNED
 
 
-def requested_noise(label_noise: Any, n_classes: int) -> NoiseRequest:
-    """Read the parameter; classes of a matrix are in the order of ``classes_``, those of the noise in that of the link."""
+def read_label_noise(label_noise: Any, n_classes: int) -> LabelNoise | None:
+    """Noise that the parameter says is known, in the link's order of the classes; None if it is to be found, or none."""
     if label_noise is None or isinstance(label_noise, str):  # names are checked with the other parameters
-        return NoiseRequest(label_noise)
-    noise: LabelNoise = known_noise(label_noise, n_classes, dtype=torch.float64)
-    if isinstance(noise, TransitionNoise):
-        noise = TransitionNoise(_swap_matrix(noise.matrix().numpy()))
-    return NoiseRequest("known", noise)
+        return None
+    noise = known_noise(label_noise, n_classes, dtype=torch.float64)
+    return TransitionNoise(_swap_matrix(noise.matrix().numpy())) if isinstance(noise, TransitionNoise) else noise
+
+
+def make_learned_noise(kind: str, n_classes: int, before: FittedNoise | None) -> LabelNoise:
+    """Noise to be learned in training, starting at that of an earlier fit."""
+    rate = _START if before is None else min(max(before.rates.rate, 0.01), 0.9)
+    start = SymmetricNoise(n_classes, rate, learned=kind == SymmetricNoise.kind, dtype=torch.float64)
+    if start.learned:
+        return start
+    matrix = start.matrix() if before is None or before.matrix is None else torch.as_tensor(before.matrix)
+    return TransitionNoise(matrix.clamp(min=1e-6) / matrix.clamp(min=1e-6).sum(1, keepdim=True), learned=True)
 
 
 def _swap_matrix(matrix: np.ndarray) -> np.ndarray:
@@ -76,7 +68,7 @@ class FittedNoise:
     ----------
     n_classes : int
         ``C``.
-    plan : FoundNoise
+    rates : FoundNoise
         Rates of symmetric noise, and how to train with it. Of other noise, the rate is that of symmetric noise with as many
         wrong labels.
     known : bool
@@ -86,13 +78,13 @@ class FittedNoise:
     """
 
     n_classes: int
-    plan: FoundNoise
+    rates: FoundNoise
     known: bool
     matrix: np.ndarray | None = None
 
     def to_state(self) -> dict[str, Any]:
         """Return all but the number of classes."""
-        return {"plan": [*map(float, self.plan)], "known": self.known, "matrix": self.matrix}
+        return {"plan": [*map(float, self.rates)], "known": self.known, "matrix": self.matrix}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], n_classes: int) -> Self:
@@ -103,57 +95,57 @@ class FittedNoise:
         return cls(n_classes, FoundNoise.from_state(state["plan"]), state["known"], matrix)
 
     @classmethod
-    def of(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:
+    def from_noise(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:
         """From noise that was given, or learned in training on ``n_rows``; ``observed`` are shares of the labels.
 
         The interval of learned noise is that of a share among so many labels.
         """
-        matrix, kept = noise.matrix().detach().double().cpu().numpy(), None
+        matrix, asymmetric = noise.matrix().detach().double().cpu().numpy(), None
         n_classes = len(matrix)
         if isinstance(noise, SymmetricNoise):
             rate = float(noise.rate().detach())
         else:
-            kept = matrix
+            asymmetric = matrix
             rate = replaced_share(share_of_wrong_labels(matrix, observed), n_classes)
         wrong = wrong_share(rate, n_classes)
         error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
         away = INTERVAL_ERRORS * error
         low, high = (replaced_share(share, n_classes) for share in (wrong - away, wrong + away))
         most = replaced_share(1.0, n_classes)  # symmetric noise ends at 1, a matrix where all labels are wrong
-        plan = FoundNoise(min(rate, 1.0 - 1e-9), 1.0, 0.0, rate, max(0.0, low), min(most, high))
-        return cls(n_classes, plan, known, kept)
+        rates = FoundNoise(min(rate, 1.0 - 1e-9), 1.0, 0.0, rate, max(0.0, low), min(most, high))
+        return cls(n_classes, rates, known, asymmetric)
 
-    def noise(self) -> LabelNoise:
+    def make_noise(self) -> LabelNoise:
         """How true labels become observed ones, from the probabilities that are predicted."""
         if self.matrix is not None:
             return TransitionNoise(torch.as_tensor(self.matrix))
-        return SymmetricNoise(self.n_classes, self.plan.rate, learned=False, dtype=torch.float64)
+        return SymmetricNoise(self.n_classes, self.rates.rate, learned=False, dtype=torch.float64)
 
-    def in_training(self) -> LabelNoise | None:
+    def make_training_noise(self) -> LabelNoise | None:
         """What is assumed in training; None if there is no noise."""
         if self.matrix is not None:
-            return self.noise()
-        if self.plan.training == 0.0:
+            return self.make_noise()
+        if self.rates.training == 0.0:
             return None
-        return SymmetricNoise(self.n_classes, self.plan.training, learned=False, dtype=torch.float64)
+        return SymmetricNoise(self.n_classes, self.rates.training, learned=False, dtype=torch.float64)
 
-    def link_to_predict(self, trained: Link) -> Link:
+    def make_prediction_link(self, trained: Link) -> Link:
         """The link of true labels, with a floor for predictions that are to be doubted."""
         link = clean_link(trained)
-        if self.plan.doubt < _LEAST_DOUBT:
+        if self.rates.doubt < _LEAST_DOUBT:
             return link
-        return NoisyLink(link, SymmetricNoise(self.n_classes, self.plan.doubt, learned=False))
+        return NoisyLink(link, SymmetricNoise(self.n_classes, self.rates.doubt, learned=False))
 
     @property
     def rate(self) -> float:
         """Share of wrong labels."""
-        return wrong_share(self.plan.rate, self.n_classes)
+        return wrong_share(self.rates.rate, self.n_classes)
 
     @property
     def interval(self) -> tuple[float, float]:
         """Where it lies: what training and held-out rows say, with 2.5 standard errors on both sides."""
-        return wrong_share(self.plan.low, self.n_classes), wrong_share(self.plan.high, self.n_classes)
+        return wrong_share(self.rates.low, self.n_classes), wrong_share(self.rates.high, self.n_classes)
 
     def matrix_by_classes(self) -> np.ndarray:
         """The transition matrix, in the order of ``classes_``."""
-        return _swap_matrix(self.noise().matrix().detach().double().numpy())
+        return _swap_matrix(self.make_noise().matrix().detach().double().numpy())

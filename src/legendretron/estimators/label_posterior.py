@@ -24,7 +24,7 @@ from scipy.special import softmax
 
 from legendretron.tuning.noise_rates import ENOUGH, TEMPERATURES, best_share
 
-__all__ = ["calibrated", "label_posterior"]
+__all__ = ["calibrate_on_labels", "label_posterior"]
 
 #: Power of the predictions in the tail, relative to the temperature.
 _TAIL = 0.15
@@ -54,12 +54,14 @@ def label_posterior(log_p: np.ndarray, labels: np.ndarray, matrix: np.ndarray, *
     >>> bool(posterior[0, 0] > 0.9 > posterior[1, 1])
     True
     """
-    joint = calibrated(log_p, labels, matrix, doubts=doubts) * matrix.T[labels]
+    joint = calibrate_on_labels(log_p, labels, matrix, doubts=doubts) * matrix.T[labels]
     posterior: np.ndarray = joint / np.maximum(joint.sum(1, keepdims=True), np.finfo(float).tiny)
     return posterior
 
 
-def calibrated(log_p: np.ndarray, labels: np.ndarray, matrix: np.ndarray, *, doubts: bool = True) -> np.ndarray:
+def calibrate_on_labels(
+    log_p: np.ndarray, labels: np.ndarray, matrix: np.ndarray, *, doubts: bool = True
+) -> np.ndarray:
     """Calibrated probabilities of the true classes, ``(n, C)``; arguments as in :func:`label_posterior`."""
     log_p = log_p.astype(np.float64)
     some = slice(None, None, -(-len(labels) // ENOUGH))

@@ -64,7 +64,7 @@ class LabelQuality(LinkPredictor):
             return same
         log_p = self.predict_log_proba(X)
         ordered = torch.as_tensor(swap_classes(log_p).copy())
-        return np.exp(swap_classes(noise.noise().log_observed(ordered).numpy()).astype(log_p.dtype))
+        return np.exp(swap_classes(noise.make_noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
     def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
         r"""For each row, the probability that its label is right.
@@ -129,7 +129,7 @@ class LabelQuality(LinkPredictor):
         labels = np.searchsorted(self.classes_, y)
         log_p = self._log_proba_to_judge(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
         noise: FittedNoise | None = getattr(self, "_noise", None)
-        if noise is not None and noise.plan.rate > 0.0:
+        if noise is not None and noise.rates.rate > 0.0:
             return label_posterior(log_p, labels, noise.matrix_by_classes())
         one = SymmetricNoise(len(self.classes_), 1.0 / max(len(y), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
@@ -176,7 +176,7 @@ class LabelQuality(LinkPredictor):
         for train, test in folds:
             if len(seen := np.intersect1d(train, test)):
                 raise ValueError(f"cv={cv!r} must not train on the rows that it holds out, but does on row {seen[0]}.")
-            model = self._fitted_again(X[train], y[train])
+            model = self._refit(X[train], y[train])
             columns = np.searchsorted(self.classes_, model.classes_)
             # a class that none of these rows has may be that of the next one
             log_p[test] = -np.log(len(train) + 1.0)
@@ -184,5 +184,5 @@ class LabelQuality(LinkPredictor):
         return log_p
 
     @abstractmethod
-    def _fitted_again(self, X: Any, y: np.ndarray) -> LabelQuality:
+    def _refit(self, X: Any, y: np.ndarray) -> LabelQuality:
         """A copy with the same strengths and noise, fitted to other rows."""

@@ -12,11 +12,11 @@ import torch
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed, own_link, same_link
+from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
 from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
-from legendretron.links.registry import check_link, choose_settings
+from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning import hidden_for
 
@@ -47,19 +47,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     Parameters
     ----------
     link : {"composite", "canonical", "softmax"}, name of another link, Link or loss, default="composite"
-        ``"composite"``: the paper's link, the most flexible; canonical for two classes only. ``"canonical"``: the gradient
-        of one potential, with a convex loss that can be exported (``loss_``). ``"softmax"``: nothing to learn, logistic
-        regression. Your own link has the name given to :func:`~legendretron.links.register_link`. A link object is copied,
-        and training starts from its parameters. A **loss**, such as ``loss_`` of another estimator, or a **frozen** link, of
-        which no parameter requires a gradient, as ``link_`` of another estimator or after ``link.requires_grad_(False)``, is
-        kept as it is (loss transfer): ``W`` and ``b`` are trained to the minimum of its canonical loss, which is convex,
-
-        .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2,
-
-        by Newton's method if they are few, else by L-BFGS, and ``gradient_norm_`` tells how close they are. The number of
-        classes must be that of ``y``, and the link canonical; for a composite one of three or more classes,
-        :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression; wrong
-        labels are not looked for. With the softmax link, this is logistic regression.
+        The paper's link, the most flexible; the gradient of one potential, with a convex loss to export (``loss_``); logistic
+        regression; or one of your own. A link object is where training starts. A **loss**, or a **frozen** link, of which no
+        parameter requires a gradient, is kept as it is: see the notes.
     link_params : dict, default=None
         Settings of the link. Composite: ``n_blocks`` networks (2), ``hidden`` units a layer (8, or 4 below 300 rows),
         ``depth`` layers (4). Canonical: ``n_nests`` softmaxes (4). Any: ``init``. An unknown name raises a ``ValueError``.
@@ -67,18 +57,16 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
         ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
     link_alpha : float or "auto", default="auto"
-        Penalty on the link's distance from softmax; a link without parameters has none. ``"auto"``: chosen with ``alpha``.
-        Logistic regression is then always among the candidates, and preferred to a learned link unless the link is better by
-        more than the standard error of the difference. With both strengths given, the model is trained once.
+        Penalty on the link's distance from softmax. ``"auto"``: chosen with ``alpha``, logistic regression always among the
+        candidates; it is preferred unless the link is better by more than the standard error of the difference.
     solver : {"auto", "adam", "lbfgs"}, default="auto"
         Minibatches, or full-batch quasi-Newton: deterministic, good for small data. ``"auto"``: minibatches for a learned
         link, and Newton's method or L-BFGS for logistic regression.
     learning_rate : float or "auto", default="auto"
         Initial learning rate of Adam, which falls along a cosine; ``"auto"`` is 0.03, and 0.01 in ``partial_fit``.
     max_epochs : int or "auto", default="auto"
-        Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, from
-        some hundred passes over few rows to a few over a million, see :mod:`legendretron.tuning.rules`; of L-BFGS at most
-        1,000 iterations.
+        Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, from some hundred passes over few
+        rows to a few over a million, see :mod:`legendretron.tuning.rules`; at most 1,000 iterations.
     batch_size : int or "auto", default="auto"
         Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
     early_stopping : bool or float, default=False
@@ -102,23 +90,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
     verbose : int, default=0
         1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
-        With Adam and a fixed ``random_state``, a file for the state of training. An interrupted fit resumes from it, with
-        the same result as an uninterrupted one; the file is removed when the fit is done. Use one path per fit. Strengths
-        that have been chosen are written beside it, to a file whose name ends in ``.strengths``.
+        With Adam and a fixed ``random_state``, a file from which an interrupted fit resumes, with the same result; it is
+        removed in the end. Use one path per fit. Chosen strengths are in a file beside it that ends in ``.strengths``.
     cv : int, cross-validation generator or iterable, default=None
-        How rows are held out to choose ``alpha`` and ``link_alpha``: a number of folds, a splitter of scikit-learn, or pairs
-        of training and held-out rows. ``None``: five folds, for logistic regression on less than 1,000 rows three times
-        over; from 5,000 rows on, learned links are tried on the first of them only, and from 50,000 rows on a fifth of the
-        rows is held out once.
+        Folds to choose ``alpha`` and ``link_alpha`` on. ``None``: five, three times over for logistic regression on less than
+        1,000 rows; from 5,000 rows on, links are tried on one of them, and from 50,000 on a fifth is held out once.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        Wrong labels among those of the fit. The model is trained on labels as they are observed, and predicts true ones.
-        ``"auto"``: when strengths are chosen, it is tried out too whether the labels are better explained if some of them are
-        wrong, replaced at random; ``noise_rate_`` says what came out. ``"symmetric"``: some are wrong, and how many is
-        estimated. ``"class-conditional"``: how many is estimated for each pair of classes; that needs many rows. A number:
-        the share of wrong labels, replaced by other classes at random. A matrix: probabilities of observed labels (columns)
-        for each true class (rows), in the order of ``classes_``. If the strengths of the penalties are given, nothing is
-        tried on held-out rows: then ``"auto"`` is ``None``, and noise that is to be estimated is learned in training. With
-        ``class_weight``, ``"auto"`` is ``None``, too: weights by observed labels hide how many of them are wrong.
+        Wrong labels: looked for where strengths are chosen; a share, or one for each pair of classes, to be estimated; or
+        known, as a share or a matrix of shape (n_classes, n_classes), rows being true classes. See the notes.
 
     Attributes
     ----------
@@ -159,6 +138,20 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Epochs trained.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    Notes
+    -----
+    **Loss transfer.** With a link that is kept, ``W`` and ``b`` go to the minimum of its canonical loss, which is convex,
+
+    .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2 .
+
+    The link must be canonical and for as many classes; for a composite one of three or more classes,
+    :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression.
+
+    **Wrong labels.** The model is trained on labels as they are observed, and predicts true ones. With ``"auto"``, noise is
+    assumed if held-out labels are better explained by it. If strengths are given, nothing is tried on held-out rows: then
+    ``"auto"`` is ``None``, and noise to be estimated is learned in training. With ``class_weight``, ``"auto"`` is ``None``,
+    too: weights by observed labels hide how many of them are wrong.
 
     References
     ----------
@@ -254,7 +247,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     def _link_settings(self) -> dict[str, Any]:
         """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
-        return choose_settings(own_link(self.link), {}, self.link_params, LegendreTronClassifier)
+        return check_settings(get_link(self.link), {} if self.link_params is None else self.link_params, "link_params")
 
     def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
         if not is_fixed(self.link):
@@ -290,7 +283,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def _check_resumed_link(self) -> None:
         if is_fixed(self.link) or hasattr(self, "gradient_norm_"):
             if not (
-                is_fixed(self.link) and hasattr(self, "gradient_norm_") and same_link(own_link(self.link), self.link_)
+                is_fixed(self.link)
+                and hasattr(self, "gradient_norm_")
+                and has_same_values(get_link(self.link), self.link_)
             ):
                 raise ValueError(
                     f"training continues with the link of the first fit, {type(self.link_).__name__}, but link is another "

@@ -103,12 +103,12 @@ class NumpyPredictor:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # checked below
                 log_p = self._log_proba(X[rows].astype(np.float64) @ weight + bias).astype(self.coef_.dtype)
             if not np.isfinite(log_p).all():
-                log_p = self._linear._all_parts(X[rows], log=True)  # which raises, unless rounding differs
+                log_p = self._linear._predict_all(X[rows], log=True)  # which raises, unless rounding differs
             elif len(self.classes_) == 2:  # the link's first class is the second one
                 log_p = log_p[:, ::-1]
             yield rows, log_p
 
-    def _all_parts(self, X: Any, *, log: bool) -> np.ndarray:
+    def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         parts = [part for _, part in self._log_proba_in_parts(X)]
         return np.concatenate(parts) if log else np.exp(np.concatenate(parts))
 

@@ -15,11 +15,23 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 
-__all__ = ["estimator_model", "export_estimator", "export_predictor", "write_model"]
+__all__ = ["estimator_model", "predictor_model", "write_model"]
 
 
 class _Predictor(nn.Module):
-    """Map features to the index of the most probable class and all probabilities, in the order of ``classes_``."""
+    """Map inputs to the index of the most probable class and all probabilities."""
+
+    def __init__(self, log_proba: nn.Module) -> None:
+        super().__init__()
+        self.log_proba = log_proba
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = self.log_proba(x)
+        return log_p.argmax(1), log_p.exp()
+
+
+class _LinearLink(nn.Module):
+    """Map features to log-probabilities in the order of ``classes_``."""
 
     coef: Tensor
     intercept: Tensor
@@ -30,52 +42,29 @@ class _Predictor(nn.Module):
         self.register_buffer("intercept", torch.as_tensor(intercept))
         self.link = link
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
-        return log_p.argmax(1), log_p.exp()
+    def forward(self, x: Tensor) -> Tensor:
+        log_p: Tensor = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
+        return log_p
 
 
-def export_estimator(
-    path: str | Path,
-    coef: np.ndarray,
-    intercept: np.ndarray,
-    link: Link,
-    classes: np.ndarray,
-    feature_names: np.ndarray | None = None,
-) -> None:
-    """Write the file that an estimator's ``to_onnx`` describes; arguments are its attributes after ``fit``."""
-    write_model(path, estimator_model(coef, intercept, link, classes, feature_names))
+def estimator_model(estimator: Any, feature_names: np.ndarray | None) -> Any:
+    """Return the ``onnx.ModelProto`` of a fitted linear estimator, see its ``to_onnx``."""
+    estimator._check_weights()
+    module = _LinearLink(estimator.coef_, estimator.intercept_, estimator.link_)
+    example = torch.zeros(2, estimator.coef_.shape[1], dtype=module.coef.dtype)
+    return predictor_model(module, example, estimator.classes_, feature_names)
 
 
-def estimator_model(
-    coef: np.ndarray, intercept: np.ndarray, link: Link, classes: np.ndarray, feature_names: np.ndarray | None
+def predictor_model(
+    log_proba: nn.Module, example: Tensor, classes: np.ndarray, feature_names: np.ndarray | None = None
 ) -> Any:
-    """Return the ``onnx.ModelProto`` that :func:`export_estimator` writes."""
-    predictor = _Predictor(coef, intercept, link)
-    example = torch.zeros(2, coef.shape[1], dtype=predictor.coef.dtype)
-    return _predictor_model(predictor, example, classes, feature_names)
-
-
-def export_predictor(
-    path: str | Path,
-    predictor: nn.Module,
-    example: Tensor,
-    classes: np.ndarray,
-    feature_names: np.ndarray | None = None,
-) -> None:
-    """Write a module that maps features to the index of a class and to probabilities, with labels in place of the index."""
-    write_model(path, _predictor_model(predictor, example, classes, feature_names))
-
-
-def _predictor_model(
-    predictor: nn.Module, example: Tensor, classes: np.ndarray, feature_names: np.ndarray | None
-) -> Any:
+    """Return the ``onnx.ModelProto`` with labels and probabilities, from a module that maps inputs to log-probabilities."""
     if classes.dtype.kind not in "iufbUSO":
         raise ValueError(
             f"ONNX has no labels of dtype {classes.dtype}; fit with numbers, booleans or strings, for example "
             "y.astype(str)."
         )
-    model = onnx_model(predictor, example, "X", ["index", "probabilities"])
+    model = onnx_model(_Predictor(log_proba), example, "X", ["index", "probabilities"])
     import onnx
 
     # torch has no strings, so the labels are looked up by an ONNX node

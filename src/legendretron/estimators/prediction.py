@@ -50,9 +50,9 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
 
     def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
         """Log-probabilities in chunks of rows, so that the memory for intermediate results does not grow with the data."""
-        return self._parts(X, log=True)
+        return self._predict_parts(X, log=True)
 
-    def _parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         """Probabilities of checked features, or their logarithms, in chunks of rows; written to ``out`` if that is given."""
         sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
         compiled = self._compiled()
@@ -110,11 +110,11 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
 
     def _log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of checked features."""
-        return self._all_parts(X, log=True)
+        return self._predict_all(X, log=True)
 
-    def _all_parts(self, X: Any, *, log: bool) -> np.ndarray:
+    def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         out = np.empty((X.shape[0], len(self.classes_)), dtype=self.coef_.dtype)
-        for _ in self._parts(X, log=log, out=out):
+        for _ in self._predict_parts(X, log=log, out=out):
             pass
         return out
 
@@ -131,7 +131,7 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self._all_parts(self._check_features(X), log=False)
+        return self._predict_all(self._check_features(X), log=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each sample."""

@@ -22,10 +22,10 @@ from legendretron._internal.fields import (
     number,
     optional,
 )
-from legendretron._internal.plain import plain
+from legendretron._internal.json_values import as_json
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.choosing import ChoosingClassifier
-from legendretron.estimators.fixed_link import frozen_again, is_fixed, own_link
+from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
 from legendretron.estimators.label_noise import FittedNoise, clean_link
 from legendretron.estimators.persistence import SavedModel
 from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
@@ -76,7 +76,7 @@ class SavedLinearClassifier(SavedModel, ChoosingClassifier):
         self._check_weights()
         units, noise, tuning = self._standardized, getattr(self, "_noise", None), getattr(self, "_tuning", None)
         link = getattr(self, "link", None)
-        given = own_link(link)  # a loss is saved as its link
+        given = get_link(link)  # a loss is saved as its link
         return {
             "parameters": _encode_parameters(self.get_params(deep=False)),
             "given_link": link_to_state(given) if isinstance(given, Link) else None,  # link_ is its trained copy
@@ -175,7 +175,7 @@ def _encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
             value = None  # the state of a generator is not saved
         elif name == "cv" and value is not None and not isinstance(value, Integral):
             value = None  # neither is a splitter
-        encoded[name] = plain(value, name)
+        encoded[name] = as_json(value, name)
     return encoded
 
 
@@ -195,7 +195,7 @@ def _decode_parameters(cls: type[Any], state: dict[str, Any], n_classes: int) ->
     if given.get("n_classes") != n_classes:
         raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
     link = link_from_state(given)
-    parameters["link"] = frozen_again(link) if state["given_link_is_fixed"] else link
+    parameters["link"] = freeze(link) if state["given_link_is_fixed"] else link
     return parameters
 
 

@@ -1,4 +1,4 @@
-"""What the parameters of an estimator ask for: accepted values, strengths of the penalties, and the way of training."""
+"""What the parameters of an estimator ask for, and what is trained once the rest has been chosen."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import os
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from legendretron._internal.sklearn_compat import Interval, StrOptions
+import torch
 
-__all__ = ["SHARED_CONSTRAINTS", "Protocol", "Strengths"]
+from legendretron._internal.sklearn_compat import Interval, StrOptions
+from legendretron.estimators.label_noise import FittedNoise
+from legendretron.links import LabelNoise, Link
+
+__all__ = ["SHARED_CONSTRAINTS", "Plan", "Protocol", "Strengths"]
 
 #: Values of the parameters that the linear estimators share, in scikit-learn's format.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
@@ -108,3 +112,38 @@ class Protocol(NamedTuple):
     init: str = "centred"
     penalize_intercept: bool = False
     symmetric: bool = True
+
+
+class Plan(NamedTuple):
+    """What is trained.
+
+    Attributes
+    ----------
+    link : Link
+        The start of the link, with the noise.
+    strengths : tuple of float
+        On ``W`` and on the link, infinite for logistic regression.
+    noise : LabelNoise or None
+        Noise in the labels that is assumed in training.
+    found : FittedNoise or None
+        What is known of it; None if it was given, or is learned.
+    precision : torch.dtype
+        Of training.
+    is_softmax : bool
+        Whether the link, without noise, is softmax.
+    is_logistic : bool
+        Whether logistic regression is trained from the beginning, in the place of whatever link.
+    """
+
+    link: Link
+    strengths: tuple[float, float]
+    noise: LabelNoise | None
+    found: FittedNoise | None
+    precision: torch.dtype
+    is_softmax: bool
+    is_logistic: bool
+
+    @property
+    def temperature(self) -> float:
+        """What weights of logistic regression, which are trained as they are, are multiplied by to predict."""
+        return self.found.rates.temperature if self.is_softmax and self.found is not None else 1.0

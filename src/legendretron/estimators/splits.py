@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import LBFGS_ITERATIONS, LinearLinkClassifier
-from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
@@ -172,7 +172,7 @@ def fit_splits(
         single = clone(estimator).set_params(random_state=int(state))
         seeds.append(single._seed())
         generators.append(torch.Generator().manual_seed(seeds[-1]))
-        start = single._fresh(units, n_classes, generators[-1], dtype)
+        start = single._make_start(units, n_classes, generators[-1], dtype)
         weights.append(start.weight)
         biases.append(start.bias)
         links.append(single._make_link(n_classes, generators[-1], dtype, len(train_rows[0])))
@@ -180,7 +180,9 @@ def fit_splits(
     rows = torch.as_tensor(train_rows, device=device)
     own = y[train_rows] if train_labels is None else np.asarray(train_labels)
     used = _as_labels(own, n_classes, device)
-    weight = np.stack([with_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own])
+    weight = np.stack(
+        [apply_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own]
+    )
     sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
     identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
@@ -204,7 +206,7 @@ def fit_splits(
         learning_rate=one.learning_rate.expand(runs),
     )
     result = train(model, sample, settings)
-    estimator._warn_of(result)
+    estimator._warn_unless_converged(result)
     return SplitResults(model, result, features, labels)
 
 

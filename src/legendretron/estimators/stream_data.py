@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse
 
-from legendretron.estimators.classes import swap_labels, with_class_weight
+from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Batch, Source, Summary, scan
 from legendretron.streaming.read_ahead import read_ahead
@@ -60,7 +60,7 @@ def scan_shards(
         factors = dict(zip(counted.classes.tolist(), even.tolist(), strict=True))
     elif isinstance(class_weight, dict):
         factors = class_weight
-        with_class_weight(factors, np.array(list(factors), dtype=object), np.ones(len(factors)))  # checks the values
+        apply_class_weight(factors, np.array(list(factors), dtype=object), np.ones(len(factors)))  # checks the values
     return scan_all(factors), factors
 
 

@@ -210,14 +210,14 @@ class StreamFit:
         sample = self._gather()
         dtype = torch.float32 if self.dtype == np.float32 else torch.float64
         self.generator = generator = torch.Generator().manual_seed(self.seed)
-        self.start = estimator._fresh(self.units, n_classes, generator, dtype)
+        self.start = estimator._make_start(self.units, n_classes, generator, dtype)
         before = generator.get_state()
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
-        noise, found = estimator._noise_to_begin_with(n_classes, resume=False, online=False, tuned=self.tuned)
-        self.kept_choice: ChosenStrengths | None = None
+        noise, found = estimator._initial_noise(n_classes, resume=False, online=False, tuned=self.tuned)
+        self.saved_choice: ChosenStrengths | None = None
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
         strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
-        self.plan = plan = estimator._plan_of(link, strengths, self.tuning, noise, found, dtype, anew=True)
+        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, anew=True)
         if plan.is_softmax:
             generator.set_state(before)
         weight, bias = (part.to(device, plan.precision) for part in (self.start.weight, self.start.bias))
@@ -233,14 +233,14 @@ class StreamFit:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
         path = self.estimator.checkpoint
         if path is not None:
-            self.kept_choice = ChosenStrengths(Path(path), self._identify())
-            if (tuning := self.kept_choice.load()) is not None:
+            self.saved_choice = ChosenStrengths(Path(path), self._identify())
+            if (tuning := self.saved_choice.load()) is not None:
                 return tuning
         chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
         tuning = self.layout.broadcast(chosen)
         assert tuning is not None
-        if self.kept_choice is not None:
-            self.kept_choice.save(tuning)
+        if self.saved_choice is not None:
+            self.saved_choice.save(tuning)
         return tuning
 
     def _choose_on(self, sample: LabelledRows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
@@ -254,7 +254,7 @@ class StreamFit:
         features = as_features(self.units.transform(sample.X), dtype, self.layout.device)
         labels, rows = swap_labels(sample.places, len(classes)), np.arange(len(sample.places))
         weight, y = sample.weight / sample.weight.max(), classes[sample.places]
-        problem = estimator._problem(features, labels, weight, sample.X, y, rows, None, self.seed, noise, None)
+        problem = estimator._make_problem(features, labels, weight, sample.X, y, rows, None, self.seed, noise, None)
         tuning: Tuning = estimator._choose(replace(problem, fit_whole=False), estimator._strengths())
         return tuning
 
@@ -332,11 +332,11 @@ class StreamFit:
             layout=self.layout,
             show_rows=True,
         )
-        if self.kept_choice is not None:
-            self.kept_choice.remove()
+        if self.saved_choice is not None:
+            self.saved_choice.remove()
         self._set_names()
-        estimator._keep(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
+        estimator._set_fitted(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         estimator._tuning = self.tuning
         self._set_skipped()
         if self.layout.first:
-            estimator._warn_of(result)
+            estimator._warn_unless_converged(result)

@@ -25,25 +25,11 @@ from legendretron.preprocessing.onnx_nodes import prepend_columns
 __all__ = ["TableClassifier"]
 
 
-class _OfEstimator:
-    """An attribute of the fitted estimator, where it has it."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, classifier: Any, owner: type | None = None) -> Any:
-        if classifier is None:
-            return self
-        if "estimator_" not in vars(classifier):
-            raise AttributeError(f"this {type(classifier).__name__} has no {self.name}: it is not fitted.")
-        return getattr(classifier.estimator_, self.name)
-
-
 def _if_estimator_has(name: str) -> Any:
     """Decorate a method that is there only if the estimator has one of this name."""
 
     def has(classifier: Any) -> bool:
-        getattr(classifier._inner(), name)  # an error names the estimator
+        getattr(classifier._estimator(), name)  # an error names the estimator
         return True
 
     return available_if(has)
@@ -103,23 +89,17 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    coef_ = _OfEstimator()
-    intercept_ = _OfEstimator()
-    alpha_ = _OfEstimator()
-    link_alpha_ = _OfEstimator()
-    link_ = _OfEstimator()
-    link_classes_ = _OfEstimator()
-    loss_ = _OfEstimator()
-    history_ = _OfEstimator()
-    tuning_ = _OfEstimator()
-    n_iter_ = _OfEstimator()
-    noise_rate_ = _OfEstimator()
-    noise_rate_interval_ = _OfEstimator()
-    noise_matrix_ = _OfEstimator()
-
     def __init__(self, estimator: Any = None, encoder: Any = None) -> None:
         self.estimator = estimator
         self.encoder = encoder
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the fitted estimator, such as ``coef_``; for names that this object does not have."""
+        if not name.endswith("_") or name.startswith("_") or name in ("n_features_in_", "feature_names_in_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if "estimator_" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no {name}: it is not fitted.")
+        return getattr(self.estimator_, name)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, and if ``deep`` those of estimator and encoder, also where these are None."""
@@ -154,8 +134,8 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         self
         """
         check_labels(y)
-        if not is_classifier(self._inner()):
-            raise ValueError(f"estimator must be a classifier, got {self._inner()!r}.")
+        if not is_classifier(self._estimator()):
+            raise ValueError(f"estimator must be a classifier, got {self._estimator()!r}.")
         encoder = TableEncoder() if self.encoder is None else clone(self.encoder)
         estimator = LegendreTronClassifier() if self.estimator is None else clone(self.estimator)
         given = {"sample_weight": sample_weight, "groups": groups}
@@ -163,10 +143,10 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         if unknown := [name for name in given if not has_fit_parameter(estimator, name)]:
             raise ValueError(f"{unknown[0]} is given, but fit of {type(estimator).__name__} takes none; leave it out.")
         encoder.fit(X)
-        estimator.fit(_named(encoder, X), y, **given)
+        estimator.fit(_encode(encoder, X), y, **given)
         if words := similar_words(estimator.classes_, "y has labels"):
             warnings.warn(words, stacklevel=2)
-        self._take(estimator, encoder)
+        self._set_fitted(estimator, encoder)
         return self
 
     @classmethod
@@ -179,17 +159,17 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
                 "what the other returns."
             )
         classifier = cls(clone(estimator), clone(encoder))
-        classifier._take(estimator, encoder)
+        classifier._set_fitted(estimator, encoder)
         return classifier
 
-    def _take(self, estimator: Any, encoder: TableEncoder) -> None:
+    def _set_fitted(self, estimator: Any, encoder: TableEncoder) -> None:
         self.estimator_, self.encoder_ = estimator, encoder
         self.classes_, self.n_features_in_ = estimator.classes_, encoder.n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
 
-    def _inner(self) -> Any:
+    def _estimator(self) -> Any:
         """The fitted estimator, or before that the one to be fitted."""
         if "estimator_" in vars(self):
             return self.estimator_
@@ -197,14 +177,14 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
     def _check_features(self, X: Any) -> Any:
         """The encoded table, as an estimator of this library takes it."""
-        return self._ask("_check_features", X)
+        return self._call_estimator("_check_features", X)
 
     def encode(self, X: Any) -> Any:
         """Return the encoded table as a data frame, whose columns are those of ``coef_``."""
         check_is_fitted(self)
-        return _named(self.encoder_, X)
+        return _encode(self.encoder_, X)
 
-    def _ask(self, method: str, X: Any, *more: Any) -> np.ndarray:
+    def _call_estimator(self, method: str, X: Any, *more: Any) -> np.ndarray:
         """What a method of the fitted estimator says of a table."""
         encoded = self.encode(X)  # which raises if nothing is fitted
         answer: np.ndarray = getattr(self.estimator_, method)(encoded, *more)
@@ -220,48 +200,48 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
     @_if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self._ask("predict_proba", X)
+        return self._call_estimator("predict_proba", X)
 
     @_if_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self._ask("predict_log_proba", X)
+        return self._call_estimator("predict_log_proba", X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
-        return self._ask("predict", X)
+        return self._call_estimator("predict", X)
 
     @_if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
         """Confidence in each class, as the estimator has it."""
-        return self._ask("decision_function", X)
+        return self._call_estimator("decision_function", X)
 
     @_if_estimator_has("linear_predictor")
     def linear_predictor(self, X: Any) -> np.ndarray:
         """Predictors that the link maps to probabilities, as in the estimator."""
-        return self._ask("linear_predictor", X)
+        return self._call_estimator("linear_predictor", X)
 
     # --- wrong labels ---
 
     @_if_estimator_has("predict_proba_observed")
     def predict_proba_observed(self, X: Any) -> np.ndarray:
         """Probabilities of the labels as they would be observed, some of them wrong, as in the estimator."""
-        return self._ask("predict_proba_observed", X)
+        return self._call_estimator("predict_proba_observed", X)
 
     @_if_estimator_has("label_quality")
     def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
         """For each row, the probability that its label is right, as in the estimator; the encoder is not fitted again."""
-        return self._ask("label_quality", X, y, cv, groups)
+        return self._call_estimator("label_quality", X, y, cv, groups)
 
     @_if_estimator_has("label_posterior")
     def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
         """Probabilities of the true classes of rows whose labels are known too, as in the estimator."""
-        return self._ask("label_posterior", X, y, cv, groups)
+        return self._call_estimator("label_posterior", X, y, cv, groups)
 
     @_if_estimator_has("find_label_issues")
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first, as in the estimator."""
-        return self._ask("find_label_issues", X, y, cv, threshold, groups)
+        return self._call_estimator("find_label_issues", X, y, cv, threshold, groups)
 
     # --- saving ---
 
@@ -295,11 +275,9 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         ``"probabilities"`` in the order of ``classes_``. Needs the extra ``export``.
         """
         check_is_fitted(self)
-        fitted = self.estimator_
-        fitted._check_weights()
         names = np.array([column.name for column in self.encoder_.columns_], dtype=object)
-        model = estimator_model(fitted.coef_, fitted.intercept_, fitted.link_, fitted.classes_, names)
-        prepend_columns(model, self.encoder_.columns_, fitted.coef_.dtype, entry="X")
+        model = estimator_model(self.estimator_, names)
+        prepend_columns(model, self.encoder_.columns_, self.estimator_.coef_.dtype, entry="X")
         write_model(path, model)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -317,7 +295,7 @@ _SAVED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogist
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 
 
-def _named(encoder: TableEncoder, X: Any) -> Any:
+def _encode(encoder: TableEncoder, X: Any) -> Any:
     """The encoded table with its names."""
     pandas = import_extra("pandas", "encoding a table", "cli")
     return pandas.DataFrame(np.asarray(encoder.transform(X)), columns=encoder.get_feature_names_out(), copy=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from legendretron._internal.plain import plain
+from legendretron._internal.json_values import as_json
 from legendretron._internal.validation import check_integer
 
 __all__ = [
@@ -175,7 +175,7 @@ def checked_outcome(result: object, n_runs: int) -> Outcome:
     for i, run in enumerate(result.runs):
         if not isinstance(run, Mapping):
             raise ValueError(f"runs[{i}] of the Outcome must be a dict, got {type(run).__name__}.")
-    return Outcome(plain(result.data, "data"), list(plain(result.runs, "runs")))
+    return Outcome(as_json(result.data, "data"), list(as_json(result.runs, "runs")))
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Experiment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", check_integer("seeds", self.seeds, 1))
         for name in ("datasets", "models", "noise", "sizes"):
-            values = tuple(plain(value, name) for value in getattr(self, name))
+            values = tuple(as_json(value, name) for value in getattr(self, name))
             object.__setattr__(self, name, values)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} of {self.name} must not be empty or contain duplicates, got {values!r}.")
@@ -290,7 +290,7 @@ class Experiment:
         if sizes is not None:
             if self.sizes == (None,):
                 raise ValueError(f"{self.name} has one training set size; leave sizes out.")
-            chosen["sizes"] = tuple(plain(size, "sizes") for size in sizes)
+            chosen["sizes"] = tuple(as_json(size, "sizes") for size in sizes)
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
+from legendretron._internal.json_values import as_json
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.trons import (
@@ -60,13 +60,9 @@ def make_recipe(estimator: BaseEstimator) -> dict[str, Any]:
     parameters = {
         key: value
         for key, given in estimator.get_params(deep=False).items()
-        if key not in _ELSEWHERE and ((value := _as_json(given)) != usual[key] or key in _LENGTHS)
+        if key not in _ELSEWHERE and ((value := as_json(given, key)) != usual[key] or key in _LENGTHS)
     }
     return {"estimator": name, **({"version": VERSIONS[name]} if name in VERSIONS else {}), **parameters}
-
-
-def _as_json(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value  # such as a matrix of label noise
 
 
 def make_estimator(recipe: Mapping[str, Any], *, device: str = "cpu", seed: int | None = None) -> BaseEstimator:

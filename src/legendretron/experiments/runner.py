@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from legendretron._internal.plain import plain
+from legendretron._internal.json_values import as_json
 from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
 from legendretron.experiments.store import Store, read_records
@@ -257,7 +257,7 @@ def _whole_batches(
         try:
             if not isinstance(asked, Mapping):
                 raise ValueError(f"settings must be a dict, got {type(asked).__name__}.")
-            whole.append(replace(batch, settings=plain(asked, "settings")))
+            whole.append(replace(batch, settings=as_json(asked, "settings")))
         except ValueError as error:
             refused.append((batch, str(error)))
     return whole, refused

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from legendretron._internal.process_groups import n_ranks, same_on_all_ranks, split_logsumexp
+from legendretron._internal.process_groups import n_ranks, replicate, split_logsumexp
 from legendretron._internal.start import set_start
 from legendretron._internal.tensor_cache import TensorCache
 from legendretron._internal.validation import (
@@ -267,7 +267,7 @@ class Link(nn.Module, ABC):
     def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
         log_odds = self._log_odds(z)
-        reference = same_on_all_ranks(torch.zeros(1, 1, dtype=z.dtype, device=z.device), z)
+        reference = replicate(torch.zeros(1, 1, dtype=z.dtype, device=z.device), z)
         total = split_logsumexp(log_odds, reference)
         return log_odds - total, -total
 
@@ -295,15 +295,15 @@ class Link(nn.Module, ABC):
             raise NotImplementedError(f"{type(self).__name__} is canonical, but does not define _potential.")
         tensors = [*self.parameters(), *self.buffers()]
         if any(tensor.requires_grad for tensor in tensors):
-            return self._new_table(z.squeeze(-1))(z.squeeze(-1))
-        return self._quadrature_cache.get(self._new_table, z.squeeze(-1), tensors)(z.squeeze(-1))
+            return self._make_quadrature(z.squeeze(-1))(z.squeeze(-1))
+        return self._quadrature_cache.get(self._make_quadrature, z.squeeze(-1), tensors)(z.squeeze(-1))
 
-    def _new_table(self, like: Tensor) -> BinaryPotential:
+    def _make_quadrature(self, like: Tensor) -> BinaryPotential:
         return BinaryPotential(self._log_odds, self._log_odds_slope, self._from_log_odds, like)
 
-    def _new_polynomials(self, like: Tensor) -> PotentialTable:
+    def _make_table(self, like: Tensor) -> PotentialTable:
         twin = copy.deepcopy(self).double()
-        table = twin._new_table(torch.zeros(1, dtype=torch.float64, device=like.device))
+        table = twin._make_quadrature(torch.zeros(1, dtype=torch.float64, device=like.device))
         return PotentialTable(table.odds, split_panels(table.edges), like.dtype)
 
     @property
@@ -313,9 +313,9 @@ class Link(nn.Module, ABC):
         methods = (kind._potential, kind._canonical_losses, kind._scores_and_proba)
         return self.n_classes == 2 and methods == (Link._potential, Link._canonical_losses, Link._scores_and_proba)
 
-    def _polynomials(self, like: Tensor) -> PotentialTable:
+    def _potential_table(self, like: Tensor) -> PotentialTable:
         tensors = [*self.parameters(), *self.buffers()]
-        return self._polynomial_cache.get(self._new_polynomials, like, tensors)
+        return self._polynomial_cache.get(self._make_table, like, tensors)
 
     def _canonical_losses(self, z: Tensor) -> Tensor:
         """``F(z) - z_k`` for all ``C`` classes, with ``z_C = 0``, on rows; overridden where no subtraction is needed."""
@@ -327,7 +327,7 @@ class Link(nn.Module, ABC):
         """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
         z = _from_logits(logits)
         if self._is_tabulated:
-            return self._polynomials(z).scores_and_proba(z.squeeze(-1))
+            return self._potential_table(z).scores_and_proba(z.squeeze(-1))
         return -self._canonical_losses(z), self._log_proba(z).exp()
 
     def _canonical_scores(self, logits: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from legendretron._internal.process_groups import split_logsumexp, summed_up
+from legendretron._internal.process_groups import reduce_shards, split_logsumexp
 from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 from legendretron.links.registry import register_link
@@ -112,7 +112,7 @@ class CanonicalLink(Link):
         nests = self.nests
         mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
         top = (
-            summed_up(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
+            reduce_shards(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
         )  # of all classes, as in one process
         logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
         reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)

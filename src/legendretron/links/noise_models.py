@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -122,15 +122,7 @@ class LabelNoise(nn.Module, ABC):
         return joint - torch.logsumexp(joint, -1, keepdim=True)
 
     def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
-        r"""Logarithms of the probabilities that observed labels are the true ones, :math:`p_y T_{yy} / q_y`.
-
-        Parameters
-        ----------
-        log_p : Tensor of shape ``(*run_shape, n, C)``
-            What is known without the label.
-        labels : Tensor of shape ``(*run_shape, n)``
-            Observed labels.
-        """
+        r"""Logarithms of the probabilities that observed labels are the true ones, :math:`p_y T_{yy} / q_y`: ``(..., n)``."""
         return torch.gather(self.log_posterior(log_p, labels), -1, labels.unsqueeze(-1)).squeeze(-1)
 
     def _outside(self, low: Tensor) -> ValueError:
@@ -315,22 +307,6 @@ class TransitionNoise(LabelNoise):
             self._start = given.detach().cpu().clone()
         self._keep("log_matrix", torch.log(torch.as_tensor(given, device=device)))
 
-    @classmethod
-    def _like_symmetric(
-        cls,
-        n_classes: int,
-        rate: float,
-        *,
-        learned: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
-    ) -> Self:
-        """Noise that starts as symmetric noise does. It keeps the rate, since a matrix of many classes is large."""
-        start = SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype).matrix()
-        noise = cls(start, learned=learned, device=device, dtype=dtype)
-        noise._start = rate
-        return noise
-
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`LabelNoise.reset_parameters`."""
         raw: Any = self.log_matrix
@@ -385,25 +361,31 @@ class TransitionNoise(LabelNoise):
 
 
 def make_noise(
-    kind: str,
+    kind: object,
     n_classes: int,
+    rate: float = 0.1,
     *,
     learned: bool,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> LabelNoise:
-    """A model of wrong labels by its name, to be filled with values: ``"symmetric"`` or ``"class-conditional"``.
+    """A model of wrong labels by its name, ``"symmetric"`` or ``"class-conditional"``, that starts as symmetric noise.
 
     Examples
     --------
     >>> make_noise("symmetric", 3, learned=True).matrix().shape
     torch.Size([3, 3])
     """
+    symmetric = SymmetricNoise(
+        n_classes, rate, learned=learned and kind == SymmetricNoise.kind, device=device, dtype=dtype
+    )
     if kind == SymmetricNoise.kind:
-        return SymmetricNoise(n_classes, learned=learned, device=device, dtype=dtype)
-    if kind == TransitionNoise.kind:
-        return TransitionNoise._like_symmetric(n_classes, 0.1, learned=learned, device=device, dtype=dtype)
-    raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+        return symmetric
+    if kind != TransitionNoise.kind:
+        raise ValueError(f"noise must be {SymmetricNoise.kind!r} or {TransitionNoise.kind!r}, got {kind!r}.")
+    noise = TransitionNoise(symmetric.matrix(), learned=learned, device=device, dtype=dtype)
+    noise._start = rate  # and not the matrix, which is large for many classes
+    return noise
 
 
 def wrong_share(rate: float, n_classes: int) -> float:

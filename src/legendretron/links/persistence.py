@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from legendretron._internal.artifacts import load_state, save_state
 from legendretron._internal.fields import OBJECT, TEXT, Field, check_fields, integer
-from legendretron._internal.kept_values import keep_values
+from legendretron._internal.start import keep_values
 from legendretron.links.base import Link
 from legendretron.links.registry import link_class, link_config, make_link
 

@@ -15,17 +15,17 @@ from typing import Any, TypeVar
 
 import torch
 
-from legendretron._internal.plain import plain
+from legendretron._internal.json_values import as_json
 from legendretron.links.base import Link
 
 __all__ = [
     "check_link",
-    "choose_settings",
+    "check_settings",
     "link_class",
     "link_config",
     "link_names",
     "make_link",
-    "names_alone",
+    "names_without_settings",
     "register_link",
 ]
 
@@ -105,20 +105,22 @@ def link_names() -> tuple[str, ...]:
     )
 
 
-def names_alone() -> tuple[str, ...]:
+def names_without_settings() -> tuple[str, ...]:
     """Names of the links that need no settings, so that the name alone says all; those of packages not yet imported, too.
 
     Examples
     --------
-    >>> "softmax" in names_alone(), "noisy" in names_alone()
+    >>> "softmax" in names_without_settings(), "noisy" in names_without_settings()
     (True, False)
     """
     return tuple(
-        name for name in link_names() if name not in _ABOVE and (name not in _LINKS or not _needed(_LINKS[name]))
+        name
+        for name in link_names()
+        if name not in _ABOVE and (name not in _LINKS or not _required_settings(_LINKS[name]))
     )
 
 
-def _needed(cls: type[Link]) -> list[str]:
+def _required_settings(cls: type[Link]) -> list[str]:
     """Settings of a link that have no default."""
     arguments = inspect.signature(cls.__init__).parameters
     empty = inspect.Parameter.empty
@@ -148,7 +150,7 @@ def link_class(name: str) -> type[Link]:
                     raise ValueError(
                         f"link {name!r}, an installed package's {entry.value!r}, cannot be imported: {error}"
                     ) from error
-        known = ", ".join(map(repr, names_alone()))
+        known = ", ".join(map(repr, names_without_settings()))
         raise ValueError(
             f"link must be one of {known}, or an object, got {name!r}. A link of your own gets its name by "
             "@register_link when its module is imported: import that first."
@@ -156,7 +158,7 @@ def link_class(name: str) -> type[Link]:
     return _LINKS[name]
 
 
-def _name_of(link: Link) -> str:
+def _find_name(link: Link) -> str:
     def where(cls: type) -> tuple[str, str]:
         return cls.__module__, cls.__qualname__
 
@@ -200,12 +202,14 @@ def make_link(
     cls = link_class(kind)
     names = cls.setting_names()
     if unknown := [name for name in settings if name not in names]:
-        raise ValueError(f"{unknown[0]} is not a setting of link {kind!r}, which has {_listed(names)}; leave it out.")
-    if init is not None and init not in cls.starts:
-        raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_listed(cls.starts)}.")
-    if missing := [name for name in _needed(cls) if name not in settings]:
         raise ValueError(
-            f"link {kind!r} needs the setting {missing[0]}; an estimator or a head takes it in link_params."
+            f"{unknown[0]} is not a setting of link {kind!r}, which has {_join_names(names)}; leave it out."
+        )
+    if init is not None and init not in cls.starts:
+        raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_join_names(cls.starts)}.")
+    if missing := [name for name in _required_settings(cls) if name not in settings]:
+        raise ValueError(
+            f"link {kind!r} needs the setting {missing[0]}; an estimator takes it in link_params, a head by its name."
         )
     try:
         link = cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
@@ -220,7 +224,7 @@ def make_link(
     return link
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
@@ -231,26 +235,21 @@ def check_link(link: Link, n_classes: int) -> Link:
     return link
 
 
-def choose_settings(
-    link: str | Link, parameters: Mapping[str, Any], link_params: Mapping[str, Any] | None, owner: type
-) -> dict[str, Any]:
-    """Return the settings of a link that were given; raise a ``ValueError`` if one was that the link does not have.
+def check_settings(link: str | Link, settings: object, where: str) -> dict[str, Any]:
+    """Return settings that were given for a link; raise a ``ValueError`` if it does not have one of them.
 
     Parameters
     ----------
     link : str or Link
-        An object has its own settings, so that no parameter applies.
-    parameters : mapping
-        Values of parameters that are settings of some link; ``init`` may be one of them.
-    link_params : mapping or None
-        Further settings. They may have the name of a parameter of ``owner`` with another meaning.
-    owner : type
-        The class whose constructor has the parameters. A parameter with its default value counts as not set.
+        A link that is an object has its own settings, and takes none.
+    settings : mapping
+        As given; ``init`` may be one of them.
+    where : str
+        What holds them, for errors.
 
     Examples
     --------
-    >>> from legendretron.nn import LegendreHead
-    >>> choose_settings("canonical", {"n_nests": 3, "hidden": 2}, None, LegendreHead)
+    >>> check_settings("canonical", {"n_nests": 3}, "link_params")
     {'n_nests': 3}
     """
     if isinstance(link, Link):
@@ -259,27 +258,13 @@ def choose_settings(
     else:
         cls = link_class(link)
         names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), f"link={link!r}"
-    arguments = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
-    defaults = {name: arguments[name].default for name in parameters}
-    settings = {n: value for n, value in parameters.items() if value is not defaults[n] and value != defaults[n]}
-    for name, value in settings.items():
-        if name not in names:
-            raise ValueError(f"{name}={value!r} does not apply to {which}; leave it out.")
-    if link_params is None:
-        return settings
-    if not isinstance(link_params, Mapping) or not all(isinstance(name, str) for name in link_params):
-        raise ValueError(f"link_params must be a dict of settings of the link, or None, got {link_params!r}.")
-    for name, value in link_params.items():
-        if name in settings:
-            raise ValueError(
-                f"{name} is given twice, as {name}={settings[name]!r} and in link_params; leave out one of them."
-            )
-        if name not in names:
-            raise ValueError(
-                f"link_params holds {name!r}, which does not apply to {which}; there it can hold {_listed(names)}."
-            )
-        settings[name] = value
-    return settings
+    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        raise ValueError(f"{where} must be a dict of settings of the link, or None, got {settings!r}.")
+    if unknown := [name for name in settings if name not in names]:
+        raise ValueError(
+            f"{where} holds {unknown[0]!r}, which does not apply to {which}; there it can hold {_join_names(names)}."
+        )
+    return dict(settings)
 
 
 def link_config(link: Link) -> dict[str, Any]:
@@ -290,9 +275,9 @@ def link_config(link: Link) -> dict[str, Any]:
     >>> link_config(make_link("canonical", 3))
     {'kind': 'canonical', 'n_classes': 3, 'n_nests': 4}
     """
-    config = {"kind": _name_of(link), "n_classes": link.n_classes}
+    config = {"kind": _find_name(link), "n_classes": link.n_classes}
     settings = link.settings()
     try:
-        return config | {name: plain(value, name) for name, value in settings.items()}
+        return config | {name: as_json(value, name) for name, value in settings.items()}
     except ValueError as error:
         raise ValueError(f"the settings of {type(link).__name__} cannot be saved: {error}") from error

@@ -8,22 +8,20 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from legendretron._internal.kept_values import keep_values
-from legendretron._internal.start import set_start
+from legendretron._internal.start import keep_values, set_start
 from legendretron._internal.tensor_cache import TensorCache
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.runs import check_single_link
-from legendretron.losses.frozen import device_of, frozen_copy
-from legendretron.losses.of_link import LossOfLink
+from legendretron.losses.link_loss import LinkLoss, device_of, freeze_copy
 from legendretron.losses.reduction import Reduction
 
 __all__ = ["CanonicalLoss"]
 
 
-class CanonicalLoss(LossOfLink):
+class CanonicalLoss(LinkLoss):
     r"""Proper canonical loss of a link, :math:`\ell_y = F(z) - z_y` with :math:`z_C = 0`.
 
     :math:`F` is the link's potential. The loss is convex in ``z`` with gradient :math:`p(z) - e_y`, which is computed as
@@ -49,12 +47,8 @@ class CanonicalLoss(LossOfLink):
     dim : int
         Axis of the classes; 1 for images ``(N, C, H, W)``.
     normalized : bool
-        Whether a perfect forecast costs nothing: the loss becomes
-
-        .. math:: \ell_y(z) = F(z) - z_y + F^*(e_y), \qquad -F^*(e_y) = \inf_z F(z) - z_y,
-
-        so that no loss is negative and the Bayes risk is 0 at the corners of the simplex. A constant for each label changes
-        neither gradients nor regrets; but now :math:`\ell_C - \ell_i` is the link plus a constant.
+        Whether a perfect forecast costs nothing: the limit :math:`-F^*(e_y) = \inf_z F(z) - z_y` is subtracted. That changes
+        neither gradients nor regrets; but then :math:`\ell_C - \ell_i` is the link plus a constant.
 
     Raises
     ------
@@ -93,7 +87,7 @@ class CanonicalLoss(LossOfLink):
         if not isinstance(normalized, bool):
             raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         self.normalized = normalized
-        self.canonical_link = frozen_copy(link)
+        self.canonical_link = freeze_copy(link)
         with torch.inference_mode(False), torch.no_grad(), device_of(link):
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
         # listed once: looking for all tensors of a link takes longer than a small batch
@@ -114,7 +108,7 @@ class CanonicalLoss(LossOfLink):
         before = list(self.canonical_link.buffers())
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
         # not after to_empty: a table of uninitialised memory would take long, and be wrong
-        if all(_is_kept(a, b) for a, b in zip(before, self.canonical_link.buffers(), strict=True)):
+        if all(_keeps_values(a, b) for a, b in zip(before, self.canonical_link.buffers(), strict=True)):
             self._prepare()
         return self
 
@@ -145,23 +139,23 @@ class CanonicalLoss(LossOfLink):
             return None
         if self.least is not None:
             tensors.append(self.least)
-        rows = self._row_cache.get(self._new_rows, logits, tensors)
+        rows = self._row_cache.get(self._make_row_losses, logits, tensors)
         if rows is None:
             return None
         flat = logits if logits.dim() == 2 else logits.reshape(-1, self.n_classes)
         labels = y if y.dim() == 1 else y.reshape(-1)
-        of = self._smoothed if self.label_smoothing > 0.0 else self._of_labels
+        of = self._smoothed_loss if self.label_smoothing > 0.0 else self._label_loss
         loss = of(rows, flat, labels.long(), Reduction(self.weight, self.reduction, self.ignore_index))
         return loss.reshape(y.shape) if loss is not None and self.reduction == "none" and y.dim() != 1 else loss
 
-    def _of_labels(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
+    def _label_loss(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
         """Loss of logits ``(n, C)`` on labels ``(n,)`` that are not smoothed; None if one of them is no class."""
         return fused_loss(
             rows, logits, labels, how.weight, how.ignore_index, how.reduction,
-            lambda x: how.of_scores(self._scores(x), labels),
+            lambda x: how.reduce_scores(self._scores(x), labels),
         )  # fmt: skip
 
-    def _smoothed(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
+    def _smoothed_loss(self, rows: RowLosses, logits: Tensor, labels: Tensor, how: Reduction) -> Tensor | None:
         r"""The same with smoothed labels, which add a linear function, since :math:`\ell_k - \ell_y = x_y - x_k`.
 
         .. math:: (1 - \epsilon) w_y \ell_y + \tfrac{\epsilon}{C} \sum_k w_k \ell_k =
@@ -169,7 +163,7 @@ class CanonicalLoss(LossOfLink):
         """
         share, weight = self.label_smoothing, None if how.weight is None else how.weight.to(logits)
         mixed = None if weight is None else torch.lerp(weight, weight.mean(), share)
-        loss = self._of_labels(rows, logits, labels, how._replace(weight=mixed, reduction="none"))
+        loss = self._label_loss(rows, logits, labels, how._replace(weight=mixed, reduction="none"))
         if loss is None:
             return None
         counted, index = labels != how.ignore_index, labels.clamp(0, self.n_classes - 1)
@@ -186,7 +180,7 @@ class CanonicalLoss(LossOfLink):
         weights = counted if weight is None else weight[index] * counted
         return loss.sum() if how.reduction == "sum" else loss.sum() / weights.sum()
 
-    def _new_rows(self, like: Tensor) -> RowLosses | None:
+    def _make_row_losses(self, like: Tensor) -> RowLosses | None:
         rows = row_losses(self.canonical_link, like.new_empty(0))
         if rows is None or not rows.can_run:
             return None
@@ -214,20 +208,15 @@ class CanonicalLoss(LossOfLink):
         # a label that was ruled out has an infinite loss; the predictor stands in for the limit of the others
         return losses.masked_fill(q == 0, torch.inf)
 
-    def link(self, p: Tensor) -> Tensor:
-        """Canonical link of the loss: the link it was made from, ``(..., C) -> (..., C - 1)``."""
-        return self.canonical_link.link(p)
-
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "normalized": self.normalized}
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
-        shown = super().extra_repr()
-        return ", ".join([*([shown] if shown else []), "normalized=True"]) if self.normalized else shown
+        return ", ".join(filter(None, [super().extra_repr(), "normalized=True" if self.normalized else ""]))
 
 
-def _is_kept(before: Tensor, after: Tensor) -> bool:
+def _keeps_values(before: Tensor, after: Tensor) -> bool:
     """Whether a tensor that was moved or cast has its values still."""
     return has_values(before) and has_values(after) and torch.equal(before.to(after), after)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from legendretron._internal.kept_values import keep_values
+from legendretron._internal.start import keep_values
+from legendretron._internal.validation import at_least_single
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityReport, canonicality
 from legendretron.links.runs import check_single_link
-from legendretron.losses.frozen import frozen_copy
+from legendretron.losses.link_loss import LinkLoss, freeze_copy
 from legendretron.losses.named import LogLoss
-from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["CompositeLoss"]
 
@@ -22,7 +22,7 @@ _POINTS = 512
 _MOST_ENTRIES = 2**22
 
 
-class CompositeLoss(LossOfLink):
+class CompositeLoss(LinkLoss, LogLoss):
     r"""Strictly proper composite loss of a link: log-loss through its inverse, :math:`\ell_y(z) = -\log p_y(z)`.
 
     It exists for every link, as a composite link of three or more classes, which has no potential. What holds:
@@ -41,8 +41,6 @@ class CompositeLoss(LossOfLink):
         Without run axes.
     weight, reduction, ignore_index, label_smoothing, dim : optional
         As in :class:`CanonicalLoss`.
-    normalized : bool
-        Accepted as :class:`CanonicalLoss` has it, and without effect: a perfect forecast costs nothing in any case.
 
     Examples
     --------
@@ -63,15 +61,10 @@ class CompositeLoss(LossOfLink):
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
         dim: int = -1,
-        *,
-        normalized: bool = True,
     ) -> None:
         check_single_link(link)
-        if not isinstance(normalized, bool):
-            raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         super().__init__(weight, reduction, ignore_index, label_smoothing, dim, n_classes=link.n_classes)
-        self.composite_link = frozen_copy(link)
-        self._of_probabilities = LogLoss()
+        self.composite_link = freeze_copy(link)
         keep_values(self)
 
     @property
@@ -84,22 +77,6 @@ class CompositeLoss(LossOfLink):
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         return log_proba(self.composite_link, logits, all_classes=True)
 
-    def _partial_losses(self, q: Tensor) -> Tensor:
-        return self._of_probabilities._partial_losses(q)
-
-    def _bayes_risk(self, p: Tensor) -> Tensor:
-        return self._of_probabilities._bayes_risk(p)
-
-    def _expected_loss(self, p: Tensor, q: Tensor) -> Tensor:
-        return self._of_probabilities._expected_loss(p, q)
-
-    def _regret(self, p: Tensor, q: Tensor) -> Tensor:
-        return self._of_probabilities._regret(p, q)
-
-    def link(self, p: Tensor) -> Tensor:
-        """Predictors of probabilities by the link that the loss was made from, which need not be canonical."""
-        return self.composite_link.link(p)
-
     @property
     def canonicality(self) -> CanonicalityReport:
         """How far the link is from canonical, at predictors of probabilities drawn evenly from the simplex with a fixed seed.
@@ -110,8 +87,6 @@ class CompositeLoss(LossOfLink):
         n = max(2, min(_POINTS, _MOST_ENTRIES // k**2))
         draws = -torch.log(torch.rand(n, k + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
         like = next((t for t in self.composite_link.buffers() if t.is_floating_point()), draws)
-        p = (draws / draws.sum(-1, keepdim=True)).to(
-            like.device, torch.float32 if like.dtype.itemsize < 4 else like.dtype
-        )
+        p = (draws / draws.sum(-1, keepdim=True)).to(at_least_single(like))
         z = link_from_log(self.composite_link, torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
         return canonicality(self.composite_link, z[torch.isfinite(z).all(-1)])

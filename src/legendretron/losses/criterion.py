@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legendretron._internal.kept_values import keep_loaded, keep_values, restore_values
+from legendretron._internal.start import keep_loaded, keep_values, restore_values
 from legendretron._internal.validation import at_least_single, check_float_tensor, full_precision
 from legendretron.losses.base import ProperLoss
 from legendretron.losses.reduction import (
@@ -159,9 +159,9 @@ class Criterion(ProperLoss):
         logits = self._logits(z)
         if isinstance(y, Tensor) and y.is_floating_point() and -y.dim() <= self.dim < y.dim():
             y = y.movedim(self.dim, -1)
-        return self._of_logits(logits, y)
+        return self._loss_of_logits(logits, y)
 
-    def _of_logits(self, logits: Tensor, y: Tensor) -> Tensor:
+    def _loss_of_logits(self, logits: Tensor, y: Tensor) -> Tensor:
         """Loss of logits of all classes, which are on the last axis, as in ``y``."""
         how = Reduction(self.weight, self.reduction, self.ignore_index, self.label_smoothing)
         if self.weight is not None and self.weight.shape[0] != logits.shape[-1]:
@@ -170,8 +170,8 @@ class Criterion(ProperLoss):
             )
         with full_precision(logits):
             if self._is_softmax and not (isinstance(y, Tensor) and y.is_floating_point()):
-                return how.of_log_softmax(logits, y)
-            return how.of_scores(self._scores(logits), y)
+                return how.reduce_log_softmax(logits, y)
+            return how.reduce_scores(self._scores(logits), y)
 
     def _settings(self) -> dict[str, Any]:
         """Arguments of the constructor by name, as JSON values; weights and links are kept apart."""

@@ -20,7 +20,7 @@ from legendretron.simplex import complement, sum_of_others
 __all__ = ["LogLoss", "MatsushitaLoss", "SphericalLoss", "SquareLoss"]
 
 
-class _OfSoftmax(Criterion):
+class _SoftmaxCriterion(Criterion):
     def _log_proba(self, logits: Tensor) -> Tensor:
         return torch.log_softmax(logits, dim=-1)
 
@@ -28,7 +28,7 @@ class _OfSoftmax(Criterion):
         return -self._partial_losses(torch.softmax(logits, dim=-1))
 
 
-class LogLoss(_OfSoftmax):
+class LogLoss(_SoftmaxCriterion):
     r""":math:`\ell_i(q) = -\log q_i`, cross-entropy.
 
     Bayes risk: the entropy. Regret: the Kullback-Leibler divergence. Canonical link: the inverse of softmax+. As a
@@ -71,7 +71,7 @@ class LogLoss(_OfSoftmax):
         return (q - p - p * torch.log(ratio)).clamp(min=0.0).sum(-1)
 
 
-class SquareLoss(_OfSoftmax):
+class SquareLoss(_SoftmaxCriterion):
     r""":math:`\ell_i(q) = \tfrac12 |e_i - q|^2`.
 
     For two classes this is the paper's :math:`(1 - q_i)^2`. Bayes risk: :math:`\tfrac12 (1 - |p|^2)`, half the Gini
@@ -119,7 +119,7 @@ class SquareLoss(_OfSoftmax):
         return {**super()._settings(), "scale_by_half": self.scale_by_half}
 
 
-class SphericalLoss(_OfSoftmax):
+class SphericalLoss(_SoftmaxCriterion):
     r""":math:`\ell_i(q) = 1 - q_i / |q|`, one minus the cosine between the prediction and the outcome.
 
     Bayes risk: :math:`1 - |p|`. Regret: :math:`|p| - \langle p, q\rangle / |q|`. On logits it is
@@ -156,7 +156,7 @@ class SphericalLoss(_OfSoftmax):
         return 0.5 * p_norm.squeeze(-1) * gap.square().sum(-1)
 
 
-class MatsushitaLoss(_OfSoftmax):
+class MatsushitaLoss(_SoftmaxCriterion):
     r""":math:`\ell_i(q) = \tfrac12 \sum_{j \ne i} \sqrt{q_j / q_i}`.
 
     For two classes this is the paper's :math:`\tfrac12 \sqrt{(1 - q)/q}`, with Bayes risk :math:`\sqrt{p (1 - p)}`. The

@@ -12,8 +12,8 @@ from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.losses.canonical import CanonicalLoss
 from legendretron.losses.composite import CompositeLoss
 from legendretron.losses.criterion import Criterion
+from legendretron.losses.link_loss import LinkLoss
 from legendretron.losses.named import LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
-from legendretron.losses.of_link import LossOfLink
 
 __all__ = ["load_loss", "save_loss"]
 
@@ -57,7 +57,7 @@ def save_loss(loss: Criterion, path: str | os.PathLike[str]) -> None:
     name = type(loss).__name__
     if _LOSSES.get(name) is not type(loss):
         raise ValueError(f"loss must be a {', '.join([*_LOSSES][:-1])} or {[*_LOSSES][-1]} to be saved, got {name}.")
-    link = link_to_state(loss._link) if isinstance(loss, LossOfLink) else None
+    link = link_to_state(loss._link) if isinstance(loss, LinkLoss) else None
     state = {"loss": name, "settings": loss._settings(), "weight": loss.weight, "link": link}
     save_state(path, "loss", state, _from_state)
 
@@ -82,7 +82,7 @@ def load_loss(path: str | os.PathLike[str]) -> Criterion:
 def _from_state(state: dict[str, Any]) -> Criterion:
     check_fields("a loss", state, _FIELDS)
     cls = _LOSSES[state["loss"]]
-    of_link = issubclass(cls, LossOfLink)
+    of_link = issubclass(cls, LinkLoss)
     if of_link == (state["link"] is None):
         raise ValueError(f"link must be {'present' if of_link else 'null'} for a {cls.__name__}.")
     given = [link_from_state(state["link"])] if of_link else []

@@ -44,7 +44,7 @@ class Reduction(NamedTuple):
     ignore_index: int = -100
     label_smoothing: float = 0.0
 
-    def of_scores(self, scores: Tensor, y: object, name: str = "y") -> Tensor:
+    def reduce_scores(self, scores: Tensor, y: object, name: str = "y") -> Tensor:
         """Reduce losses with a minus, the classes on the last axis, in float32 at least: ``(..., C) -> ()``, or ``(...)``."""
         shape, n_classes = tuple(scores.shape[:-1]), scores.shape[-1]
         weight = None if self.weight is None else self.weight.to(scores)
@@ -52,7 +52,7 @@ class Reduction(NamedTuple):
             check_proba(name, y, n_classes)
             if tuple(y.shape[:-1]) != shape:
                 raise ValueError(f"{name} must have shape {(*shape, n_classes)}, got {tuple(y.shape)}.")
-            return self._soft(scores, at_least_single(y).to(scores.dtype), weight)
+            return self._reduce_soft(scores, at_least_single(y).to(scores.dtype), weight)
         rows, flat = scores.reshape(-1, n_classes), self._labels(scores, y, name)
         try:
             loss = nll_loss(rows, flat, weight, ignore_index=self.ignore_index, reduction=self.reduction)
@@ -60,11 +60,11 @@ class Reduction(NamedTuple):
             self._labels(scores, y, name, read=True)
             raise
         if self.label_smoothing > 0.0:
-            even = self._even(rows, flat, weight)
+            even = self._reduce_even(rows, flat, weight)
             loss = (1.0 - self.label_smoothing) * loss + self.label_smoothing / n_classes * even
         return loss.reshape(shape) if self.reduction == "none" else loss
 
-    def of_log_softmax(self, logits: Tensor, y: object, name: str = "y") -> Tensor:
+    def reduce_log_softmax(self, logits: Tensor, y: object, name: str = "y") -> Tensor:
         """The same of ``log_softmax(logits)`` and integer labels, by torch's own function."""
         rows, flat = logits.reshape(-1, logits.shape[-1]), self._labels(logits, y, name)
         weight = None if self.weight is None else self.weight.to(logits)
@@ -82,7 +82,7 @@ class Reduction(NamedTuple):
         shape = tuple(scores.shape[:-1])
         return check_labels(name, y, scores.shape[-1], shape, self.ignore_index, read=read).reshape(-1)
 
-    def _even(self, rows: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+    def _reduce_even(self, rows: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         """Losses of all labels together, over the rows that count."""
         ignored = labels == self.ignore_index
         # a class without weight may be masked, and 0 * inf is NaN
@@ -95,7 +95,7 @@ class Reduction(NamedTuple):
         counts = (~ignored).to(even.dtype)
         return even.sum() / (counts if weight is None else counts * weight[labels.masked_fill(ignored, 0)]).sum()
 
-    def _soft(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    def _reduce_soft(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         if self.label_smoothing > 0.0:
             y = (1.0 - self.label_smoothing) * y + self.label_smoothing / y.shape[-1]
         losses = -expectation(y if weight is None else y * weight, scores)

@@ -2,14 +2,13 @@ r"""A learned link as the last module of a network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from legendretron._internal.process_groups import is_sharded, same_on_all_ranks
+from legendretron._internal.process_groups import is_sharded, replicate
 from legendretron._internal.validation import (
     at_least_single,
     check_float_tensor,
@@ -19,8 +18,7 @@ from legendretron._internal.validation import (
     in_autocast,
 )
 from legendretron.accelerate.log_proba import log_proba
-from legendretron.links import LabelNoise, Link, make_link
-from legendretron.links.registry import check_link, choose_settings
+from legendretron.links import Link
 from legendretron.losses.reduction import (
     Reduction,
     check_ignore_index,
@@ -28,35 +26,13 @@ from legendretron.losses.reduction import (
     check_reduction,
     check_weight,
 )
-from legendretron.nn.noisy_labels import NoisyLabels, make_label_noise, observe
+from legendretron.nn.link_module import LinkModule, observe
 from legendretron.simplex import append_reference
 
 __all__ = ["LegendreHead", "LegendreLink"]
 
 
-def _make_parts(
-    owner: type,
-    n_classes: int,
-    link: str | Link,
-    parameters: dict[str, Any],
-    link_params: Mapping[str, Any] | None,
-    label_noise: Any,
-    generator: torch.Generator | None,
-    device: torch.device | str | None,
-    dtype: torch.dtype | None,
-) -> tuple[Link, LabelNoise | None]:
-    """The link and the noise that the parameters of a head's constructor ask for."""
-    settings = choose_settings(link, parameters, link_params, owner)
-    if not isinstance(link, Link):
-        link = make_link(link, n_classes, generator=generator, device=device, dtype=dtype, **settings)
-    elif generator is not None:
-        raise ValueError("generator does not apply to a link that is an object; leave it out.")
-    else:
-        link = check_link(link, n_classes).to(device=device, dtype=dtype)
-    return link, make_label_noise(label_noise, link, device=device, dtype=dtype)
-
-
-class LegendreLink(NoisyLabels):
+class LegendreLink(LinkModule):
     r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.
 
     Use it in place of ``torch.nn.LogSoftmax``, or replace ``cross_entropy(logits, y)`` with
@@ -84,32 +60,30 @@ class LegendreLink(NoisyLabels):
         have the names given to :func:`~legendretron.links.register_link`.
     dim : int
         Axis of the classes in logits and log-probabilities; 1 for images ``(N, C, H, W)``.
-    n_blocks, hidden, depth, network : optional
-        Settings of the composite link, see :class:`~legendretron.links.CompositeLink`.
-    n_nests : int
-        Setting of the canonical link, see :class:`~legendretron.links.CanonicalLink`.
-    init : {"identity", "paper", "random"}
-        Initialisation of the link; ``"paper"`` for the composite, ``"random"`` for the canonical one.
-    link_params : dict, optional
-        Settings of other links, by name.
     label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
-        What is known of wrong labels. With None the labels count as right. Otherwise log-probabilities are those of the
-        **observed** labels in training mode, to train on them, and those of the **true** labels in evaluation mode, to
-        predict with.
-
-        - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned.
-          It starts at a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller: of ``C`` labels that
-          are replaced one is right again. Give the share a learning rate of its own, see :func:`parameter_groups`.
-        - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels
-          alone do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate`
-          goes to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more
-          noise [1]_. Too large a multiple invents noise.
-        - a number: the share of **wrong** labels is known, from 0 to below ``(C - 1) / C``. A wrong label is any of the
-          other classes alike.
-        - a matrix: entry ``[i, j]`` is the known probability that the label is ``j`` if ``i`` is true.
-        - a :class:`~legendretron.links.LabelNoise`, for another start.
+        What is known of wrong labels, see the notes. With None the labels count as right.
     generator, device, dtype : optional
         Of the parameters.
+    **settings
+        Settings of the link by name, as of :class:`~legendretron.links.CompositeLink`: ``hidden=4``, ``init="paper"``. A
+        setting of your own link that has the name of a parameter here is given to a link that is an object.
+
+    Notes
+    -----
+    With ``label_noise``, log-probabilities are those of the **observed** labels in training mode, to train on them, and those
+    of the **true** labels in evaluation mode, to predict with.
+
+    - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned. It
+      starts at a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller: of ``C`` labels that are
+      replaced one is right again. Give the share a learning rate of its own, see :func:`parameter_groups`.
+    - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels alone
+      do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate` goes to 0, add
+      a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more noise [1]_. Too large a
+      multiple invents noise.
+    - a number: the share of **wrong** labels is known, from 0 to below ``(C - 1) / C``. A wrong label is any of the other
+      classes alike.
+    - a matrix: entry ``[i, j]`` is the known probability that the label is ``j`` if ``i`` is true.
+    - a :class:`~legendretron.links.LabelNoise`, for another start.
 
     References
     ----------
@@ -128,64 +102,19 @@ class LegendreLink(NoisyLabels):
         link: str | Link = "composite",
         *,
         dim: int = -1,
-        n_blocks: int = 2,
-        hidden: int = 2,
-        depth: int = 4,
-        network: str = "ficnn",
-        n_nests: int = 4,
-        init: str = "identity",
-        link_params: Mapping[str, Any] | None = None,
         label_noise: Any = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        self.n_classes = check_integer("n_classes", n_classes, 2)
+        self._set_link(n_classes, link, label_noise, generator, device, dtype, settings)
         if isinstance(dim, bool) or not isinstance(dim, int):
             raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
         self.dim = dim
-        settings: dict[str, Any] = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network}
-        settings |= {"n_nests": n_nests, "init": init}
-        self.link, self.noise = _make_parts(
-            LegendreLink, self.n_classes, link, settings, link_params, label_noise, generator, device, dtype
-        )
-
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
-
-        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks without memory,
-        see :func:`init_weights`. Of a module that is sharded over processes, all of them must call it.
-
-        Examples
-        --------
-        >>> with torch.device("meta"):
-        ...     link = LegendreLink(3)
-        >>> link.to_empty(device="cpu").reset_parameters()
-        """
-        self._reset_link(generator)
-
-    def forward(self, logits: Tensor) -> Tensor:
-        """Log-probabilities ``(..., C)`` of logits ``(..., C)`` or ``(..., C - 1)``, the classes on axis ``dim``.
-
-        With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
-        """
-        log_p = self._log_true(logits)
-        return self._placed(observe(self.noise, log_p) if self.training else log_p)
-
-    def log_proba_observed(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of observed labels, in both modes: for the log-loss of labels of which some are wrong."""
-        return self._placed(observe(self.noise, self._log_true(logits)))
-
-    def label_quality(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities that labels are right, given the logits: with the classes on axis ``dim``, which labels do not have.
-
-        See :meth:`LegendreHead.label_quality`.
-        """
-        return self._label_quality(self._log_true(logits), labels)
 
     def _log_true(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of true labels, the classes on the last axis."""
         check_float_tensor("logits", logits)
         c = self.n_classes
         if not -logits.dim() <= self.dim < logits.dim() or logits.shape[self.dim] not in (c, c - 1):
@@ -198,16 +127,12 @@ class LegendreLink(NoisyLabels):
             z = append_reference(z)
         return self.link(z, all_classes=z.shape[-1] == c, by=log_proba)
 
-    def _placed(self, log_p: Tensor) -> Tensor:
-        # NLLLoss over images needs a contiguous input
-        return log_p.movedim(-1, self.dim).contiguous()
-
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         return f"n_classes={self.n_classes}, dim={self.dim}"
 
 
-class LegendreHead(NoisyLabels):
+class LegendreHead(LinkModule):
     r"""Linear layer and learned link: ``features -> log_proba``, for ``torch.nn.NLLLoss``.
 
     .. math:: \log p(x) = \log u(W x + b), \qquad W \in \mathbb{R}^{(C-1) \times d},
@@ -228,17 +153,16 @@ class LegendreHead(NoisyLabels):
         ``C``, at least 2.
     link : {"composite", "canonical", "softmax"}, name of another link, or Link
         Kind of link.
-    n_blocks, hidden, depth, network, n_nests, init, link_params : optional
-        Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
     label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
-        What is known of wrong labels, as in :class:`LegendreLink`: train on what is observed, predict what is true. See
-        :attr:`noise_rate`, :meth:`log_proba_observed` and :meth:`label_quality`.
+        What is known of wrong labels, as in :class:`LegendreLink`: train on what is observed, predict what is true.
     bias : bool
         Whether the linear layer has a bias.
     generator : torch.Generator, optional
         Random generator of the link's initialisation; the linear layer uses torch's global one, as all layers of torch.
     device, dtype : optional
         Of the parameters.
+    **settings
+        Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
 
     Examples
     --------
@@ -259,37 +183,26 @@ class LegendreHead(NoisyLabels):
         in_features: int,
         n_classes: int,
         link: str | Link = "composite",
-        n_blocks: int = 2,
-        hidden: int = 2,
-        depth: int = 4,
         *,
-        network: str = "ficnn",
-        n_nests: int = 4,
-        init: str = "identity",
-        link_params: Mapping[str, Any] | None = None,
         label_noise: Any = None,
         bias: bool = True,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__()
-        self.in_features = check_integer("in_features", in_features, 1)
         if dtype is not None and not dtype.is_floating_point:
             raise ValueError(f"dtype must be a floating-point dtype such as torch.float32, got {dtype}.")
-        self.n_classes = check_integer("n_classes", n_classes, 2)
-        settings: dict[str, Any] = {"n_blocks": n_blocks, "hidden": hidden, "depth": depth, "network": network}
-        settings |= {"n_nests": n_nests, "init": init}
-        self.linear = nn.Linear(self.in_features, self.n_classes - 1, bias=bias, device=device, dtype=dtype)
-        self.link, self.noise = _make_parts(
-            LegendreHead, self.n_classes, link, settings, link_params, label_noise, generator, device, dtype
+        super().__init__()
+        self.in_features, n_outputs = (
+            check_integer("in_features", in_features, 1),
+            check_integer("n_classes", n_classes, 2) - 1,
         )
+        self.linear = nn.Linear(self.in_features, n_outputs, bias=bias, device=device, dtype=dtype)
+        self._set_link(n_classes, link, label_noise, generator, device, dtype, settings)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
-
-        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks without memory,
-        see :func:`init_weights`. Of a module that is sharded over processes, all of them must call it.
+        """See :meth:`LegendreLink.reset_parameters`.
 
         The linear layer uses torch's global generator. A layer in its place is reset by its own ``reset_parameters``.
         """
@@ -300,51 +213,14 @@ class LegendreHead(NoisyLabels):
                 "reset; give it that method, or reset the rest: head.link.reset_parameters()."
             )
         reset()
-        self._reset_link(generator)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Log-probabilities: ``(..., in_features) -> (..., C)``.
-
-        With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
-        """
-        log_p = self._log_true(features)
-        return observe(self.noise, log_p) if self.training else log_p
-
-    def log_proba_observed(self, features: Tensor) -> Tensor:
-        """Log-probabilities of observed labels, ``(..., in_features) -> (..., C)``, in both modes."""
-        return observe(self.noise, self._log_true(features))
-
-    def label_quality(self, features: Tensor, labels: Tensor) -> Tensor:
-        r"""Probabilities that labels are right: ``(..., in_features), (...) -> (...)``.
-
-        .. math:: P(\text{true } y \mid \text{observed } y, x) = p_y(x) T_{yy} / q_y(x)
-
-        Here :math:`p` and :math:`q` are the probabilities of true and of observed labels, and :math:`T_{yy}` is the
-        probability that class ``y`` keeps its label. Look at the labels with the lowest values first. Call it in
-        evaluation mode, where dropout is off.
-
-        Parameters
-        ----------
-        features : Tensor of shape (..., in_features)
-            The same on all processes of a split head.
-        labels : Tensor of shape (...), int64
-            Observed classes.
-
-        Examples
-        --------
-        >>> head = LegendreHead(1, 2, link="softmax", bias=False, label_noise=0.2)
-        >>> _ = nn.init.constant_(head.linear.weight, 3.0)
-        >>> head.label_quality(torch.tensor([[1.0], [1.0]]), torch.tensor([0, 1])).detach()
-        tensor([0.9877, 0.1661])
-        """
-        return self._label_quality(self._log_true(features), labels)
+        super().reset_parameters(generator)
 
     def _log_true(self, features: Tensor) -> Tensor:
         z = self._predictor(features)
         if is_sharded(z):
-            from legendretron.nn.split import gathered_log_proba
+            from legendretron.nn.split import gather_log_proba
 
-            return gathered_log_proba(self.link, z)
+            return gather_log_proba(self.link, z)
         return self.link(z, by=log_proba)
 
     def loss(
@@ -399,25 +275,19 @@ class LegendreHead(NoisyLabels):
                 )
             labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
             return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        return how.of_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
+        return how.reduce_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
 
     def _predictor(self, features: Tensor) -> Tensor:
-        # another layer may have replaced ours: a quantised one has a method ``weight``, others have none, and a lazy one has
-        # no features before its first batch
         check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
-        weight = getattr(self.linear, "weight", None)
-        if not isinstance(weight, Tensor) or isinstance(weight, UninitializedParameter):
-            return self._checked(self.linear(features))
-        if features.dtype != weight.dtype and not in_autocast(features):
+        weight = self._weight()
+        if weight is not None and features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
                 f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
                 f"for example with features.to({weight.dtype}), or run the network within torch.autocast."
             )
-        if is_sharded(weight) and not is_sharded(features):
-            features = same_on_all_ranks(features, weight)
-        return self._checked(self.linear(features))
-
-    def _checked(self, z: Tensor) -> Tensor:
+        if weight is not None and is_sharded(weight) and not is_sharded(features):
+            features = replicate(features, weight)
+        z: Tensor = self.linear(features)
         if z.shape[-1] != self.n_classes - 1:
             raise ValueError(
                 f"linear must give n_classes - 1 = {self.n_classes - 1} predictors, got {z.shape[-1]} from {self.linear!r}. "
@@ -425,21 +295,20 @@ class LegendreHead(NoisyLabels):
             )
         return z
 
+    def _weight(self) -> Tensor | None:
+        """Weights of the linear layer; another layer in its place may have none, a method of the name, or none yet."""
+        weight = getattr(self.linear, "weight", None)
+        return weight if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        saved = state_dict.get(f"{prefix}linear.weight")
-        weight = getattr(self.linear, "weight", None)  # a method, or missing, if another layer is in the place of ours
-        shape = weight.shape if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None
-        if saved is not None and saved.dim() == 2 and shape is not None and saved.shape != shape:
+        saved, weight = state_dict.get(f"{prefix}linear.weight"), self._weight()
+        if saved is not None and saved.dim() == 2 and weight is not None and saved.shape != weight.shape:
             rows, columns = saved.shape
-            softmax = ""
-            if rows == self.n_classes:
-                softmax = (
-                    " If it is a plain linear layer with a row for each class, subtract its last row from the others."
-                )
+            plain = " If it is a plain linear layer with a row for each class, subtract its last row from the others."
             raise ValueError(
                 f"the state dict holds a head with in_features={columns} and n_classes={rows + 1}, but this one has "
                 f"in_features={self.in_features} and n_classes={self.n_classes}; build LegendreHead({columns}, {rows + 1}) "
-                f"to load it.{softmax}"
+                f"to load it.{plain if rows == self.n_classes else ''}"
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

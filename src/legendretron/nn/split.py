@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import Shard
 
-from legendretron._internal.process_groups import same_on_all_ranks, whole
+from legendretron._internal.process_groups import replicate, whole
 from legendretron.links import LabelNoise, Link
-from legendretron.nn.noisy_labels import observe
+from legendretron.nn.link_module import observe
 
-__all__ = ["gathered_log_proba", "sharded_nll", "sharded_nll_and_hits"]
+__all__ = ["gather_log_proba", "sharded_nll", "sharded_nll_and_hits"]
 
 
-def gathered_log_proba(link: Link, z: Tensor) -> Tensor:
+def gather_log_proba(link: Link, z: Tensor) -> Tensor:
     """Log-probabilities ``(..., C)`` as a plain tensor on each process, from predictors split by class."""
     of_classes, of_reference = _log_proba(link, z)
     return link._shaped(torch.cat([whole(of_classes), whole(of_reference)], dim=-1), z)
@@ -52,14 +52,14 @@ def sharded_nll_and_hits(
     picked = _of_labels(of_classes, of_reference, labels.unsqueeze(-1))
     log_p = of_classes.detach()
     highest = torch.maximum(whole(log_p.amax(-1, keepdim=True)), whole(of_reference.detach()))
-    is_highest = log_p >= same_on_all_ranks(highest, log_p)
+    is_highest = log_p >= replicate(highest, log_p)
     first = whole(torch.where(is_highest, _columns(log_p, labels.device), log_p.shape[-1]).amin(-1))
     return -observe(noise, picked).squeeze(-1), first == labels
 
 
 def _columns(of_classes: Tensor, device: torch.device) -> Tensor:
     """Numbers of the classes, split as these are."""
-    columns = same_on_all_ranks(torch.arange(of_classes.shape[-1], device=device), of_classes)
+    columns = replicate(torch.arange(of_classes.shape[-1], device=device), of_classes)
     return columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
 
 
@@ -67,7 +67,7 @@ def _of_labels(of_classes: Tensor, of_reference: Tensor, labels: Tensor) -> Tens
     """Log-probabilities ``(n, 1)`` of labels ``(n, 1)``; those of no class are 0."""
     n_outputs = of_classes.shape[-1]
     columns = _columns(of_classes, labels.device)
-    picked = torch.where(columns == same_on_all_ranks(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
+    picked = torch.where(columns == replicate(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
     return whole(picked) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
 
 

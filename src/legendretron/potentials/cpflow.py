@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from legendretron._internal.init_linear import init_linear
 from legendretron._internal.process_groups import is_sharded, sum_over_ranks, whole, write_whole
-from legendretron._internal.start import blank, set_start
+from legendretron._internal.start import blank, init_linear, set_start
 from legendretron._internal.validation import at_least_single, has_values
 from legendretron.potentials.ficnn import FICNN, Ridge, softplus
 

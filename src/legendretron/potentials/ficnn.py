@@ -30,9 +30,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from legendretron._internal.init_linear import init_linear
-from legendretron._internal.process_groups import summed_up
-from legendretron._internal.start import blank, set_start
+from legendretron._internal.process_groups import reduce_shards
+from legendretron._internal.start import blank, init_linear, set_start
 from legendretron._internal.validation import at_least_single, check_choice, check_integer
 from legendretron.potentials.base import Potential
 
@@ -86,11 +85,9 @@ class FICNN(Potential):
     depth : int
         ``M``, hidden layers.
     init : {"identity", "centred", "paper"}
-        ``"identity"``: the gradient starts near the identity map (``alpha = 1``, ``gamma`` small).
-        ``"centred"``: the same by a small ``A`` (``alpha = gamma = 1``), for a penalty that pulls towards
-        :meth:`penalty_centre`. At ``A = 0`` the gradient is the identity map, whatever the other parameters are.
-        ``"paper"``: ``alpha`` and ``gamma`` are softplus of standard normal draws.
-        Either way the linear layers start as ``torch.nn.Linear`` does.
+        Near the identity map, by a small ``gamma`` or, for a penalty that pulls towards :meth:`penalty_centre`, by a small
+        ``A``, both with ``alpha = 1``; or with ``alpha`` and ``gamma`` drawn as softplus of standard normal numbers. Linear
+        layers start as ``torch.nn.Linear`` does.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
@@ -213,7 +210,7 @@ class FICNN(Potential):
     def _preactivations(self, ridge: Ridge, x: Tensor) -> list[Tensor]:
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
         # the only communication of a class-parallel head
-        t = summed_up(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
+        t = reduce_shards(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
         layers = t.split(self.hidden, dim=-1)
         z = [layers[0]]
         for layer, mixing in zip(layers[1:], ridge.mixing, strict=True):

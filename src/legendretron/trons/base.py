@@ -23,7 +23,7 @@ from legendretron._internal.sklearn_compat import (
     check_sample_weight,
     validates_parameters,
 )
-from legendretron.estimators.classes import swap_classes, with_class_weight
+from legendretron.estimators.classes import apply_class_weight, swap_classes
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link
@@ -108,7 +108,7 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
             weight = check_sample_weight(sample_weight, X)
             classes = np.unique(y)
             self._check_classes(classes, y)
-            weight = with_class_weight(self.class_weight, y, weight)
+            weight = apply_class_weight(self.class_weight, y, weight)
             # rows of weight zero are left out
             rows = np.flatnonzero(weight > 0)
             if len(rows) < len(y):

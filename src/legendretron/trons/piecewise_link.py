@@ -190,7 +190,7 @@ class PiecewiseLinearLink(Link):
     def _is_tabulated(self) -> bool:
         return type(self) is PiecewiseLinearLink  # a subclass may define another map
 
-    def _new_polynomials(self, like: Tensor) -> PotentialTable:
+    def _make_table(self, like: Tensor) -> PotentialTable:
         twin = copy.deepcopy(self).double()
         knots, (first, last), rate = twin.knots, twin.log_odds, twin.rate
         grid = torch.linspace(0, 1, _TAIL_PIECES + 1, dtype=knots.dtype, device=knots.device)

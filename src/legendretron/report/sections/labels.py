@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from legendretron.estimators import LegendreCalibrator
-from legendretron.estimators.label_noise import replaced_share
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
+from legendretron.links.noise_models import replaced_share
 from legendretron.report.charts import Chart
 from legendretron.report.markup import (
     Cell,

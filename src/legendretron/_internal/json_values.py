@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["plain"]
+__all__ = ["as_json"]
 
 
-def plain(value: object, name: str) -> Any:
+def as_json(value: object, name: str) -> Any:
     """Return a value with the numbers of numpy and torch as those of Python, arrays as lists, and all else as it is.
 
     Parameters
@@ -30,7 +30,7 @@ def plain(value: object, name: str) -> Any:
 
     Examples
     --------
-    >>> plain({"accuracy": np.float64(97.5), "counts": np.array([3, 4])}, "run")
+    >>> as_json({"accuracy": np.float64(97.5), "counts": np.array([3, 4])}, "run")
     {'accuracy': 97.5, 'counts': [3, 4]}
     """
     if value is None or isinstance(value, (bool, str, int)):
@@ -45,20 +45,21 @@ def plain(value: object, name: str) -> Any:
             raise ValueError(f"{name} is {number}, not a finite number.")
         return number
     if isinstance(value, (np.ndarray, torch.Tensor)):
-        return plain(value.tolist(), name)
+        return as_json(value.tolist(), name)
     if isinstance(value, Mapping):
         return {
-            key: plain(entry, f"{name}[{key!r}]") for key, entry in zip(_keys(value, name), value.values(), strict=True)
+            key: as_json(entry, f"{name}[{key!r}]")
+            for key, entry in zip(_keys(value, name), value.values(), strict=True)
         }
     if isinstance(value, (list, tuple)):
-        entries = [plain(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
+        entries = [as_json(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
         return tuple(entries) if isinstance(value, tuple) else entries
     raise ValueError(f"{name} is of type {type(value).__name__}, which JSON does not have.")
 
 
 def _keys(value: Mapping[Any, Any], name: str) -> list[Any]:
     """Keys of a dict; refused if JSON cannot have them, or has no order for them, as for text and numbers in one dict."""
-    keys = [plain(key, f"the key {key!r} of {name}") for key in value]
+    keys = [as_json(key, f"the key {key!r} of {name}") for key in value]
     if not (all(isinstance(key, str) for key in keys) or all(isinstance(key, (int, float)) for key in keys)):
         raise ValueError(f"the keys of {name} must be all text or all numbers, got {list(value)!r}.")
     return keys
