@@ -17,7 +17,7 @@ def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""
     try:
         if _has_dates(X):
-            raise TypeError("dates would become nanoseconds")  # without a word, if there is nothing else
+            raise TypeError("dates would become nanoseconds")  # silently, by validate_data
         return validate_data(estimator, X, *y, **options)
     except (ValueError, TypeError) as error:
         reason = next(_no_numbers(X), None)

@@ -13,7 +13,7 @@ __all__ = ["as_json"]
 
 
 def as_json(value: object, name: str) -> Any:
-    """Return a value with the numbers of numpy and torch as those of Python, arrays as lists, and all else as it is.
+    """Return a value with numbers of numpy and torch as those of Python, and arrays as lists.
 
     Parameters
     ----------

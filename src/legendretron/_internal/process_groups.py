@@ -58,7 +58,7 @@ def reduce_shards(tensor: Tensor) -> Tensor:
 
 
 def replicate(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return a plain tensor that all processes hold as a ``DTensor`` beside another one; as it is beside a plain one."""
+    """Return a plain tensor as a replicated ``DTensor`` on the mesh of another; unchanged if the other is plain."""
     if not is_sharded(like):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate

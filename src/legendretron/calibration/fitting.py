@@ -40,7 +40,7 @@ _MOST_DIRECTIONS = 32
 #: Pseudo-count of rows that are wrong by the median lead of the first class over the second: it keeps the temperature above 0
 #: where all predictions are right, and does not depend on the scale of the scores.
 _WRONG_ROWS = 0.5
-#: Shares of replaced labels to begin with, where they are estimated.
+#: Grid of shares of replaced labels from which the search starts.
 _SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
 #: Least slope of an order-preserving function, relative to temperature scaling.
 _LEAST_SLOPE = 0.01
@@ -220,5 +220,5 @@ def _keep_odds(learned: CalibrationMap, s: Tensor, seen: Tensor, weight: Tensor,
 
 
 def _limit_slopes(*changes: float) -> float:
-    """Factor of at most 1 with which none of the slopes ``1 + change`` is below the least one."""
+    """Return the largest factor up to 1 that keeps all slopes ``1 + factor * change`` above the least one."""
     return min([1.0, *((1.0 - _LEAST_SLOPE) / -change for change in changes if change < _LEAST_SLOPE - 1.0)])

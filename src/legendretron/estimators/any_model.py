@@ -1,4 +1,4 @@
-"""Loading of whatever this library has saved."""
+"""Loading of saved models of any class."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
 
     def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
-        """A canonical link that is kept as it is, if one was given; checked, with the parameters that it rules out."""
+        """Return the canonical link that is kept fixed, if one was given, after checking it and the other parameters."""
         return None
 
     # --- fitting ---
@@ -575,7 +575,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
 
 
 def _copy_fitted(model: LinearModel, fitted: FittedLink) -> TrainingResult:
-    """Put a trained model in the place of one that is to be trained."""
+    """Copy a candidate that was trained on all rows into the model, in place of training it."""
     trained = LinearModel(fitted.weight.unsqueeze(0), fitted.bias.unsqueeze(0), [fitted.link])
     model.flat.copy_(trained.flat)
     rounds = torch.tensor([len(fitted.history)])

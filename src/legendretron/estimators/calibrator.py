@@ -298,7 +298,7 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         if not np.isfinite(total):
             raise ValueError(f"sample_weight must have a finite sum, got {total}.")
         counted = min(max(total, float(len(kept))), _MOST_ROWS)
-        weight = weight / weight.max()  # first, so that nothing is lost of tiny or huge ones
+        weight = weight / weight.max()  # first, so that sums neither underflow nor overflow
         weight = weight * (counted / weight.sum())
         replaced: float | None = 0.0
         if self.label_noise is not None:

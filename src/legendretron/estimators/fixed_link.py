@@ -15,7 +15,7 @@ __all__ = ["check_fixed_fit", "fixed_link", "freeze", "get_link", "has_same_valu
 
 
 def get_link(given: Any) -> Any:
-    """The link of a loss; anything else as it is."""
+    """Return the link of a loss, and anything else unchanged."""
     return given._link if isinstance(given, CanonicalLoss | CompositeLoss) else given
 
 
@@ -79,7 +79,7 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
 
 
 def freeze(link: Link) -> Link | CanonicalLoss:
-    """A link that was read from a file, as one that is to be kept: frozen, or if there is nothing to freeze, its loss."""
+    """Return a frozen link, as read from a file, or its loss if it has no parameters to freeze."""
     return CanonicalLoss(link) if isinstance(link, SoftmaxLink) else link.eval().requires_grad_(False)
 
 

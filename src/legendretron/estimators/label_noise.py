@@ -23,17 +23,17 @@ __all__ = ["FittedNoise", "clean_link", "is_learned", "make_learned_noise", "rea
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
 #: Where a rate that is learned in training starts.
 _START = 0.1
-#: A share of doubtful predictions below this is none.
+#: Least share of doubtful predictions for which these get a floor.
 _LEAST_DOUBT = 1e-3
 
 
 def is_learned(label_noise: Any) -> bool:
-    """Whether the parameter names a kind of noise that is to be learned."""
+    """Whether the parameter names a kind of noise to learn."""
     return isinstance(label_noise, str) and label_noise in LEARNED
 
 
 def read_label_noise(label_noise: Any, n_classes: int) -> LabelNoise | None:
-    """Noise that the parameter says is known, in the link's order of the classes; None if it is to be found, or none."""
+    """Return known noise, its classes in the order of the link; None if the parameter is None or a name."""
     if label_noise is None or isinstance(label_noise, str):  # names are checked with the other parameters
         return None
     noise = known_noise(label_noise, n_classes, dtype=torch.float64)
@@ -130,7 +130,7 @@ class FittedNoise:
         return SymmetricNoise(self.n_classes, self.rates.training, learned=False, dtype=torch.float64)
 
     def make_prediction_link(self, trained: Link) -> Link:
-        """The link of true labels, with a floor for predictions that are to be doubted."""
+        """Return the link of true labels, with a floor if some predictions are doubtful."""
         link = clean_link(trained)
         if self.rates.doubt < _LEAST_DOUBT:
             return link

@@ -178,7 +178,7 @@ class LabelQuality(LinkPredictor):
                 raise ValueError(f"cv={cv!r} must not train on the rows that it holds out, but does on row {seen[0]}.")
             model = self._refit(X[train], y[train])
             columns = np.searchsorted(self.classes_, model.classes_)
-            # a class that none of these rows has may be that of the next one
+            # a class that the fold does not have may still occur: by the rule of succession
             log_p[test] = -np.log(len(train) + 1.0)
             log_p[np.ix_(test, columns)] = model._log_proba_to_judge(X[test])
         return log_p

@@ -240,7 +240,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         check_choice("group", group, tuple(_PAPER))
         settings = {**_PAPER[group], **parameters}
         given = settings.get("link_params")
-        # another link has none of these settings; what is not a dict is refused by fit
+        # other links do not have these settings; fit refuses what is not a dict
         if parameters.get("link", "composite") == "composite" and (given is None or isinstance(given, dict)):
             settings["link_params"] = {**_PAPER_LINKS[group], **(given or {})}
         return PaperLegendreTronClassifier(**settings)
@@ -268,7 +268,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return make_link(str(self.link), n_classes, generator=generator, dtype=dtype, **settings)
 
     def _link_class(self) -> type[Link]:
-        """The class of the link that is trained, or a ``ValueError`` if there is none, or it is not of true labels."""
+        """Return the class of the link to train; raise a ``ValueError`` if it is unknown, or has noise of its own."""
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)  # type: ignore[arg-type]
         if issubclass(kind, NoisyLink):
             raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
@@ -293,7 +293,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
                     "anew."
                 )
             return
-        if self.link_alpha_ == math.inf:  # logistic regression was chosen, whatever the link
+        if self.link_alpha_ == math.inf:  # logistic regression was chosen in place of the link
             if self.link_alpha not in ("auto", None) and not isinstance(self._any_link(), SoftmaxLink):
                 raise ValueError(
                     "training continues with the logistic regression that was chosen in the first fit, but "

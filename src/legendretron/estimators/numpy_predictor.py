@@ -13,7 +13,7 @@ import numpy as np
 from legendretron._internal.artifacts import load_state
 from legendretron._internal.chunks import chunks
 from legendretron._internal.fields import array, check_fields
-from legendretron.estimators.numpy_links import LINKS, LogProba
+from legendretron.estimators.numpy_links import LINKS
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state
 from legendretron.preprocessing.drift import tell_drift
@@ -33,37 +33,35 @@ class NumpyPredictor:
     ----------
     path : path
         The file.
-    classes : ndarray of shape (C,)
-        ``classes_``.
-    coef, intercept : ndarray of shape (C - 1, d) and (C - 1,)
-        The linear predictor.
-    log_proba : callable
-        The link.
-    names : list of str, optional
-        Names of the features, if it knows them.
-    standardized : namespace of mean and scale
-        Of the features in the fit.
+    state : dict
+        State of the linear classifier in it. One of many errors is raised if anything is not as it should be.
     encoder : namespace of columns_ and _single, optional
         Of a classifier of tables, as in :class:`~legendretron.preprocessing.TableEncoder`.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        classes: np.ndarray,
-        coef: np.ndarray,
-        intercept: np.ndarray,
-        log_proba: LogProba,
-        names: list[str] | None,
-        standardized: SimpleNamespace,
-        encoder: SimpleNamespace | None = None,
+        self, path: str | os.PathLike[str], state: dict[str, Any], encoder: SimpleNamespace | None = None
     ) -> None:
-        self._path, self._log_proba = path, log_proba
-        self.classes_, self.coef_, self.intercept_ = classes, coef, intercept
-        self.n_features_in_ = coef.shape[1]
+        self._path, self.classes_ = path, classes_from_state(state["classes"])
+        names, link, n_out, width = (
+            state["feature_names_in"],
+            state["link"],
+            len(self.classes_) - 1,
+            state["coef"].shape[1],
+        )
+        self.coef_, self.intercept_ = _take(state, "coef", n_out, width), _take(state, "intercept", n_out)
+        if self.coef_.dtype != self.intercept_.dtype or (names is not None and len(names) != width):
+            raise ValueError("coef, intercept and names do not belong together.")
+        if link["n_classes"] != len(self.classes_):
+            raise ValueError("the link has other classes.")
+        self._log_proba = LINKS[link["kind"]](partial(_take, link["tensors"]), n_out, **link["settings"])
+        mean, scale = (_take(state["units"], name, width) for name in ("mean", "scale"))
+        self.n_features_in_ = width
         if encoder is None:
-            self._standardized = standardized
+            self._standardized = SimpleNamespace(mean=mean, scale=scale)
         else:
+            if width != sum(len(column.outputs) for column in encoder.columns_):
+                raise ValueError("the encoder returns another number of features.")
             self.encoder_, self.n_features_in_ = encoder, len(encoder.columns_)
             names = [column.name for column in encoder.columns_]
         if names is not None:
@@ -120,40 +118,22 @@ class NumpyPredictor:
 def load_predictor(path: str | os.PathLike[str]) -> NumpyPredictor | None:
     """Read a classifier with a softmax, canonical or composite link; None for anything else, damaged files among it."""
 
-    def of_linear(state: dict[str, Any]) -> NumpyPredictor:
-        return _predictor(path, state)
-
-    def of_table(state: dict[str, Any]) -> NumpyPredictor | None:
+    def read_table(state: dict[str, Any]) -> NumpyPredictor | None:
         encoder, inner = state["encoder"], state["estimator"]
         columns = columns_from_state(encoder)
         if inner["class"] not in _LINEAR or not encoder["has_names"]:
             return None
-        return _predictor(path, inner["state"], SimpleNamespace(columns_=columns, _single=encoder["single"]))
+        return NumpyPredictor(path, inner["state"], SimpleNamespace(columns_=columns, _single=encoder["single"]))
 
     try:
-        return load_state(path, {**dict.fromkeys(_LINEAR, of_linear), "TableClassifier": of_table}, "numpy")
+        return load_state(
+            path, {**dict.fromkeys(_LINEAR, partial(NumpyPredictor, path)), "TableClassifier": read_table}, "numpy"
+        )
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None  # what is wrong is said where the classifier itself is loaded
 
 
-def _predictor(
-    path: str | os.PathLike[str], state: dict[str, Any], encoder: SimpleNamespace | None = None
-) -> NumpyPredictor:
-    """Raise one of many errors if anything is not as it should be."""
-    classes, names, link = classes_from_state(state["classes"]), state["feature_names_in"], state["link"]
-    n_out, width = len(classes) - 1, state["coef"].shape[1]
-    if encoder is not None and width != sum(len(column.outputs) for column in encoder.columns_):
-        raise ValueError("the encoder returns another number of features.")
-
-    def take(arrays: dict[str, np.ndarray], name: str, *shape: int) -> np.ndarray:
-        check_fields(name, {name: arrays[name]}, {name: array(*shape, dtype=("float32", "float64"))})
-        return arrays[name]
-
-    coef, intercept = take(state, "coef", n_out, width), take(state, "intercept", n_out)
-    if coef.dtype != intercept.dtype or (names is not None and len(names) != width):
-        raise ValueError("coef, intercept and names do not belong together.")
-    if link["n_classes"] != len(classes):
-        raise ValueError("the link has other classes.")
-    log_proba = LINKS[link["kind"]](partial(take, link["tensors"]), n_out, **link["settings"])
-    units = SimpleNamespace(mean=take(state["units"], "mean", width), scale=take(state["units"], "scale", width))
-    return NumpyPredictor(path, classes, coef, intercept, log_proba, names, units, encoder)
+def _take(arrays: dict[str, np.ndarray], name: str, *shape: int) -> np.ndarray:
+    """An array of this shape, or one of many errors."""
+    check_fields(name, {name: arrays[name]}, {name: array(*shape, dtype=("float32", "float64"))})
+    return arrays[name]

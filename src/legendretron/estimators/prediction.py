@@ -80,7 +80,7 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
             yield rows, part
 
     def _compiled(self) -> RowProbabilities | None:
-        """The link as a compiled function, where there is one for it."""
+        """Return the link as a compiled function, or None if it has none."""
         if self.coef_.dtype != self.intercept_.dtype or self.coef_.dtype not in _PRECISIONS:
             return None
         return row_probabilities(self.link_, _PRECISIONS[self.coef_.dtype])

@@ -43,7 +43,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class Strengths(NamedTuple):
-    """What the parameters ask for; ``None`` for a strength that is to be chosen.
+    """Strengths of the penalties as given; ``None`` for one to be chosen.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Strengths(NamedTuple):
 
     @property
     def fixed(self) -> bool:
-        """Whether nothing is to be chosen.
+        """Whether all strengths are given.
 
         Examples
         --------

@@ -211,7 +211,9 @@ class Link(nn.Module, ABC):
         if self._takes_masks or self.n_classes == 2 or not _can_be_widened(rows):
             return False
         x = rows.detach()
-        return bool((x.amax(-1) - (x[..., -1] if all_classes else 0.0) > _FAR).any())
+        if all_classes:
+            return bool((x.amax(-1) - x[..., -1] > _FAR).any())
+        return x.numel() > 0 and bool(x.amax() > _FAR)
 
     def _log_proba_in_double(self, rows: Tensor, all_classes: bool) -> Tensor:
         """Log-probabilities of predictors, or of logits of all classes, computed in float64, in the precision given."""
@@ -324,7 +326,7 @@ class Link(nn.Module, ABC):
     # --- on the logits of all C classes, whose differences to the last are the predictors: rows of shape (n, C) ---
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Canonical losses of all classes with a minus, and probabilities; where there is a way to share work, overridden."""
+        """Negative canonical losses of all classes, and probabilities; overridden by links that compute both at once."""
         z = _from_logits(logits)
         if self._is_tabulated:
             return self._potential_table(z).scores_and_proba(z.squeeze(-1))
@@ -359,7 +361,7 @@ class Link(nn.Module, ABC):
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def _first_tensor(self) -> Tensor | None:
-        """A tensor whose precision is the link's; overridden where there is a shorter way to it."""
+        """Return a tensor that has the precision of the link; overridden by links that find it faster."""
         return next((t for t in chain(self.parameters(), self.buffers()) if t.is_floating_point()), None)
 
     def _losses_at(self, z: Tensor) -> Tensor:

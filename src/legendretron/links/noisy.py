@@ -206,7 +206,7 @@ class NoisyLink(Link):
 
 
 def with_noise(link: Link, noise: LabelNoise | None, rate: float = 0.0) -> Link:
-    """A link for labels with known noise, or with a known rate of symmetric noise; the link itself if there is none.
+    """Return a link for labels with known noise, or a known rate of symmetric noise; without noise, the link itself.
 
     Examples
     --------

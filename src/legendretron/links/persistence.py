@@ -111,7 +111,7 @@ def link_from_state(state: dict[str, Any]) -> Link:
         blank = blank_link(cls, n_classes, settings, dtype, size=sum(map(Tensor.numel, tensors.values())))
     except ValueError:
         raise
-    except Exception as error:  # whatever the constructor of somebody's link makes of such settings
+    except Exception as error:  # the constructor of a user's link may raise anything
         raise ValueError(
             f"a link of kind {kind!r} cannot be built with {reprlib.repr(settings)} on the device 'meta', without memory: "
             f"{error}. Make tensors whose values the constructor reads under torch.device('cpu')."

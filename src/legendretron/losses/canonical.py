@@ -128,7 +128,7 @@ class CanonicalLoss(LinkLoss):
         return super().forward(z, y) if loss is None else loss
 
     def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
-        """The loss by a compiled function, or None where there is none, or an error to be explained."""
+        """Compute the loss by a compiled function; None if there is none, or if plain operations must explain an error."""
         if self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
             return None
         logits = self._logits(z)

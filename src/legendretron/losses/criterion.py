@@ -11,13 +11,7 @@ from torch import Tensor
 from legendretron._internal.start import keep_loaded, keep_values, restore_values
 from legendretron._internal.validation import at_least_single, check_float_tensor, full_precision
 from legendretron.losses.base import ProperLoss
-from legendretron.losses.reduction import (
-    Reduction,
-    check_ignore_index,
-    check_label_smoothing,
-    check_reduction,
-    check_weight,
-)
+from legendretron.losses.reduction import Reduction, make_reduction
 from legendretron.simplex import append_reference
 
 __all__ = ["Criterion"]
@@ -71,13 +65,11 @@ class Criterion(ProperLoss):
     ) -> None:
         super().__init__()
         self.n_classes = n_classes
-        self.reduction = check_reduction(reduction)
-        self.ignore_index = check_ignore_index(ignore_index)
-        self.label_smoothing = check_label_smoothing(label_smoothing)
+        how = make_reduction(weight, reduction, ignore_index, label_smoothing, n_classes)
+        _, self.reduction, self.ignore_index, self.label_smoothing = how
         if isinstance(dim, bool) or not isinstance(dim, int):
             raise ValueError(f"dim must be an integer, the axis of the classes, got {dim!r}.")
         self.dim = dim
-        weight = check_weight(weight, n_classes)
         with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
             self.register_buffer("weight", None if weight is None else weight.detach().clone())
         self.register_load_state_dict_post_hook(keep_loaded)  # type: ignore[no-untyped-call]

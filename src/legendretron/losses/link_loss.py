@@ -21,12 +21,12 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 
 
 def device_of(link: Link) -> torch.device:
-    """Return the device of a link's tensors, as a context in which more are made there, whatever the default device is."""
+    """Return the device of a link's tensors, which is also a context in which new tensors are made there."""
     return next((tensor.device for tensor in chain(link.parameters(), link.buffers())), torch.device("cpu"))
 
 
 def freeze_copy(link: AnyLink) -> AnyLink:
-    """Return a copy in evaluation mode whose parameters are buffers: no optimiser finds them, whatever requires gradients.
+    """Return a copy in evaluation mode whose parameters are buffers, so that no optimiser finds them.
 
     ``reset_parameters`` of the copy, and of each of its parts, restores these values, or those that a state dict brought
     later, also in memory that holds no values yet.

@@ -17,14 +17,7 @@ from legendretron._internal.validation import (
     check_proba,
 )
 
-__all__ = [
-    "Reduction",
-    "check_ignore_index",
-    "check_label_smoothing",
-    "check_reduction",
-    "check_weight",
-    "expectation",
-]
+__all__ = ["Reduction", "expectation", "make_reduction"]
 
 
 class Reduction(NamedTuple):
@@ -109,33 +102,24 @@ def expectation(p: Tensor, losses: Tensor) -> Tensor:
     return torch.where(p == 0, torch.zeros_like(losses), p * losses).sum(-1)
 
 
-def check_weight(weight: object, n_classes: int | None) -> Tensor | None:
-    """Return class weights, or None, or raise a ``ValueError`` if they are not that."""
-    if weight is None:
-        return None
-    weight = check_float_tensor("weight", weight)
-    if weight.dim() != 1 or weight.shape[0] != (n_classes or weight.shape[0]):
-        size = "C" if n_classes is None else n_classes
-        raise ValueError(f"weight must have shape ({size},), one number for each class, got {tuple(weight.shape)}.")
-    if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
-        raise ValueError(f"weight must hold finite non-negative numbers, one for each class, got {weight}.")
-    return weight
-
-
-def check_ignore_index(value: object) -> int:
-    """Return the label that does not count, or raise a ``ValueError``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"ignore_index must be an integer, got {value!r}.")
-    return value
-
-
-def check_label_smoothing(value: object) -> float:
-    """Return the share of a label that is spread over all classes, or raise a ``ValueError``."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
-        raise ValueError(f"label_smoothing must be a number from 0 to 1, as in torch, got {value!r}.")
-    return float(value)
-
-
-def check_reduction(value: object) -> str:
-    """Return the name of a reduction, or raise a ``ValueError``."""
-    return check_choice("reduction", value, ("mean", "sum", "none"))
+def make_reduction(
+    weight: object, reduction: object, ignore_index: object, label_smoothing: object, n_classes: int | None
+) -> Reduction:
+    """Return the reduction that arguments ask for, as those of ``torch.nn.CrossEntropyLoss``, or raise a ``ValueError``."""
+    if weight is not None:
+        weight = check_float_tensor("weight", weight)
+        if weight.dim() != 1 or weight.shape[0] != (n_classes or weight.shape[0]):
+            size = "C" if n_classes is None else n_classes
+            raise ValueError(f"weight must have shape ({size},), one number for each class, got {tuple(weight.shape)}.")
+        if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+            raise ValueError(f"weight must hold finite non-negative numbers, one for each class, got {weight}.")
+    reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise ValueError(f"ignore_index must be an integer, got {ignore_index!r}.")
+    if (
+        isinstance(label_smoothing, bool)
+        or not isinstance(label_smoothing, Real)
+        or not 0.0 <= float(label_smoothing) <= 1.0
+    ):
+        raise ValueError(f"label_smoothing must be a number from 0 to 1, as in torch, got {label_smoothing!r}.")
+    return Reduction(weight, reduction, ignore_index, float(label_smoothing))

@@ -19,13 +19,7 @@ from legendretron._internal.validation import (
 )
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
-from legendretron.losses.reduction import (
-    Reduction,
-    check_ignore_index,
-    check_label_smoothing,
-    check_reduction,
-    check_weight,
-)
+from legendretron.losses.reduction import make_reduction
 from legendretron.nn.link_module import LinkModule, observe
 from legendretron.simplex import append_reference
 
@@ -259,12 +253,7 @@ class LegendreHead(LinkModule):
             A head that is split takes classes only, without weights or smoothing.
         """
         z = self._predictor(features)
-        how = Reduction(
-            check_weight(weight, self.n_classes),
-            check_reduction(reduction),
-            check_ignore_index(ignore_index),
-            check_label_smoothing(label_smoothing),
-        )
+        how = make_reduction(weight, reduction, ignore_index, label_smoothing, self.n_classes)
         if is_sharded(z):
             from legendretron.nn.split import sharded_nll
 

@@ -15,7 +15,7 @@ __all__ = ["parameter_groups"]
 
 @cache
 def _known_options() -> frozenset[str]:
-    """Options of all optimisers of torch: an optimiser takes any others without a word."""
+    """Options of all optimisers of torch, which ignore unknown ones silently."""
     kinds = [kind for kind in vars(optim).values() if isinstance(kind, type) and issubclass(kind, optim.Optimizer)]
     return frozenset(name for kind in kinds for name in inspect.signature(kind).parameters) - {"params", "defaults"}
 
