@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators.label_posterior import calibrated, label_posterior
+from legendretron.estimators.label_posterior import calibrate_on_labels, label_posterior
 from legendretron.estimators.splits import SeparateSplits, fit_splits
 from tests.given import GIVEN
 
@@ -227,7 +227,7 @@ def test_the_formulas(matrix):
     X, true = clean_data(300, len(matrix))
     y = observed(true, matrix)
     clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=matrix).fit(X, NAMES[y])
-    joint = calibrated(clf.predict_log_proba(X), y, matrix) * matrix[:, y].T
+    joint = calibrate_on_labels(clf.predict_log_proba(X), y, matrix) * matrix[:, y].T
     posterior = joint / joint.sum(1, keepdims=True)
     np.testing.assert_allclose(clf.label_posterior(X, NAMES[y], cv=None), posterior, atol=1e-12)
     np.testing.assert_allclose(clf.label_quality(X, NAMES[y], cv=None), posterior[np.arange(300), y], atol=1e-12)

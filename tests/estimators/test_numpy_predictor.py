@@ -40,11 +40,11 @@ def test_predictions_are_those_of_the_classifier(link, n_classes, dtype, tmp_pat
     model.save(tmp_path / "m")
     quick = load_predictor(tmp_path / "m")
     X = np.concatenate([X, 300 * X])  # also where probabilities underflow
-    log_p = quick._all_parts(quick._check_features(X), log=True)
+    log_p = quick._predict_all(quick._check_features(X), log=True)
     tolerance = 1e-4 if dtype == np.float32 else 1e-10
     np.testing.assert_allclose(log_p, model.predict_log_proba(X), rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(
-        quick._all_parts(X, log=False), model.predict_proba(X), rtol=100 * tolerance, atol=tolerance
+        quick._predict_all(X, log=False), model.predict_proba(X), rtol=100 * tolerance, atol=tolerance
     )
     assert log_p.dtype == dtype
     np.testing.assert_array_equal(quick.classes_, model.classes_)
@@ -73,7 +73,7 @@ def test_tables_are_encoded_as_by_the_encoder(tmp_path):
     quick = load_predictor(tmp_path / "m")
     frame.loc[3, "city"] = "Paris"  # unknown
     X = quick._check_features(frame[["age", "city", "since"]])
-    np.testing.assert_allclose(quick._all_parts(X, log=False), model.predict_proba(frame), rtol=1e-9)
+    np.testing.assert_allclose(quick._predict_all(X, log=False), model.predict_proba(frame), rtol=1e-9)
     assert list(quick.feature_names_in_) == list(model.feature_names_in_)
     assert quick.n_features_in_ == model.n_features_in_
 
@@ -90,7 +90,7 @@ def test_what_is_refused_is_refused_by_the_classifier(tmp_path):
         with pytest.raises(ValueError, match=message):
             quick._check_features(bad)
     with pytest.raises(ValueError, match="features so large"):
-        quick._all_parts(quick._check_features(X * (1e308 / np.abs(X).max(axis=None))), log=True)
+        quick._predict_all(quick._check_features(X * (1e308 / np.abs(X).max(axis=None))), log=True)
 
 
 @pytest.mark.parametrize("change", [

@@ -413,7 +413,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
         return np.exp(log_probabilities(model, table, DriftWatch()))
     X = checked_features(model, table, DriftWatch())
     with saying_options():
-        return linear_of(model)._all_parts(X, log=False)
+        return linear_of(model)._predict_all(X, log=False)
 
 
 def class_numbers(model: Model, table: Table) -> np.ndarray:

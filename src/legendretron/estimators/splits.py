@@ -77,9 +77,9 @@ class SeparateSplits:
     def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Log-loss and accuracy of each split's model on its own rows of the data, as in :class:`SplitResults`."""
         losses, accuracies = [], []
-        for number, (estimator, own) in enumerate(zip(self.estimators, rows, strict=True)):
-            known = self._y[own] if labels is None else np.asarray(labels[number])
-            log_p = estimator.predict_log_proba(self._X[own])
+        for number, (estimator, index) in enumerate(zip(self.estimators, rows, strict=True)):
+            known = self._y[index] if labels is None else np.asarray(labels[number])
+            log_p = estimator.predict_log_proba(self._X[index])
             # a class that no training row of the split has gets no probability
             place = np.searchsorted(estimator.classes_, known).clip(max=len(estimator.classes_) - 1)
             seen = estimator.classes_[place] == known
@@ -151,16 +151,16 @@ def fit_splits(
         )
     if alphas is not None and estimator.alpha == "auto":
         estimator.set_params(alpha=float(alphas[0]))
-    asked = estimator._strengths()
+    strengths = estimator._strengths()
     given = estimator.label_noise
     noise = given is not None and not (isinstance(given, str) and given == "auto")
-    if estimator.standardize or estimator.early_stopping or noise or not asked.fixed:
+    if estimator.standardize or estimator.early_stopping or noise or not strengths.fixed:
         if estimator.checkpoint is not None:
             raise ValueError(
                 "checkpoint needs splits that are trained side by side: standardize=False, early_stopping=False and numbers "
                 "for alpha and link_alpha; or leave it out."
             )
-        return _one_by_one(estimator, X, y, train_rows, random_states, train_labels, alphas)
+        return _fit_separately(estimator, X, y, train_rows, random_states, train_labels, alphas)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     device = check_device(estimator.device)
     n_classes = int(y.max()) + 1
@@ -178,31 +178,25 @@ def fit_splits(
         links.append(single._make_link(n_classes, generators[-1], dtype, len(train_rows[0])))
     model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
     rows = torch.as_tensor(train_rows, device=device)
-    own = y[train_rows] if train_labels is None else np.asarray(train_labels)
-    used = _as_labels(own, n_classes, device)
-    weight = np.stack(
-        [apply_class_weight(estimator.class_weight, of_split, np.ones(len(of_split))) for of_split in own]
-    )
-    sample = Sample(features, rows, used, torch.as_tensor(weight, dtype=dtype, device=device))
-    identity = () if estimator.checkpoint is None else (X, train_rows, own, weight, model.flat, seeds, alphas)
+    observed = y[train_rows] if train_labels is None else np.asarray(train_labels)
+    weight = np.stack([apply_class_weight(estimator.class_weight, split, np.ones(len(split))) for split in observed])
+    on_device = torch.as_tensor(weight, dtype=dtype, device=device)
+    sample = Sample(features, rows, _as_labels(observed, n_classes, device), on_device)
+    identity = () if estimator.checkpoint is None else (X, train_rows, observed, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
-        identity, generators[0], rows.shape[1], asked.pair(), False
+        identity, generators[0], rows.shape[1], strengths.pair(), False
     )
     if isinstance(links[0], SoftmaxLink) and estimator._by_convex_solver(online=False):
         # labels differ between splits, so another solver goes to the same minimum
         iterations = LBFGS_ITERATIONS if estimator.max_epochs == "auto" else int(estimator.max_epochs)
         one = replace(one, solver="lbfgs", max_epochs=iterations)
     runs = len(seeds)
-    strengths = (
-        one.alpha.expand(runs) if alphas is None else torch.tensor([float(alpha) for alpha in alphas]).to(one.alpha)
-    )
-    # without link_alpha, the link's penalty is that of the weights, as in the estimator
-    follows = asked.tied
+    alpha = one.alpha.expand(runs) if alphas is None else torch.tensor([*map(float, alphas)]).to(one.alpha)
     settings = replace(
         one,
         generators=generators,
-        alpha=strengths,
-        link_alpha=strengths if follows else one.link_alpha.expand(runs),
+        alpha=alpha,
+        link_alpha=alpha if strengths.tied else one.link_alpha.expand(runs),
         learning_rate=one.learning_rate.expand(runs),
     )
     result = train(model, sample, settings)
@@ -210,7 +204,7 @@ def fit_splits(
     return SplitResults(model, result, features, labels)
 
 
-def _one_by_one(
+def _fit_separately(
     estimator: LinearLinkClassifier,
     X: Any,
     y: np.ndarray,
@@ -221,9 +215,9 @@ def _one_by_one(
 ) -> SeparateSplits:
     fitted = []
     for number, (rows, state) in enumerate(zip(train_rows, random_states, strict=True)):
-        own = {} if alphas is None else {"alpha": float(alphas[number])}
+        alpha = {} if alphas is None else {"alpha": float(alphas[number])}
         labels = y[rows] if train_labels is None else np.asarray(train_labels[number])
-        fitted.append(clone(estimator).set_params(random_state=int(state), **own).fit(X[rows], labels))
+        fitted.append(clone(estimator).set_params(random_state=int(state), **alpha).fit(X[rows], labels))
     return SeparateSplits(fitted, X, y)
 
 
