@@ -4,7 +4,6 @@ The property tests have it by `tests/catalogue.py`, processes split by class by 
 """
 
 import copy
-import inspect
 import os
 import subprocess
 import sys
@@ -364,14 +363,6 @@ def test_arguments_of_a_head_reach_a_link_that_is_an_object():
     assert LegendreHead(4, 3, LeakyLink(3), dtype=torch.float64).link.log_slope.dtype == torch.float64
     with pytest.raises(ValueError, match="generator does not apply"):
         LegendreLink(3, LeakyLink(3), generator=torch.Generator())
-
-
-def test_defaults_of_heads_are_those_of_the_links():
-    for owner in (LegendreHead, LegendreLink):
-        ours = inspect.signature(owner).parameters
-        for kind in ("composite", "canonical"):
-            for name in link_class(kind).setting_names():
-                assert ours[name].default == inspect.signature(link_class(kind)).parameters[name].default
 
 
 class OneSlope(Link):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
@@ -125,10 +125,10 @@ def load_predictor(path: str | os.PathLike[str]) -> NumpyPredictor | None:
             return None
         return NumpyPredictor(path, inner["state"], SimpleNamespace(columns_=columns, _single=encoder["single"]))
 
+    readers: dict[str, Callable[[dict[str, Any]], NumpyPredictor | None]]
+    readers = {**dict.fromkeys(_LINEAR, partial(NumpyPredictor, path)), "TableClassifier": read_table}
     try:
-        return load_state(
-            path, {**dict.fromkeys(_LINEAR, partial(NumpyPredictor, path)), "TableClassifier": read_table}, "numpy"
-        )
+        return load_state(path, readers, "numpy")
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None  # what is wrong is said where the classifier itself is loaded
 
