@@ -84,7 +84,9 @@ class FittedNoise:
 
     def to_state(self) -> dict[str, Any]:
         """Return all but the number of classes."""
-        return {"plan": [*map(float, self.rates)], "known": self.known, "matrix": self.matrix}
+        # a copy: a file refuses arrays that share memory, as this one may with that of the tuning
+        matrix = None if self.matrix is None else self.matrix.copy()
+        return {"plan": [*map(float, self.rates)], "known": self.known, "matrix": matrix}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], n_classes: int) -> Self:
