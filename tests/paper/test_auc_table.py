@@ -22,6 +22,10 @@ from tests.paper.made_up_images import TEST, TRAIN, write_images
 TABLE = EXPERIMENTS["table_auc"]
 
 
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
+
+
 def short(model, problem):
     """Few steps, but for the one that is quick anyway and warns if stopped."""
     settings = TABLE.settings(model, problem)
@@ -179,7 +183,7 @@ def test_differences_to_the_paper():
     rows = comparison(records)
     assert [row["difference"] for row in rows] == pytest.approx([98.4 - 94.6, 99.7 - 99.9, 98.1 - 99.2, 0.0])
     assert rows[1]["auc: standard error"] == pytest.approx(0.1)
-    text = markdown(rows, records)
+    text = text_of(rows, records)
     assert "| 99.70 ± 0.10 | -0.20 |" in text
     assert "| 98.40 | **+3.80** |" in text
     assert "| 98.10 | **-1.10** |" in text

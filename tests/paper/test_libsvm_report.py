@@ -17,6 +17,10 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
+
+
 def records(dataset, model, noise, values, *, rows=150, source="complete", label=None):
     data = {"rows": rows, "features": 4, "classes": 3, "source": source, "label": label or dataset}
     return [
@@ -119,16 +123,16 @@ def test_our_default_is_compared_with_tuned_logistic_regression(tmp_path):
         part = [*tuned, *records("iris", DEFAULT, 0.2, values)]
         (row,) = rows_of(part)
         assert row["default, paired: advantage"] == pytest.approx(values.mean() - PLAIN.mean())
-        text = markdown([row], part)
+        text = text_of([row], part)
         assert "| LegendreTron, our default | better at 99 % | paired | default |" in text
         assert text.split("\n| iris |")[1].splitlines()[0].endswith(f"|  |  | {verdict} |")
-    assert "our default" not in markdown(rows_of(tuned), tuned)
+    assert "our default" not in text_of(rows_of(tuned), tuned)
 
 
 def test_one_seed_has_no_error_and_no_test(tmp_path):
     rows = rows_of(records("iris", "LegendreTron", 0.0, [90.0]), records("iris", "logistic regression", 0.0, [80.0]))
     assert np.isnan(rows[0]["welch"])
-    assert "| iris | 0% | 90.00 | 86.67 ± 3.89 |  |" in markdown(rows, records("iris", "LegendreTron", 0.0, [90.0]))
+    assert "| iris | 0% | 90.00 | 86.67 ± 3.89 |  |" in text_of(rows, records("iris", "LegendreTron", 0.0, [90.0]))
 
 
 def test_results_on_different_rows_are_not_mixed():

@@ -22,6 +22,10 @@ from tests.paper.made_up_images import write_images
 TABLE = EXPERIMENTS["table_vgg"]
 
 
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
@@ -228,7 +232,7 @@ def test_the_report_of_a_sweep_has_the_means_of_its_records(done, tmp_path):
 
 def test_one_seed_has_no_error_and_no_test():
     records = made_up("mnist", {"VGG": [99.5], "VGGTron": [99.6]})
-    text = markdown(comparison(records), records)
+    text = text_of(comparison(records), records)
     assert "| mnist | VGGTron | 99.60 | 99.59 | +0.01 | +0.100 | +0.19 |  |  |" in text
     assert "comparisons" not in text
 
