@@ -80,13 +80,6 @@ def test_records(done):
         assert len({tuple(r["train_counts"]) for r in own}) == 1, "all models have the same images"
 
 
-def test_nothing_is_run_twice(done, folder):
-    out, _, records = done
-    again = sweep(small(), out, Resources(folder))
-    assert (again.before, again.now) == (24, 0)
-    assert len(read_records(out)) == len(records)
-
-
 @pytest.mark.parametrize(("model", "make"), [
     (LEARNED, lambda seed: LegendreTronClassifier.from_paper("mnist", max_epochs=2, random_state=seed)),
     (ISGP, lambda seed: OneVsRestClassifier(
@@ -275,38 +268,6 @@ def test_tables_and_picture(tmp_path):
     ]  # fmt: skip
     assert float(rows[0]["logistic regression: accuracy error"]) == pytest.approx(0.2)
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_the_report_of_a_sweep_has_the_means_of_its_records(done, tmp_path):
-    _, _, records = done
-    text, machine, _ = FIGURE.report(records, tmp_path)
-    for row in csv.DictReader(machine.read_text().splitlines()):
-        for model in FIGURE.models:
-            cell = [
-                r["accuracy"]
-                for r in records
-                if (r["dataset"], str(r["size"]), r["model"]) == (row["dataset"], row["size"], model)
-            ]
-            assert float(row[f"{model}: accuracy"]) == pytest.approx(np.mean(cell))
-            assert f" {np.mean(cell):.2f} ± {np.std(cell, ddof=1) / np.sqrt(2):.2f} |" in text.read_text()
-
-
-def test_one_seed_has_no_error_and_no_test():
-    records = made_up("mnist", 500, {LEARNED: [90.0], PLAIN: [89.0]})
-    text = text_of(comparison(records), records)
-    assert "| label of mnist | 500 | 90.00 | 89.00 |" in text
-    assert "| label of mnist | 500 | +1.00 |" in text
-    assert "LT beats ISGP: not tested" in text
-
-
-def test_results_that_do_not_belong_together():
-    values = {LEARNED: [90.0]}
-    with pytest.raises(
-        ValueError, match=r"results hold mnist, 500, LegendreTron twice for seed 0, with different settings"
-    ):
-        comparison(made_up("mnist", 500, values) * 2)
-    with pytest.raises(ValueError, match=r"results on mnist are of 60,000 rows and of 7,011; use a folder for each"):
-        comparison(made_up("mnist", 500, values) + made_up("mnist", 2000, values, rows=7011))
 
 
 def test_settings_tell_recipes_apart():
