@@ -36,7 +36,7 @@ def solve_steps(
     # sums of products must neither overflow nor vanish, whatever the unit
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
-    from legendretron.trons.compiled_bounded_steps import backtrack, roots
+    from legendretron.trons.compiled_bounded_steps import backtrack, roots  # which imports Numba
 
     with np.errstate(all="ignore"):  # there is infinity at a wall
         values, held, up = backtrack(roots(target, weight, slack, float(low)), slack, float(top), _TIE)
