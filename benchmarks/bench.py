@@ -5,7 +5,8 @@
 
 Each benchmark is a script of this folder, which times its contestants in turn and writes a file. What counts is the ratio of
 two medians of the same run. It is compared with the bar of the case, and with the last record in docs/results, so that a
-loss of speed is seen. ``--render`` runs nothing and looks at the records themselves.
+loss of speed is seen. ``--render`` runs nothing and looks at the records themselves; ``python docs/render.py`` then writes
+the table of bars into README.md of this folder.
 """
 
 from __future__ import annotations
@@ -26,21 +27,23 @@ HERE = Path(__file__).resolve().parent
 RECORDS = HERE.parent / "docs" / "results"
 #: A ratio that has grown by more than this is pointed out.
 SLOWER = 1.15
-#: Scripts with their arguments, by the name of their record.
+#: Scripts by device and the name of their record.
 SCRIPTS = {
-    "training_speed": ["training_speed.py"],
-    "head_speed_cpu": ["head_speed.py"],
-    "loss_speed": ["loss_speed.py"],
-    "prediction_speed": ["prediction_speed.py"],
-    "start_speed": ["start_speed.py"],
-    "inverse_speed": ["inverse_speed.py"],
-    "logistic_speed": ["logistic_speed.py"],
-    "fit_memory": ["fit_memory.py"],
-}
-WITH_CUDA = {
-    "training_speed_gpu": ["training_speed.py", "--device", "cuda"],
-    "head_speed": ["head_speed.py", "--device", "cuda"],
-    "loss_speed_gpu": ["loss_speed.py", "--device", "cuda"],
+    "cpu": {
+        "training_speed": "training_speed.py",
+        "head_speed_cpu": "head_speed.py",
+        "loss_speed": "loss_speed.py",
+        "prediction_speed": "prediction_speed.py",
+        "start_speed": "start_speed.py",
+        "inverse_speed": "inverse_speed.py",
+        "logistic_speed": "logistic_speed.py",
+        "fit_memory": "fit_memory.py",
+    },
+    "cuda": {
+        "training_speed_gpu": "training_speed.py",
+        "head_speed": "head_speed.py",
+        "loss_speed_gpu": "loss_speed.py",
+    },
 }
 
 
@@ -124,12 +127,12 @@ def _bars() -> list[Bar]:
     composite = {"link": "composite, ficnn"}
     bars.append(Bar("memory of a fit / logistic regression's: 100,000 classes", "fit_memory", "of_logistic_regression",
                     1.2, composite))  # fmt: skip
-    bars += [
-        Bar(f"{name}: fit / before", "tron_speed", "ratio", 0.5, {"estimator": name, "version": "this"})
-        for name in ("SlIsotronClassifier", "ISGPLinkgisticClassifier")
-    ]
     for link in ("composite, ficnn", "canonical"):
         bars += _steps("training_speed_gpu", link, many)
+    for link in ("composite, ficnn", "composite, hidden=8", "canonical"):
+        values = {"shape": "letter", "models": 20, "link": link}
+        bars.append(Bar(f"torch.compile / our kernels: 20 x letter, {link}", "training_speed_gpu",
+                        "torch_compile_to_ours", 1.3, values, True))  # fmt: skip
     for network, mode, bar in (("head", "eager", 1.3), ("vgg5", "eager", 1.05), ("head", "graph", 1.1)):
         values = {"network": network, "mode": mode, "last layer": "composite, ficnn"}
         bars.append(Bar(f"head / plain layer on a GPU: {network}, {mode}", "head_speed", "to plain", bar, values))
@@ -174,26 +177,23 @@ def _shown(ratios: list[float] | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("bench"), help="folder for files of results")
-    parser.add_argument("--data", type=Path, help="folder of news20.scale, to time logistic regression on it too")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--data", type=Path, help="folder of news20.scale.bz2, to time logistic regression on it too")
+    parser.add_argument("--device", choices=SCRIPTS, default="cpu")
     parser.add_argument("--only", nargs="+", help="benchmarks to run, by the beginning of their names")
     parser.add_argument(
         "--render", action="store_true", help="run nothing, and compare the records with what is wanted"
     )
     options = parser.parse_args()
     folder = RECORDS if options.render else options.out
-    scripts = {} if options.render else (SCRIPTS if options.device == "cpu" else WITH_CUDA)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, command in scripts.items():
+    for name, script in ({} if options.render else SCRIPTS[options.device]).items():
         if options.only and not name.startswith(tuple(options.only)):
             continue
-        more = ["--data", str(options.data)] if options.data and name == "logistic_speed" else []
+        words = ["--device", options.device] * (name in SCRIPTS["cuda"])
+        words += ["--data", str(options.data)] * (name == "logistic_speed" and options.data is not None)
         print(f"--- {name}", flush=True)
-        subprocess.run(
-            [sys.executable, HERE / command[0], *command[1:], *more, "--out", folder / f"{name}.json"],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            check=True,
-        )
+        command = [sys.executable, HERE / script, *words, "--out", folder / f"{name}.json"]
+        subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
     rows = compare(folder, RECORDS)
     width = max((len(row["case"]) for row in rows), default=0)
     for row in rows:

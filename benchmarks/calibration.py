@@ -20,29 +20,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from calibration_cases import CHOSEN_ON, RIGHT, find, load, names, sizes_of, split
-from calibration_report import OURS, PRESERVED, SMS, TEMPERATURE, UNCALIBRATED, write_report
-from command_line import run_from_command_line
+import study
+from calibration_cases import RIGHT, find, load, names, sizes_of, split
+from calibration_report import LEAST, OURS, PRESERVED, SMS, TEMPERATURE, UNCALIBRATED, write_report
 from legendretron import LegendreCalibrator
 from legendretron.diagnostics.binned_calibration import CalibrationCurve
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import make_recipe
 
 SPLITS = 5
-#: Probabilities below this count as this in the log-loss: some calibrators say zero.
-LEAST = 1e-15
 VENN_ABERS = "Venn-Abers"
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
-class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GivenProbabilities(ClassifierMixin, BaseEstimator):
     """A fitted classifier whose features are its probabilities."""
 
     def __init__(self, n_classes: int = 2) -> None:
@@ -77,7 +73,7 @@ def _sklearn(method: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
 
 def _probmetrics(name: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
     def fit(p: np.ndarray, y: np.ndarray) -> Predict:
-        from probmetrics import calibrators  # type: ignore[import-not-found]
+        from probmetrics import calibrators
 
         return getattr(calibrators, name)().fit(p, y).predict_proba
 
@@ -85,7 +81,7 @@ def _probmetrics(name: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
 
 
 def _venn_abers(p: np.ndarray, y: np.ndarray) -> Predict:
-    from venn_abers import VennAbersCalibrator  # type: ignore[import-not-found]
+    from venn_abers import VennAbersCalibrator
 
     # it is fitted when it predicts
     return lambda test: VennAbersCalibrator().predict_proba(p_cal=p, y_cal=y, p_test=test)
@@ -115,23 +111,11 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return shared
 
 
-class OfCases(Experiment):
-    """Runs in the order of cases, sizes, splits, then models: those on the same split follow each other."""
-
-    def runs(self) -> list[Run]:
-        return [
-            Run(case, model, 0.0, size, seed)
-            for case in self.datasets
-            for size in sizes_of(case)
-            if size in self.sizes
-            for seed in range(self.seeds)
-            for model in self.models
-            if not _is_left_out(model, case)
-        ]
-
-
-def _is_left_out(model: str, case: str) -> bool:
+def left_out(run: Run) -> bool:
     """Venn-Abers and SMS take long for many classes; scikit-learn's calibrators need a row of each class."""
+    case, model = run.dataset, run.model
+    if run.size not in sizes_of(case):
+        return True
     if case in RIGHT:
         many = "100" in case or "200" in case
         return model == VENN_ABERS or (many and (model == SMS or model.startswith("scikit-learn")))
@@ -148,7 +132,7 @@ def warm_up(model: str) -> None:
 
 
 def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
-    import relplot  # type: ignore[import-not-found]
+    import relplot
 
     n, n_classes = p.shape
     own, top = p[np.arange(n), y], p.argmax(1)
@@ -163,7 +147,7 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     }
 
 
-def measured(model: str, p: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+def measure(model: str, p: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
     gc.collect()  # what earlier runs have left is not this one's to collect
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers, about classes without rows
@@ -172,35 +156,31 @@ def measured(model: str, p: np.ndarray, y: np.ndarray, test: np.ndarray, y_test:
         fitted = time.perf_counter()
         found = np.asarray(predict(test), dtype=np.float64)
         predicted = time.perf_counter()
-    found = found / found.sum(axis=1, keepdims=True)
     package = _PACKAGES.get(model)
     return {
-        **scores(y_test, found),
+        **scores(y_test, found / found.sum(axis=1, keepdims=True)),
         "fit_seconds": (predicted if model == VENN_ABERS else fitted) - began,
         "predict_seconds": predicted - fitted,
         **({} if package is None else {package: version(package)}),
     }
 
 
+@study.one_thread(settings)
 def execute(batch: Batch, resources: Resources) -> Outcome:
     case = load(batch.dataset, resources.data)
-    torch.set_num_threads(1)
+    warm_up(batch.model)
     results = []
-    with threadpool_limits(1):
-        warm_up(batch.model)
-        for run in batch.runs:
-            assert run.size is not None
-            cal, test = split(case, run.size, run.seed)
-            results.append(measured(batch.model, case.proba[cal], case.y[cal], case.proba[test], case.y[test]))
-    facts = {"rows": len(case.y), "classes": case.proba.shape[1], "label": batch.dataset}
-    return Outcome(facts, results)
+    for run in batch.runs:
+        cal, test = split(case, run.size, run.seed)
+        results.append(measure(batch.model, case.proba[cal], case.y[cal], case.proba[test], case.y[test]))
+    return Outcome({"rows": len(case.y), "classes": case.proba.shape[1], "label": batch.dataset}, results)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
-    return write_report(records, folder, names(), tuple(MODELS), SPLITS, chosen_on=CHOSEN_ON, right=RIGHT)
+    return write_report(records, folder, EXPERIMENT)
 
 
-EXPERIMENT = OfCases(
+EXPERIMENT = Experiment(
     name="calibration",
     title="Calibration of finished classifiers",
     datasets=names(),
@@ -210,22 +190,13 @@ EXPERIMENT = OfCases(
     report=report,
     seeds=SPLITS,
     sizes=(200, 300, 1000, 5000),
+    by_split=True,
+    left_out=left_out,
     find_data=find,
 )
 
-
-def main() -> None:
-    run_from_command_line(
-        EXPERIMENT,
-        description=(__doc__ or "").splitlines()[0],
-        data_help="folder with libsvm/, mnist/, fashion-mnist/ and logits/; what is missing is downloaded or left out",
-        groups={"ours": [OURS, PRESERVED]},
-    )
-
-
 if __name__ == "__main__":
     # by its name, so that other processes import this file and keep the case and warm models from run to run
-    from calibration import main as imported_main
+    import calibration
 
-    torch.set_num_threads(1)
-    imported_main()
+    study.run_from_command_line(calibration.EXPERIMENT, __doc__, groups={"ours": [OURS, PRESERVED]})

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
-from legendretron.experiments import Record
-from legendretron.experiments.grouping import by_seed, paired_values
-from legendretron.experiments.rendering import described, markdown_table, save_picture, write_csv, write_text
-from legendretron.experiments.statistics import mean_difference, mean_of, paired_test
+import study
+from calibration_cases import CHOSEN_ON, RIGHT
+from legendretron.experiments import Experiment, Record
+from legendretron.experiments.panels import panels_for
+from legendretron.experiments.rendering import described, markdown_table, save_picture
+from legendretron.experiments.rendering import write_report as write_files
+from legendretron.experiments.results import Results
+from legendretron.experiments.statistics import Mean
 
 OURS, PRESERVED = "LegendreCalibrator", "LegendreCalibrator, order preserved"
 UNCALIBRATED, TEMPERATURE, SMS = "uncalibrated", "temperature", "SMS"
+#: Probabilities below this count as this in the log-loss: some calibrators say zero.
+LEAST = 1e-15
 LEVEL = 0.05
 #: Range of the picture, in percent.
 _SHOWN = (-35, 10)
@@ -29,15 +35,15 @@ MEASURES = {
 }
 
 Cell = tuple[str, int]
-Results = dict[tuple[Any, ...], dict[int, Record]]
 
 
 def _means(results: Results, cell: Cell, models: Sequence[str], name: str) -> dict[str, float]:
-    return {
-        model: mean_of([record[name] for record in own.values()]).value
-        for model in models
-        if (own := results.get((*cell, model)))
-    }
+    means = {model: results.mean((*cell, model), name) for model in models}
+    return {model: mean.value for model, mean in means.items() if mean}
+
+
+def _sign(name: str) -> int:
+    return 1 if name == "accuracy" else -1
 
 
 def _ranks(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> dict[str, list[float]]:
@@ -45,11 +51,8 @@ def _ranks(results: Results, cells: Sequence[Cell], models: Sequence[str], name:
     ranks: dict[str, list[float]] = {model: [] for model in models}
     for cell in cells:
         means = _means(results, cell, models, name)
-        sign = -1.0 if name == "accuracy" else 1.0
-        for model, value in means.items():
-            below = sum(sign * other < sign * value for other in means.values())
-            equal = sum(other == value for other in means.values())
-            ranks[model].append(below + (equal + 1) / 2)
+        for model, rank in zip(means, rankdata([-_sign(name) * mean for mean in means.values()]), strict=True):
+            ranks[model].append(float(rank))
     return ranks
 
 
@@ -68,18 +71,10 @@ def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) 
     return markdown_table(["calibrator", *(title for title, *_ in MEASURES.values())], lines)
 
 
-def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[float, float, str] | None:
-    """Mean difference of ours to another, its standard error, and better, worse or nothing by a paired t-test."""
-    own, peer = results.get((*cell, OURS)), results.get((*cell, other))
-    if not own or not peer:
-        return None
-    a, b = paired_values(own, peer, name)
-    if len(a) < 2:
-        return None
-    gap = mean_difference(a, b)
-    clear = paired_test(a, b) < LEVEL
-    good = gap.value > 0 if name == "accuracy" else gap.value < 0
-    return gap.value, gap.error, ("better" if good else "worse") if clear else ""
+def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
+    """Mean difference of ours to another, and better, worse or = by a paired t-test; None without one."""
+    found = study.against(results, cell, OURS, other, name)
+    return (found.difference, found.verdict(_sign(name), level=LEVEL)) if found and found.mean.n > 1 else None
 
 
 def _counts(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
@@ -89,7 +84,7 @@ def _counts(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> s
             continue
         line = [other]
         for name in MEASURES:
-            found = [v[2] for cell in cells if (v := _verdict(results, cell, other, name))]
+            found = [v[1] for cell in cells if (v := _verdict(results, cell, other, name))]
             line.append(f"{found.count('better')} / {found.count('worse')} of {len(found)}")
         lines.append(line)
     return markdown_table(["against", *(title for title, *_ in MEASURES.values())], lines)
@@ -97,12 +92,12 @@ def _counts(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> s
 
 def _worst(results: Results, cells: Sequence[Cell], other: str) -> str:
     """Cases in which ours is worse than another in log-loss, clearly or not."""
-    found = [(cell, v) for cell in cells if (v := _verdict(results, cell, other, "log_loss")) and v[0] > 0]
+    found = [(cell, v) for cell in cells if (v := _verdict(results, cell, other, "log_loss")) and v[0].value > 0]
     if not found:
         return f"In no case is the mean log-loss above that of {other}."
     words = "; ".join(
-        f"{case}, {size:,} rows: +{gap:.4f} ± {error:.4f}{' (clear)' if verdict else ''}"
-        for (case, size), (gap, error, verdict) in sorted(found, key=lambda item: -item[1][0])
+        f"{case}, {size:,} rows: +{gap.value:.4f} ± {gap.error:.4f}{' (clear)' if word != '=' else ''}"
+        for (case, size), (gap, word) in sorted(found, key=lambda item: -item[1][0].value)
     )
     return f"Mean log-loss above that of {other} in {len(found)} of {len(cells)} cases: {words}."
 
@@ -113,15 +108,13 @@ def _times(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> st
     for model in models:
         ratios, seconds = [], []
         for cell in cells:
-            own, peer = results.get((*cell, model)), results.get((*cell, SMS))
-            if not own:
-                continue
-            seconds.append(statistics.median(record["fit_seconds"] for record in own.values()))
-            in_turn = [seed for seed in own if peer and seed in peer and own[seed]["commit"] == peer[seed]["commit"]]
-            if peer and in_turn:
-                ratios.append(
-                    statistics.median(own[seed]["fit_seconds"] / peer[seed]["fit_seconds"] for seed in in_turn)
-                )
+            own, peer = (results.cells.get((*cell, name), {}) for name in (model, SMS))
+            if own:
+                seconds.append(results.median((*cell, model), "fit_seconds"))
+            in_turn = [seed for seed in own if seed in peer and own[seed]["commit"] == peer[seed]["commit"]]
+            if in_turn:
+                ratio = (own[seed]["fit_seconds"] / peer[seed]["fit_seconds"] for seed in in_turn)
+                ratios.append(statistics.median(ratio))
         if seconds:
             ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
             lines.append([model, f"{statistics.median(seconds):.3f}", f"{max(seconds):.2f}", ratio])
@@ -144,10 +137,8 @@ def _table(results: Results, cells: Sequence[Cell], models: Sequence[str], name:
 
 def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
     """Log-loss relative to temperature scaling, case by case."""
-    import matplotlib.pyplot as plt
-
     shown = (OURS, SMS, "SVS", "ETS", PRESERVED)
-    figure, axes = plt.subplots(figsize=(8, 0.2 * len(cells) + 1.4), layout="constrained")
+    (axes,) = panels_for([""], (8, 0.2 * len(cells) + 1.4))
     for model, marker in zip(shown, "os^v.", strict=True):
         xs, ys = [], []
         for i, cell in enumerate(cells):
@@ -161,8 +152,8 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.set_xlim(_SHOWN[0] - 1, _SHOWN[1] + 1)
     axes.set_xlabel("log-loss relative to temperature scaling, % (beyond the axis: at its end)")
-    figure.legend(fontsize=8, loc="outside upper center", ncols=3)
-    return save_picture(figure, path)
+    axes.figure.legend(fontsize=8, loc="outside upper center", ncols=3)
+    return save_picture(axes.figure, path)
 
 
 def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
@@ -171,36 +162,22 @@ def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
     for case, size in cells:
         line = [case, f"{size:,}"]
         for model in (OURS, PRESERVED, "SVS", SMS):
-            own, peer = results.get((case, size, model)), results.get((case, size, TEMPERATURE))
-            a, b = paired_values(own, peer, "log_loss") if own and peer else ([], [])
+            a, b = results.pairs((case, size, model), (case, size, TEMPERATURE), "log_loss")
             excess = [x - y for x, y in zip(a, b, strict=True)]
             line.append(f"{statistics.fmean(excess):+.4f} ({max(excess):+.4f})" if excess else "-")
         lines.append(line)
     return markdown_table(["case", "rows", OURS, PRESERVED, "SVS", SMS], lines)
 
 
-def write_report(
-    records: list[Record],
-    folder: Path,
-    cases: Sequence[str],
-    models: Sequence[str],
-    splits: int,
-    *,
-    chosen_on: Collection[str],
-    right: Collection[str],
-) -> list[Path]:
-    """Write ``calibration.md``, ``.csv`` and ``.png``.
-
-    ``chosen_on`` are the cases on which constants were chosen, ``right`` those in which temperature scaling is right.
-    """
-    records = sorted(records, key=lambda r: (cases.index(r["dataset"]), r["size"], models.index(r["model"]), r["seed"]))
-    results: Results = by_seed(records, "dataset", "size", "model")
-    cells = list(dict.fromkeys((record["dataset"], record["size"]) for record in records))
-    right_cells = [cell for cell in cells if cell[0] in right]
-    real = [cell for cell in cells if cell[0] not in right]
-    unseen, seen = ([cell for cell in real if (cell[0] in chosen_on) is used] for used in (False, True))
-    shown = [model for model in models if any(key[2] == model for key in results)]
-    counts = {len(own) for own in results.values()}
+def write_report(records: list[Record], folder: Path, experiment: Experiment) -> list[Path]:
+    """Write ``calibration.md``, ``.csv`` and ``.png``."""
+    records = study.in_order(records, dataset=experiment.datasets, size=experiment.sizes, model=experiment.models)
+    results = Results(records, "dataset", "size", "model")
+    cells = list(dict.fromkeys(cell[:2] for cell in results.cells))
+    right_cells, real = ([cell for cell in cells if (cell[0] in RIGHT) is wanted] for wanted in (True, False))
+    unseen, seen = ([cell for cell in real if (cell[0] in CHOSEN_ON) is used] for used in (False, True))
+    shown = [model for model in experiment.models if model in results.values_of("model")]
+    counts, splits = {len(own) for own in results.cells.values()}, experiment.seeds
     level = f"{100 * (1 - LEVEL):g} %"
     sections = [
         "# Calibration of finished classifiers",
@@ -248,13 +225,8 @@ def write_report(
     for name, (title, *_) in MEASURES.items():
         sections += [f"## {title[0].upper()}{title[1:]}", _table(results, cells, shown, name)]
     sections += ["## How it was run", described(records)]
-    rows = [
-        {"case": case, "rows": size, "calibrator": model, "splits": len(own)}
-        | {name: mean_of([record[name] for record in own.values()]).value for name in MEASURES}
-        for (case, size, model), own in results.items()
-    ]
-    return [
-        write_text(folder / "calibration.md", "\n\n".join(section for section in sections if section)),
-        write_csv(folder / "calibration.csv", rows),
-        _picture(results, real, folder / "calibration.png"),
-    ]
+    rows = []
+    for case, size, model in results.cells:
+        row = {"case": case, "rows": size, "calibrator": model, "splits": len(results.cells[case, size, model])}
+        rows.append(row | {name: results.mean((case, size, model), name).value for name in MEASURES})
+    return write_files(folder, "calibration", sections, rows, _picture(results, real, folder / "calibration.png"))

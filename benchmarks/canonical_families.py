@@ -11,8 +11,6 @@ by, and 20 % to test on; all splits and strengths are trained side by side.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from pathlib import Path
@@ -25,9 +23,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
+from harness import Benchmark, show
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.paper.data import load_prepared
 
@@ -190,7 +186,7 @@ def splits_of(X: np.ndarray, y: np.ndarray, kind: str) -> list[tuple[list[np.nda
     return found
 
 
-def trained(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def train(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Train all splits and strengths side by side; scores of the strength chosen in each split."""
     link_name, kind, _ = MODELS[name]
     torch.manual_seed(0)
@@ -249,34 +245,19 @@ def _scores(predictor: Predictor, link: nn.Module, splits: Any, part: int) -> li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/canonical_families.json"))
-    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--data", type=Path)
+    benchmark.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
+    options = benchmark.start()
     rows = []
     for dataset in options.datasets:
         found = load_prepared(dataset, options.data)
         X, y = np.asarray(found.X), np.asarray(found.y)
         for name, (_, _, canonical) in MODELS.items():
-            row = {"data": found.label, "model": name, "canonical": canonical, **trained(name, X, y)}
-            rows.append(row)
-            print(json.dumps(rounded(row)), flush=True)
-    record = {
-        "command": "python benchmarks/canonical_families.py --data DIR",
-        **provenance(),
-        "settings": {
-            "splits": SPLITS,
-            "steps": STEPS,
-            "batch": BATCH,
-            "rate": RATE,
-            "strengths": STRENGTHS,
-            "link_strength": LINK_STRENGTH,
-        },
-        "rows": rows,
-    }
-    write_atomically(options.out, json.dumps(rounded(record), indent=1).encode() + b"\n")
+            row = {"data": found.label, "model": name, "canonical": canonical, **train(name, X, y)}
+            rows.append(show(row))
+    settings = {"splits": SPLITS, "steps": STEPS, "batch": BATCH, "rate": RATE}
+    benchmark.write(settings={**settings, "strengths": STRENGTHS, "link_strength": LINK_STRENGTH}, rows=rows)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,10 @@ the whole process less what Python and the libraries take; logistic regression i
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
+from harness import Benchmark, measure_apart, peak_mb, show
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features, train
 
@@ -32,21 +24,7 @@ LINKS = {
 ROWS, FEATURES, EPOCHS = 640, 128, 2
 
 
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-def fit(link: str, classes: int, dtype: torch.dtype) -> float:
-    """Megabytes that a fit takes at its peak beyond what the process took before."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    _fit(link, 5, dtype)  # so that the compiled code is loaded before
-    before = peak_mb()
-    _fit(link, classes, dtype)
-    return peak_mb() - before
-
-
-def _fit(link: str, classes: int, dtype: torch.dtype) -> None:
+def fit(link: str, classes: int, dtype: torch.dtype) -> None:
     x = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     labels = (torch.arange(ROWS) * classes // ROWS).unsqueeze(0)
     features = as_features(x, dtype, torch.device("cpu"))
@@ -54,46 +32,32 @@ def _fit(link: str, classes: int, dtype: torch.dtype) -> None:
     weight = torch.zeros(1, FEATURES, classes - 1, dtype=dtype)
     model = LinearModel(weight, weight[:, 0].clone(), [LINKS[link](classes).to(dtype)])
     del weight
-    one = torch.ones(1, dtype=torch.float64)
-    generators = [torch.Generator().manual_seed(0)]
-    train(
-        model,
-        sample,
-        TrainingSettings(1e-3 * one, 1e-3 * one, 1e-2 * one, generators, max_epochs=EPOCHS, batch_size=64),
-    )
+    one, generators = torch.ones(1, dtype=torch.float64), [torch.Generator().manual_seed(0)]
+    settings = TrainingSettings(1e-3 * one, 1e-3 * one, 1e-2 * one, generators, max_epochs=EPOCHS, batch_size=64)
+    train(model, sample, settings)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--classes", type=int, default=100_000)
-    parser.add_argument("--link", choices=LINKS, help="only print the megabytes of this one")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--classes", type=int, default=100_000)
+    benchmark.add_argument("--link", choices=LINKS, help="only print the megabytes of this one")
+    benchmark.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    options = benchmark.start()
     if options.link:
-        print(fit(options.link, options.classes, getattr(torch, options.dtype)))
+        dtype = getattr(torch, options.dtype)
+        fit(options.link, 5, dtype)  # so that the compiled code is loaded before
+        before = peak_mb()
+        fit(options.link, options.classes, dtype)
+        print(peak_mb() - before)
         return
-    rows: list[dict[str, object]] = []
+    rows = []
     for dtype in ("float64", "float32"):
-        found = {}
-        for link in LINKS:
-            command = [sys.executable, __file__, "--link", link, "--dtype", dtype, "--classes", str(options.classes)]
-            found[link] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            ratio = found[link] / found["softmax"]
-            rows.append(
-                {"link": link, "dtype": dtype, "mb": round(found[link]), "of_logistic_regression": round(ratio, 2)}
-            )
-            print(f"{dtype} {link:18} {found[link]:7.0f} MB, {ratio:.2f} x logistic regression", flush=True)
-    if options.out:
-        record = {
-            "command": "OMP_NUM_THREADS=1 python benchmarks/fit_memory.py",
-            "seed": 0,
-            "shape": [ROWS, FEATURES, options.classes],
-            "wanted_of_logistic_regression": {"composite, ficnn": 1.2},
-            "rows": rows,
-            **provenance(),
-        }
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+        words = ("--dtype", dtype, "--classes", options.classes)
+        found = {link: measure_apart("--link", link, *words) for link in LINKS}
+        for link, mb in found.items():
+            ratio = round(mb / found["softmax"], 2)
+            rows.append(show({"link": link, "dtype": dtype, "mb": round(mb), "of_logistic_regression": ratio}))
+    benchmark.write(shape=[ROWS, FEATURES, options.classes], rows=rows)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ moment after a new checkpoint: processes of `torchrun --max-restarts`, and worke
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import signal
@@ -26,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness import Benchmark
 from legendretron import LegendreTronClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
 
 #: In the environment of all processes of a run, so that no others are killed.
 MARK = "LEGENDRETRON_KILLED_WORKERS"
@@ -152,7 +149,7 @@ def by_ray(table: Path, folder: Path, kills: int, epochs: int, seed: int) -> tup
     return classifier.coef_, {"killed_at_seconds": killer.killed, "seconds": seconds}
 
 
-def compared(
+def compare(
     train: Callable[..., tuple[np.ndarray, dict[str, Any]]], rows: int, epochs: int, kills: int, seed: int = 0
 ) -> dict[str, Any]:
     """Undisturbed and disturbed training, and how far the coefficients are apart."""
@@ -170,30 +167,17 @@ def compared(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rows", type=int, default=20_000)
+    benchmark.add_argument("--epochs", type=int, default=6)
+    benchmark.add_argument("--kills", type=int, default=5)
+    options = benchmark.start()
     found = {
-        train.__name__.removeprefix("by_"): compared(train, options.rows, options.epochs, options.kills, options.seed)
+        train.__name__.removeprefix("by_"): compare(train, options.rows, options.epochs, options.kills)
         for train in (by_torchrun, by_ray)
     }
-    record = {
-        "command": "OMP_NUM_THREADS=1 python benchmarks/killed_workers.py",
-        "seed": options.seed,
-        "shape": [options.rows, 10, 5],
-        "epochs": options.epochs,
-        "settings": SETTINGS,
-        "workers": 2,
-        **found,
-        **provenance(),
-    }
-    print(json.dumps(record, indent=1))
-    if options.out:
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+    shape = [options.rows, 10, 5]
+    benchmark.write(shape=shape, epochs=options.epochs, settings=SETTINGS, workers=2, **found)
 
 
 if __name__ == "__main__":

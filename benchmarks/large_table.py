@@ -10,40 +10,26 @@ is beside it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
-import resource
-import subprocess
-import sys
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.linear_model import LogisticRegressionCV
-from sklearn.metrics import log_loss
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
+import study
+from harness import Benchmark, measure_apart, peak_mb, show
 from legendretron import LegendreTronClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
 from legendretron.experiments.recipes import make_recipe
-from legendretron.experiments.rounding import rounded
+from study import BASELINE, LOGISTIC, OURS
 
 FEATURES, CLASSES = 50, 5
-LOGISTIC = {"Cs": 10, "l1_ratios": (0,), "scoring": "neg_log_loss", "use_legacy_attributes": False}
 MODELS: dict[str, Callable[[], Any]] = {
-    "LogisticRegressionCV": lambda: make_pipeline(StandardScaler(), LogisticRegressionCV(**LOGISTIC)),
-    "LegendreTronClassifier()": lambda: LegendreTronClassifier(random_state=0),
+    BASELINE: lambda: study.logistic(False),
+    OURS: lambda: LegendreTronClassifier(random_state=0),
 }
-BASELINE, OURS = MODELS
 #: Rows made at once, so that making them takes little memory beside what they hold.
 CHUNK = 20_000
 
@@ -63,12 +49,6 @@ def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def peak_gb() -> float:
-    """Most memory the process has held so far."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-
-
 def held_gb() -> float | None:
     """Memory the process holds now, where the system says so."""
     try:
@@ -78,86 +58,39 @@ def held_gb() -> float | None:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
-def measured(model: str, rows: int, test_rows: int) -> dict[str, Any]:
+def measure(model: str, rows: int, test_rows: int) -> dict[str, Any]:
     """Fit one model in this process, and test it."""
-    torch.set_num_threads(1)
-    with threadpool_limits(1), warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
-        MODELS[model]().fit(*made_up(500, seed=2))
-        given.clear()
+    with threadpool_limits(1):
+        study.warm_up(MODELS[model]())
         X, y = made_up(rows, seed=0)
-        held, before = held_gb(), peak_gb()
-        began = time.perf_counter()
-        fitted = MODELS[model]().fit(X, y)
-        seconds, peak = time.perf_counter() - began, peak_gb()
-        X_test, y_test = made_up(test_rows, seed=1)
-        began = time.perf_counter()
-        p = fitted.predict_proba(X_test)
-        predict_seconds = time.perf_counter() - began
-    return {
-        "fit_seconds": seconds,
-        "predict_seconds": predict_seconds,
-        "held_before_fit_gb": held,
-        "peak_before_fit_gb": before,
-        "peak_gb": peak,
-        "log_loss": float(log_loss(y_test, p, labels=np.arange(CLASSES))),
-        "accuracy": 100.0 * float((p.argmax(1) == y_test).mean()),
-        "warnings": sorted({warning.category.__name__ for warning in given}),
-        # chosen by cross-validation, where it is; JSON has no infinity but its name
-        **{
-            name: str(value) for name in ("alpha_", "link_alpha_") if (value := getattr(fitted, name, None)) is not None
-        },
-    }
-
-
-def in_a_process(model: str, options: argparse.Namespace) -> dict[str, Any]:
-    words = ["--only", model, "--rows", str(options.rows), "--test-rows", str(options.test_rows)]
-    done = subprocess.run(
-        [sys.executable, __file__, *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        held, before = held_gb(), peak_mb() / 1e3
+        estimator = MODELS[model]()
+        found = study.fit_and_score(estimator, X, y, *made_up(test_rows, seed=1))
+    found |= {"held_before_fit_gb": held, "peak_before_fit_gb": before, "peak_gb": peak_mb() / 1e3}
+    # chosen by cross-validation, where it is; JSON has no infinity but its name
+    chosen = {name: getattr(estimator, name, None) for name in ("alpha_", "link_alpha_")}
+    return found | {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--test-rows", type=int, default=100_000)
-    parser.add_argument("--only", choices=MODELS, help="fit this model here, and print what was measured")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rows", type=int, default=1_000_000)
+    benchmark.add_argument("--test-rows", type=int, default=100_000)
+    benchmark.add_argument("--only", choices=MODELS, help="fit this model here, and print what was measured")
+    options = benchmark.start()
     if options.only:
-        print(json.dumps(measured(options.only, options.rows, options.test_rows)))
+        print(json.dumps(measure(options.only, options.rows, options.test_rows)))
         return
-    torch.set_num_threads(1)
-    models = {model: in_a_process(model, options) for model in MODELS}
+    words = ("--rows", options.rows, "--test-rows", options.test_rows)
+    models = {model: show(measure_apart("--only", model, *words)) for model in MODELS}
     ours, theirs = models[OURS], models[BASELINE]
-    ratios = {name: ours[name] / theirs[name] for name in ("fit_seconds", "predict_seconds", "peak_gb", "log_loss")}
-    record = rounded(
-        {
-            "command": f"python benchmarks/large_table.py --rows {options.rows} --test-rows {options.test_rows}",
-            "seed": 0,
-            "shape": [options.rows, FEATURES, CLASSES],
-            "test_rows": options.test_rows,
-            "settings": {
-                BASELINE: {**LOGISTIC, "standardize": True},
-                OURS: make_recipe(LegendreTronClassifier()),  # no argument but the seed: what the defaults are
-            },
-            "models": models,
-            "ratios": ratios,
-            "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
-            **provenance(),
-        }
+    benchmark.write(
+        shape=[options.rows, FEATURES, CLASSES],
+        test_rows=options.test_rows,
+        settings={BASELINE: {**LOGISTIC, "standardize": True}, OURS: make_recipe(LegendreTronClassifier())},
+        models=models,
+        ratios={name: ours[name] / theirs[name] for name in ("fit_seconds", "predict_seconds", "peak_gb", "log_loss")},
     )
-    print(json.dumps(record, indent=1))
-    for name, ratio in ratios.items():
-        print(f"{name}: {ratio:.3g} times that of {BASELINE}")
-    if options.out:
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ log-loss. A run is one fit and one test, in one process with one thread; a sweep
 from __future__ import annotations
 
 import functools
-import gc
 import time
 import warnings
 from collections.abc import Callable
@@ -21,23 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from command_line import run_from_command_line
-from defaults import LOGISTIC, logistic, scores
-from defaults_numbers import BASELINE, OURS
+import study
 from legendretron import LegendreTronClassifier, Link, distill
 from legendretron.datasets import flip_labels, load_images, symmetric_transition
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.experiment import OnDownload
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.results import Results
 from legendretron.paper.data import find_data, load_prepared
-from loss_transfer_report import CANONICAL, DISTILLED, write_report
+from study import BASELINE, LEVEL, LOGISTIC, MEASURES, OURS
 
+CANONICAL = "loss of a canonical link"
+DISTILLED = "loss of a distilled composite link"
+TRANSFERRED = (CANONICAL, DISTILLED)
 #: Rows of a source, and of its target; and most rows to test on.
 VEHICLES, IMAGES, LETTERS, TESTED = 300, 1000, 1000, 3000
 #: How losses are learned on the source. A link is asked for, so that there is one to transfer; wrong labels are not looked
@@ -77,7 +75,7 @@ def _pixels(of: np.ndarray) -> np.ndarray:
     return of.reshape(len(of), -1) / 255.0
 
 
-def _drawn(y: np.ndarray, sizes: tuple[int, ...], seed: int) -> list[np.ndarray]:
+def _draw_rows(y: np.ndarray, sizes: tuple[int, ...], seed: int) -> list[np.ndarray]:
     """Different rows, stratified, of each of these sizes; the last one may be smaller."""
     left, parts = np.arange(len(y)), []
     for size in sizes:
@@ -94,7 +92,7 @@ def halves(name: str, *, noisy_target: bool) -> Callable[[Path | None, int], tup
 
     def draw(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
         X, y = table(name, data)
-        source, target, test = _drawn(y, (VEHICLES, VEHICLES, TESTED), seed)
+        source, target, test = _draw_rows(y, (VEHICLES, VEHICLES, TESTED), seed)
         rng = np.random.default_rng(seed)
         transition = symmetric_transition(int(y.max()) + 1, NOISE)
         of_source, of_target = (flip_labels(y[part], transition, rng) for part in (source, target))
@@ -106,10 +104,10 @@ def halves(name: str, *, noisy_target: bool) -> Callable[[Path | None, int], tup
 def fashion_to_mnist(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
     """Images of clothes, then of digits, each by the principal components of its own training rows."""
     (X, y), _ = images("fashion-mnist", data)
-    source = _drawn(y, (IMAGES,), seed)[0]
+    source = _draw_rows(y, (IMAGES,), seed)[0]
     (X2, y2), (X3, y3) = images("mnist", data)
-    target = _drawn(y2, (IMAGES,), seed)[0]
-    test = _drawn(y3, (TESTED,), seed)[0]
+    target = _draw_rows(y2, (IMAGES,), seed)[0]
+    test = _draw_rows(y3, (TESTED,), seed)[0]
     of_source = PCA(COMPONENTS, random_state=seed).fit(X[source])
     of_target = PCA(COMPONENTS, random_state=seed).fit(X2[target])
     return (
@@ -123,8 +121,8 @@ def letter_halves(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
     """The first 13 letters, then the last 13."""
     X, y = table("letter", data)
     first, last = np.flatnonzero(y < 13), np.flatnonzero(y >= 13)
-    source = first[_drawn(y[first], (LETTERS,), seed)[0]]
-    target, test = (last[part] for part in _drawn(y[last], (LETTERS, TESTED), seed))
+    source = first[_draw_rows(y[first], (LETTERS,), seed)[0]]
+    target, test = (last[part] for part in _draw_rows(y[last], (LETTERS, TESTED), seed))
     return (X[source], y[source]), (X[target], y[target] - 13), (X[test], y[test] - 13)
 
 
@@ -148,9 +146,11 @@ TASKS = {
 }
 
 
-def learned_on(source: Rows, kind: str, seed: int) -> tuple[Link, dict[str, Any]]:
+def learn_on(source: Rows, kind: str, seed: int) -> tuple[Link, dict[str, Any]]:
     """A canonical link learned on the source, and what there is to say about it."""
-    learner = LegendreTronClassifier(kind, **LEARNING, random_state=seed).fit(*source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learner = LegendreTronClassifier(kind, **LEARNING, random_state=seed).fit(*source)
     if kind == "canonical":
         return learner.link_, {}
     found = distill(learner.link_, learner.linear_predictor(source[0]), **DISTILLING, seed=seed)
@@ -170,96 +170,143 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return {"estimator": "LegendreTronClassifier(link=learned)", **learning, **distilling, **shared}
 
 
-class Interleaved(Experiment):
-    """Runs in the order of tasks, repetitions, then models, so that those on the same rows follow each other."""
-
-    def runs(self) -> list[Run]:
-        return [
-            Run(dataset, model, self.noise[0], self.sizes[0], seed)
-            for dataset in self.datasets
-            for seed in range(self.seeds)
-            for model in self.models
-        ]
-
-
-def measured(model: str, source: Rows, target: Rows, test: Rows, seed: int) -> dict[str, Any]:
-    """Learn a loss on the source if the model needs one, fit it to the target, and test it."""
-    found: dict[str, Any] = {}
-    gc.collect()
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
-        began = time.perf_counter()
-        if model == BASELINE:
-            estimator = logistic(False)
-        elif model == OURS:
-            estimator = LegendreTronClassifier(random_state=seed)
-        else:
-            link, found = learned_on(source, "canonical" if model == CANONICAL else "composite", seed)
-            estimator = LegendreTronClassifier(link, random_state=seed)
-        learned = time.perf_counter()
-        estimator.fit(*target)
-        fitted = time.perf_counter()
-        p = np.asarray(estimator.predict_proba(test[0]), dtype=np.float64)
-    if model in (CANONICAL, DISTILLED):
-        found |= {"gradient_norm": estimator.gradient_norm_, "certified": estimator.converged_}
-    return {
-        **scores(test[1], p),
-        "learn_seconds": learned - began,
-        "fit_seconds": fitted - learned,
-        "converged": not any(issubclass(warning.category, ConvergenceWarning) for warning in given),
-        **found,
-        **(chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}),
-    }
-
-
+@study.one_thread(settings)
 def execute(batch: Batch, resources: Resources) -> Outcome:
-    if batch.settings != settings(batch.model, batch.dataset):
-        raise ValueError(f"{batch.model} is run with its own settings only, not with others.")
-    torch.set_num_threads(1)
+    """Learn a loss on the source if the model needs one, fit it to the target, and test it."""
     runs = []
-    with threadpool_limits(1):
-        for run in batch.runs:
-            source, target, test = TASKS[batch.dataset].draw(resources.data, run.seed)
-            runs.append(measured(batch.model, source, target, test, run.seed))
+    for run in batch.runs:
+        source, target, test = TASKS[batch.dataset].draw(resources.data, run.seed)
+        found: dict[str, Any] = {}
+        began = time.perf_counter()
+        if batch.model == BASELINE:
+            estimator = study.logistic(False)
+        elif batch.model == OURS:
+            estimator = LegendreTronClassifier(random_state=run.seed)
+        else:
+            link, found = learn_on(source, "canonical" if batch.model == CANONICAL else "composite", run.seed)
+            estimator = LegendreTronClassifier(link, random_state=run.seed)
+        found["learn_seconds"] = time.perf_counter() - began
+        found |= study.fit_and_score(estimator, *target, *test)
+        if batch.model in TRANSFERRED:
+            found |= {"gradient_norm": estimator.gradient_norm_, "certified": estimator.converged_}
+        runs.append(found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}))
     facts = {"rows": len(target[1]), "source_rows": len(source[1]), "test_rows": len(test[1])}
     facts |= {"features": target[0].shape[1], "classes": int(target[1].max()) + 1, "label": batch.dataset}
     return Outcome(facts, runs)
 
 
-def find(dataset: str, resources: Resources, on_download: OnDownload) -> str:
+def find(dataset: str, resources: Resources, on_download: Any) -> str:
     found = [find_data(name, resources, on_download) for name in TASKS[dataset].datasets]
     return ", ".join(dict.fromkeys(found))
 
 
+# --- the report ---
+
+SHOWN = ("accuracy", "log_loss")
+SCORES = ("accuracy", "log_loss", "brier", "calibration_error")
+
+
+def _introduction(results: Results, repetitions: int) -> str:
+    sizes = sorted({results.facts(task)["rows"] for task in results.values_of("dataset")})
+    rows = " or ".join(f"{size:,}" for size in sizes)
+    return (
+        f"A loss is learned on {rows} rows of a source and kept. With it, `LegendreTronClassifier(link=...)` is trained "
+        "on as many rows of a target: a convex problem, solved to the minimum. Beside it, "
+        f"`{BASELINE}` and `{OURS}` are fitted to the same target rows; all choose their penalty by cross-validation. "
+        f"{repetitions} repetitions with other rows; paired t-tests at {100 * (1 - LEVEL):g} %."
+    )
+
+
+def _scores_table(results: Results) -> str:
+    lines = []
+    for task, model in results.cells:
+        means = [as_text(results.mean((task, model), name), MEASURES[name].digits) for name in SHOWN]
+        tests = []
+        for other in (BASELINE, OURS):  # such as "better / =": accuracy, then log-loss
+            words = [study.verdict(results, (task,), model, other, name) for name in SHOWN]
+            tests.append(" / ".join(words) if results.records(task, other) and model != other else "")
+        lines.append([task, model, *means, *tests, f"{results.median((task, model), 'fit_seconds'):.1f}"])
+    head = ["task", "model", *(MEASURES[name].title for name in SHOWN)]
+    return markdown_table([*head, f"against {BASELINE}", f"against {OURS}", "seconds to fit"], lines)
+
+
+def _counts_table(results: Results) -> str:
+    lines = []
+    for model in TRANSFERRED:
+        for other in (BASELINE, OURS):
+            for name in SHOWN:
+                tasks = [t for t in results.values_of("dataset") if study.against(results, (t,), model, other, name)]
+                words = [study.verdict(results, (task,), model, other, name) for task in tasks]
+                counts = [str(words.count(word)) for word in ("better", "worse")]
+                lines.append([model, other, MEASURES[name].title, *counts, str(len(tasks))])
+    return markdown_table(["model", "against", "measure", "better", "worse", "tasks"], lines)
+
+
+def _certificates(records: list[Record]) -> str:
+    own = [record for record in records if record["model"] in TRANSFERRED]
+    if not own:
+        return ""
+    certified, largest = sum(bool(r["certified"]) for r in own), max(r["gradient_norm"] for r in own)
+    return f"{certified} of {len(own)} fits are certified by the gradient; its largest entry is at most {largest:.1e}."
+
+
+def _gaps_table(results: Results) -> str:
+    lines = []
+    for task, model in results.cells:
+        if model == DISTILLED:
+            names = ("mean_kl", "max_difference", "agreement")
+            kl, most, agreement = (results.median((task, model), f"gap_{name}") for name in names)
+            lines.append([task, f"{kl:.4f}", f"{most:.2f}", f"{100 * agreement:.1f} %"])
+    return markdown_table(["task", "mean KL divergence", "largest difference", "same class predicted"], lines)
+
+
 def report(records: list[Record], folder: Path) -> list[Path]:
-    return write_report(records, folder, {name: task.note for name, task in TASKS.items()}, REPETITIONS)
+    """Write ``loss_transfer.md`` and ``.csv``."""
+    records = study.in_order(records, dataset=list(TASKS), model=EXPERIMENT.models)
+    results = Results(records, "dataset", "model")
+    tasks, counts = results.values_of("dataset"), [len(own) for own in results.cells.values()]
+    complete = len(tasks) == len(TASKS) and set(counts) == {REPETITIONS}
+    sections = [
+        "# Loss transfer",
+        _introduction(results, max(counts)),
+        "\n".join(f"- {task}: {TASKS[task].note}." for task in tasks),
+        "" if complete else f"**Incomplete: {REPETITIONS} repetitions of {len(TASKS)} tasks are planned.**",
+        "## Scores on the target",
+        "Means with standard errors; tests of accuracy / log-loss. The seconds are those of the fit to the target alone.",
+        _scores_table(results),
+        "## In how many tasks a transferred loss is better or worse",
+        _counts_table(results),
+        "## Certificates",
+        _certificates(records),
+        "## What distilling leaves",
+        "Between the composite link that was learned on the source and the canonical link nearest to it; medians:",
+        _gaps_table(results),
+        "## How it was run",
+        described(records),
+    ]
+    rows = []
+    for task, model in results.cells:
+        row = {"task": task, "model": model, "repetitions": len(results.cells[task, model])}
+        row |= study.scored(results, (task,), model, SCORES, {BASELINE: ", logistic", OURS: ", default"})
+        rows.append(row | {name: results.median((task, model), name) for name in ("learn_seconds", "fit_seconds")})
+    return write_report(folder, "loss_transfer", sections, rows)
 
 
-EXPERIMENT = Interleaved(
+EXPERIMENT = Experiment(
     name="loss_transfer",
     title="Losses learned on one problem and used on another",
     datasets=tuple(TASKS),
-    models=(BASELINE, OURS, CANONICAL, DISTILLED),
+    models=(BASELINE, OURS, *TRANSFERRED),
     settings=settings,
     execute=execute,
     report=report,
     seeds=REPETITIONS,
+    by_split=True,
     find_data=find,
 )
 
-
-def main() -> None:
-    run_from_command_line(
-        EXPERIMENT,
-        description=(__doc__ or "").splitlines()[0],
-        data_help="folder of the data sets; they are downloaded if it is not given",
-        groups={},
-    )
-
-
 if __name__ == "__main__":
     # by its name, so that other processes import this file and keep the data from run to run
-    from loss_transfer import main as imported_main
+    import loss_transfer
 
-    torch.set_num_threads(1)
-    imported_main()
+    study.run_from_command_line(loss_transfer.EXPERIMENT, __doc__)

@@ -8,39 +8,26 @@ of probabilities alone takes 1.6 GB in double precision; `evaluate` needs it who
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
+from harness import Benchmark, run_process
 
 
 def run(*words: object) -> dict[str, float]:
     """Seconds and peak memory of a command of ``legendretron``."""
-    began = time.perf_counter()
-    command = [sys.executable, "-m", "legendretron", *map(str, words), "--quiet"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} failed")
-    return {"seconds": round(time.perf_counter() - began, 1), "peak_gb": round(used.ru_maxrss / 1e6, 2)}
+    found = run_process("-m", "legendretron", *words, "--quiet")
+    return {"seconds": round(found.seconds, 1), "peak_gb": round(found.peak_gb, 2)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--classes", type=int, default=10_000)
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rows", type=int, default=20_000)
+    benchmark.add_argument("--classes", type=int, default=10_000)
+    options = benchmark.start()
     rng = np.random.default_rng(0)
     labels = np.arange(options.rows) % options.classes
     features = rng.normal(size=(options.classes, 10))[labels] + rng.normal(size=(options.rows, 10))
@@ -49,17 +36,7 @@ def main() -> None:
         pd.DataFrame(features, columns=list("abcdefghij")).assign(label=labels).to_parquet(data)
         fit = run("fit", data, "-t", "label", "-o", model, "--epochs", 1, "--seed", 0)
         evaluate = run("evaluate", model, data, "-t", "label")
-    record = {
-        "command": "OMP_NUM_THREADS=1 python benchmarks/many_classes.py",
-        "seed": 0,
-        "shape": [*features.shape, options.classes],
-        "fit, one epoch": fit,
-        "evaluate": evaluate,
-        **provenance(),
-    }
-    print(json.dumps(record, indent=1))
-    if options.out:
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+    benchmark.write(shape=[*features.shape, options.classes], **{"fit, one epoch": fit, "evaluate": evaluate})
 
 
 if __name__ == "__main__":

@@ -15,10 +15,7 @@ import argparse
 import gzip
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -36,12 +33,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import legendretron
+from harness import Benchmark, measure_apart, peak_mb
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier, TableEncoder
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
 from legendretron.cli import main as command_line
-from legendretron.experiments.rounding import rounded
-from prediction_speed import peak
 
 SEED = 0
 
@@ -189,22 +183,21 @@ def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:
         encoder.partial_fit(batch)
         seconds += time.process_time() - began
         if start == 2 * part:  # the counts of an identifier are full by then
-            before = peak()
+            before = peak_mb()
     assert [column.kind for column in encoder.columns_] == ["identifier", "categories", "number", "date"]
     return {
         "rows": rows,
         "rows_a_second": round(rows / seconds),
         "peak_mb_of_three_parts": round(before, 1),
-        "peak_mb": round(peak(), 1),
+        "peak_mb": round(peak_mb(), 1),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--rows", type=int, default=2_000_000, help="of the large table")
-    parser.add_argument("--in-parts", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rows", type=int, default=2_000_000, help="of the large table")
+    benchmark.add_argument("--in-parts", action="store_true", help=argparse.SUPPRESS)
+    options = benchmark.start()
     if options.in_parts:  # in a process of its own, for its memory
         print(json.dumps(in_parts(options.rows)))
         return
@@ -218,20 +211,7 @@ def main() -> None:
             "differences": {kind: differences(frame, y, classifier) for kind, classifier in classifiers().items()},
             "held_out": held_out_scores(frame, y),
         }
-        print(name, json.dumps(tables[name], indent=1), flush=True)
-    command = [sys.executable, __file__, "--in-parts", "--rows", str(options.rows)]
-    parts = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    print("in parts", parts)
-    if options.out:
-        record = {
-            "command": f"OMP_NUM_THREADS=1 python benchmarks/mixed_tables.py --rows {options.rows}",
-            "load": {"processors": os.cpu_count(), "after": round(os.getloadavg()[0], 1)},
-            "seed": SEED,
-            "tables": tables,
-            "in_parts": parts,
-            **provenance("cpu"),
-        }
-        write_atomically(options.out, (json.dumps(rounded(record), indent=1) + "\n").encode())
+    benchmark.write(tables=tables, in_parts=measure_apart("--in-parts", "--rows", options.rows))
 
 
 if __name__ == "__main__":

@@ -10,25 +10,19 @@ by operations of torch, for comparison. Needs the extra ``export`` for ONNX Runt
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from interleaved import quartiles
+from harness import Benchmark, measure_apart, peak_mb, show, take_turns
 from legendretron import LegendreTronClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
 from legendretron.estimators import prediction
 
 #: Rows, features, classes.
@@ -74,20 +68,11 @@ def models(d: int, c: int, dtype: str, names: list[str]) -> dict[str, Any]:
     return found
 
 
-@contextmanager
-def without_compiled():
-    """Inside the block, predictions are those of torch."""
-    compiled = prediction.row_probabilities
-    prediction.row_probabilities = lambda link, dtype: None
-    try:
-        yield
-    finally:
-        prediction.row_probabilities = compiled
-
-
 def plain(model: Any, X: np.ndarray) -> Callable[[], Any]:
+    """The same prediction by operations of torch."""
+
     def call() -> Any:
-        with without_compiled():
+        with patch.object(prediction, "row_probabilities", lambda link, dtype: None):
             return model.predict_proba(X)
 
     return call
@@ -105,88 +90,56 @@ def onnx(model: Any, X: np.ndarray) -> Callable[[], Any]:
     return lambda: session.run(["probabilities"], {"X": X})
 
 
-def memory(name: str, shape: tuple[int, int, int], dtype: str) -> float:
-    """Megabytes that a prediction takes beyond its input, in a process of its own."""
-    command = [sys.executable, __file__, "--memory-of", name, "--shape", *map(str, shape), "--dtype", dtype]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def peak() -> float:
-    """Highest use of memory of this process so far, in megabytes; that of resource is also its parent's."""
-    status = Path("/proc/self/status").read_text()
-    return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
-
-
-def print_memory(name: str, shape: tuple[int, int, int], dtype: str) -> None:
+def memory(name: str, shape: list[int], dtype: str) -> float:
+    """Megabytes that a prediction takes beyond its input."""
     n, d, c = shape
     model = models(d, c, dtype, [name])[name]
     X, rng = np.empty((n, d), dtype), np.random.default_rng(1)
     for start in range(0, n, 10_000):
         X[start : start + 10_000] = rng.normal(size=X[start : start + 10_000].shape)
     model.predict_proba(X[:1000])
-    before = peak()
+    before = peak_mb()
     model.predict_proba(X)
-    print(peak() - before)
+    return peak_mb() - before
 
 
-def measured(case: str, dtype: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(case: str, dtype: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     n, d, c = SHAPES[case]
     X = np.random.default_rng(1).normal(size=(n, d)).astype(dtype)
     of_names = models(d, c, dtype, [*LINKS, PEER])
     contestants = {name: lambda model=model: model.predict_proba(X) for name, model in of_names.items()}
     for name in ("composite, hidden=2", "canonical"):
         contestants[f"{name}, plain"] = plain(of_names[name], X)
-        if options.onnx:
-            contestants[f"{name}, ONNX Runtime"] = onnx(of_names[name], X)
+        contestants[f"{name}, ONNX Runtime"] = onnx(of_names[name], X)
     rounds = max(3, options.rounds // 3) if n * c >= 10**7 else options.rounds
-    rows = []
-    found = quartiles(contestants, rounds, options.seconds)
-    for name, times in found.items():
-        ratio = times["ms"] / found[PEER]["ms"]
-        row = {"case": case, "rows": n, "features": d, "classes": c, "dtype": dtype, "model": name, **times}
-        row["ratio"] = round(ratio, 2)
-        print(f"{case:16} {dtype:8} {name:34} {times['ms']:11.4f} ms {ratio:7.2f} times", flush=True)
-        rows.append(row)
+    found = take_turns(contestants, rounds, options.seconds)
+    peaks = {}
     if n >= 1_000_000:
-        peaks = {name: memory(name, SHAPES[case], dtype) for name in of_names}
-        for row in rows:
-            if row["model"] in peaks:
-                row["peak_mb"] = round(peaks[row["model"]], 1)
-                row["memory_ratio"] = round(peaks[row["model"]] / peaks[PEER], 2)
-                print(
-                    f"{case:16} {dtype:8} {row['model']:34} {row['peak_mb']:11.1f} MB {row['memory_ratio']:7.2f} times"
-                )
+        words = ("--shape", n, d, c, "--dtypes", dtype)
+        peaks = {name: measure_apart("--memory-of", name, *words) for name in of_names}
+    rows = []
+    for name, times in found.items():
+        row = {"case": case, "rows": n, "features": d, "classes": c, "dtype": dtype, "model": name, **times.columns()}
+        row["ratio"] = round(times.median / found[PEER].median, 2)
+        if name in peaks:
+            row |= {"peak_mb": round(peaks[name], 1), "memory_ratio": round(peaks[name] / peaks[PEER], 2)}
+        rows.append(show(row))
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.05, help="of each contestant in each round")
-    parser.add_argument("--cases", nargs="*", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--dtypes", nargs="*", default=["float64", "float32"])
-    parser.add_argument("--onnx", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
-    parser.add_argument("--shape", type=int, nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--dtype", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.memory_of:
-        print_memory(options.memory_of, tuple(options.shape), options.dtype)
+    benchmark = Benchmark(__doc__, rounds=15, seconds=0.05)
+    benchmark.add_argument("--cases", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    benchmark.add_argument("--dtypes", nargs="*", default=["float64", "float32"])
+    benchmark.add_argument("--memory-of", help=argparse.SUPPRESS)
+    benchmark.add_argument("--shape", type=int, nargs=3, help=argparse.SUPPRESS)
+    options = benchmark.start()
+    if options.memory_of:  # in a process of its own
+        print(memory(options.memory_of, options.shape, options.dtypes[0]))
         return
-    load = os.getloadavg()[0]
-    rows = [row for case in options.cases for dtype in options.dtypes for row in measured(case, dtype, options)]
-    if options.out:
-        record = {
-            "command": f"OMP_NUM_THREADS=1 python benchmarks/prediction_speed.py --rounds {options.rounds} "
-            f"--seconds {options.seconds} --dtypes {' '.join(options.dtypes)}",
-            "load": {"processors": os.cpu_count(), "before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
-            "seed": 0,
-            "rows": rows,
-            **provenance("cpu"),
-        }
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+    benchmark.write(
+        rows=[row for case in options.cases for dtype in options.dtypes for row in measure(case, dtype, options)]
+    )
 
 
 if __name__ == "__main__":

@@ -9,14 +9,8 @@ more than the time on the clock, and the load of the machine is kept with it.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import resource
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +18,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import make_classification
 
+from harness import Benchmark, run_process
 from legendretron import LegendreTronClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
 
 COLUMNS, CLASSES, FITTED = 50, 26, 20_000
 #: Of a learned link; they are given, since tuning is not what is timed.
@@ -53,55 +45,38 @@ def files(folder: Path, rows: int) -> tuple[Path, Path]:
     return model, table
 
 
-def timed(model: Path, table: Path, out: Path, threads: int) -> dict[str, Any]:
-    """Run the command in a process of its own."""
-    words = ["evaluate", str(model), str(table), "--target", "letter", "--report", str(out), "--json", "--quiet"]
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "legendretron", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-    )
-    seconds = time.perf_counter() - began
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
-        "seconds": seconds,
-        "processor_seconds": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime,
-        "megabytes": out.stat().st_size / 1e6,
-        "load_average": os.getloadavg()[0],
-        "summary": json.loads(done.stdout)["summary"],
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rows", type=int, default=100_000)
+    benchmark.add_argument("--threads", type=int, default=1)
+    options = benchmark.start()
     with tempfile.TemporaryDirectory() as folder:
         model, table = files(Path(folder), options.rows)
-        timed(model, table, Path(folder, "first.html"), options.threads)  # compiles what is kept on disk
-        found = timed(model, table, Path(folder, "report.html"), options.threads)
-    record = rounded(
-        {
-            "command": f"python benchmarks/report_speed.py --rows {options.rows} --threads {options.threads}",
-            "seed": 0,
-            "shape": [options.rows, COLUMNS, CLASSES],
-            "settings": SETTINGS,
-            "cores": os.cpu_count(),
-            **found,
-            **provenance(),
-            "threads": options.threads,
-        }
+        page = Path(folder, "report.html")
+        words = [
+            "-m",
+            "legendretron",
+            "evaluate",
+            model,
+            table,
+            "--target",
+            "letter",
+            "--report",
+            page,
+            "--json",
+            "--quiet",
+        ]
+        run_process(*words, threads=options.threads)  # compiles what is kept on disk
+        found = run_process(*words, threads=options.threads)
+        megabytes = page.stat().st_size / 1e6
+    benchmark.write(
+        shape=[options.rows, COLUMNS, CLASSES],
+        settings=SETTINGS,
+        seconds=found.seconds,
+        processor_seconds=found.processor_seconds,
+        megabytes=megabytes,
+        summary=json.loads(found.output)["summary"],
     )
-    text = json.dumps(record, indent=1) + "\n"
-    print(text, end="")
-    if options.out:
-        write_atomically(options.out, text.encode())
 
 
 if __name__ == "__main__":

@@ -10,12 +10,8 @@ larger cluster takes is computed, by the formulas in `on_paper`; its network is 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,8 +26,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
+from harness import Benchmark, run_process
 from legendretron.distributed.class_parallel import SplitModel
 from legendretron.distributed.join_group import join_group
 from legendretron.links import make_link
@@ -48,7 +43,6 @@ SPLIT_STEPS = [(100, 1000, 256), (100, 10_000, 256)]
 LINK = {"n_blocks": 2, "hidden": 8, "depth": 4}
 #: What is assumed of the network between machines: bytes a second of each, and seconds that a message takes at least.
 NETWORKS = {"10 Gbit/s": (1.25e9, 5e-5), "100 Gbit/s": (1.25e10, 2e-5)}
-GIGABYTE = 1e9
 
 
 def seconds_of(work: Callable[[], Any], least: float = 1.0) -> float:
@@ -186,8 +180,8 @@ def _agreed(work: Callable[[], Any], calls: int = 10) -> float:
 def measure_processes() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "found.json")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__]
-        subprocess.run([*command, "--worker", str(out)], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+        run_process(*torchrun, __file__, "--worker", out)
         return json.loads(out.read_text())
 
 
@@ -199,13 +193,10 @@ def parameters_of(d: int, n_classes: int) -> int:
 
 def message_seconds(size: float, machines: int, network: tuple[float, float], messages: int = 1) -> float:
     """Seconds of all-reduces around a ring, of so many bytes together: each machine sends its part 2 (N - 1) times."""
+    if machines == 1:
+        return 0.0
     speed, least = network
-    least *= messages
-    return (
-        0.0
-        if machines == 1
-        else 2 * (machines - 1) / machines * size / speed + 2 * math.ceil(math.log2(machines)) * least
-    )
+    return 2 * (machines - 1) / machines * size / speed + 2 * math.ceil(math.log2(machines)) * least * messages
 
 
 def on_paper(record: dict[str, Any]) -> dict[str, Any]:
@@ -265,39 +256,30 @@ def on_paper(record: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rounded(value: Any) -> Any:
+def round_times(value: Any) -> Any:
     """Numbers with four digits, which is more than such times have."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
-    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: round_times(one) for key, one in value.items()}
+    return [round_times(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--worker")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--worker")
+    options = benchmark.start()
     if options.worker:
         worker(options.worker)
         return
-    record = {
-        "command": "OMP_NUM_THREADS=1 python benchmarks/scale.py",
-        "seed": 0,
+    found: dict[str, Any] = {
         "settings": {**LINK, "dtype": "float32"},
         "networks_assumed": NETWORKS,
         "reading": measure_reading(),
         "steps": measure_steps(),
         "processes": measure_processes(),
-        **provenance(),
     }
-    record["on_paper"] = on_paper(record)
-    record = rounded(record)
-    print(json.dumps(record, indent=1))
-    if options.out:
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+    benchmark.write(**round_times({**found, "on_paper": on_paper(found)}))
 
 
 if __name__ == "__main__":

@@ -3,36 +3,27 @@
     OMP_NUM_THREADS=1 python benchmarks/slope_bounds.py --out docs/results/slope_bounds.json
 
 Labels are drawn from a sigmoid of normal predictors of several spreads. The generic solver is scipy's ``lsq_linear`` with
-``method="bvls"`` in the increments. Seconds are the best of three, of the processor.
+``method="bvls"`` in the increments. Seconds are medians of processor time.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy.optimize import lsq_linear
 from scipy.special import expit
 
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
+from harness import Benchmark, show, take_turns
 from legendretron.trons import BregmanGenerator, bregman_projection, lipschitz_isotonic
 
 SPREADS = (0.01, 1.0, 3.0, 30.0)
 BOUNDS = {"lower": 1e-3, "upper": 0.3, "y_min": 1e-3, "y_max": 1 - 1e-3}
 
 
-def best(call, repeats: int = 3) -> float:
-    seconds = []
-    for _ in range(repeats):
-        began = time.process_time()
-        call()
-        seconds.append(time.process_time() - began)
-    return min(seconds)
+def seconds_of(call: Callable[[], object], digits: int, rounds: int) -> float:
+    return round(take_turns({"": call}, rounds, 0.0)[""].median / 1e3, digits)
 
 
 def data(n: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
@@ -50,41 +41,28 @@ def generic(z: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--points", type=int, default=60_000)
+    options = benchmark.start()
     rows = []
     for spread in SPREADS:
-        z, y = data(60_000, spread)
+        z, y = data(options.points, spread)
         slopes = {**BOUNDS, "lower": min(1e-3, 0.4 / np.ptp(z))}
         labels, smooth = np.clip(y, 1e-3, 1 - 1e-3), np.clip(expit(z), 1e-3, 1 - 1e-3)
-        entropy = BregmanGenerator.entropy()
-        few_z, few_y = data(500, spread)
-        off = np.abs(lipschitz_isotonic(few_z, few_y)[np.argsort(few_z)] - generic(few_z, few_y)).max()
+        project = partial(bregman_projection, generator=BregmanGenerator.entropy(), **slopes)
+        few = data(500, spread)
+        off = np.abs(lipschitz_isotonic(*few)[np.argsort(few[0])] - generic(*few)).max()
         row = {
             "spread": spread,
-            "lipschitz_isotonic_s": round(best(lambda z=z, y=y: lipschitz_isotonic(z, y)), 3),
-            "bregman_of_labels_s": round(
-                best(lambda z=z, v=labels, s=slopes, g=entropy: bregman_projection(z, v, g, **s)), 3
-            ),
-            "bregman_of_values_s": round(
-                best(lambda z=z, v=smooth, s=slopes, g=entropy: bregman_projection(z, v, g, **s)), 3
-            ),
-            "generic_500_s": round(best(lambda z=few_z, y=few_y: generic(z, y), 1), 3),
-            "lipschitz_isotonic_500_s": round(best(lambda z=few_z, y=few_y: lipschitz_isotonic(z, y)), 5),
+            "lipschitz_isotonic_s": seconds_of(partial(lipschitz_isotonic, z, y), 3, 3),
+            "bregman_of_labels_s": seconds_of(partial(project, z, labels), 3, 3),
+            "bregman_of_values_s": seconds_of(partial(project, z, smooth), 3, 3),
+            "generic_500_s": seconds_of(partial(generic, *few), 3, 1),
+            "lipschitz_isotonic_500_s": seconds_of(partial(lipschitz_isotonic, *few), 5, 3),
             "largest_difference_500": float(off),
         }
-        rows.append(row)
-        print(row, flush=True)
-    if options.out:
-        record = {
-            "command": "OMP_NUM_THREADS=1 python benchmarks/slope_bounds.py",
-            "bounds of the Bregman projection": BOUNDS,
-            "seed": 0,
-            "rows": rounded(rows),
-            **provenance(),
-        }
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+        rows.append(show(row))
+    benchmark.write(**{"bounds of the Bregman projection": BOUNDS}, rows=rows)
 
 
 if __name__ == "__main__":

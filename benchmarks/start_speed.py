@@ -8,13 +8,6 @@ rounds. Modules are compiled to bytecode before, into a folder of this run: that
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,9 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness import Benchmark, Times, run_process, show
 from legendretron import LegendreTronClassifier, TableClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
 
 ROWS, FITTED = 54, 400
 LINKS: dict[str, dict[str, Any]] = {
@@ -65,53 +57,25 @@ def contestants(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def seconds(words: list[str], environment: dict[str, str]) -> float:
-    """Processor time of a process and its threads."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True, env=environment)
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    load = {"processors": os.cpu_count(), "before": round(os.getloadavg()[0], 1)}
-    times: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files(folder)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        cases = contestants(folder)
-        for words in cases.values():
-            seconds(words, environment)  # writes the bytecode
-        for _ in range(options.rounds):
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--rounds", type=int, default=7)
+    options = benchmark.start()
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files(Path(folder))
+        cases = contestants(Path(folder))
+        for number in range(options.rounds + 1):
             for case, words in cases.items():
-                times.setdefault(case, []).append(seconds(words, environment))
+                process = run_process(*words, PYTHONPYCACHEPREFIX=f"{folder}/bytecode")
+                if number:  # the first round writes the bytecode
+                    found.setdefault(case, []).append(process.processor_seconds)
+    times = {case: Times.of(seconds) for case, seconds in found.items()}
     rows = []
-    for case, found in times.items():
-        low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
-        rows.append({
-            "case": case,
-            "processor_seconds": round(middle, 3),
-            "quartiles": [round(low, 3), round(high, 3)],
-            "ratio": float(f"{middle / statistics.median(times[PEER]):.3g}"),
-        })  # fmt: skip
-        print(json.dumps(rows[-1]), flush=True)
-    record = {
-        "command": f"OMP_NUM_THREADS=1 python benchmarks/start_speed.py --rounds {options.rounds}",
-        "load": {**load, "after": round(os.getloadavg()[0], 1)},
-        "seed": 0,
-        "table_rows": ROWS,
-        "peer": PEER,
-        "rows": rows,
-        **provenance(),
-    }
-    if options.out:
-        write_atomically(options.out, (json.dumps(record, indent=1) + "\n").encode())
+    for case, (median, *quartiles) in times.items():
+        row = {"case": case, "processor_seconds": round(median, 3), "quartiles": [round(q, 3) for q in quartiles]}
+        rows.append(show(row | {"ratio": float(f"{median / times[PEER].median:.3g}")}))
+    benchmark.write(table_rows=ROWS, peer=PEER, rows=rows)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,8 @@ pass over a stream, for means and deviations, has a time of its own; SGDClassifi
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
-import resource
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,15 +23,12 @@ import pandas
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
-import torch
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
+from harness import Benchmark, measure_apart, peak_mb, show
 from legendretron import LegendreTronClassifier
-from legendretron._internal.files import write_atomically
-from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
 from legendretron.streaming import as_source, scan
 from legendretron.streaming.read_ahead import read_ahead
 
@@ -80,14 +72,6 @@ def write_table(folder: Path, rows: int) -> None:
         new = path.with_suffix(".tmp")
         pa.parquet.write_table(pa.concat_tables(parts), new)  # in row groups of a million rows, pyarrow's default
         new.rename(path)
-
-
-def peak_mb() -> float:
-    """Most memory the process has held so far."""
-    try:
-        return float(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) / 1e3
-    except (OSError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def _dataset(folder: Path, rows: int) -> Any:
@@ -164,45 +148,38 @@ CONTESTANTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-def measured(name: str, folder: Path, rows: int) -> dict[str, Any]:
+def measure(name: str, folder: Path, rows: int) -> dict[str, Any]:
     """Train one contestant in this process, and test it."""
-    torch.set_num_threads(1)
     contestant, settings = CONTESTANTS[name]
     with threadpool_limits(1):
-        X, y = made_up(500, 10**6)
-        few = [(X, y)]
-        LegendreTronClassifier(**{**ONE_PASS, "batch_size": 256}).fit_stream(few)
+        LegendreTronClassifier(**{**ONE_PASS, "batch_size": 256}).fit_stream([made_up(500, 10**6)])
         before = peak_mb()
         predict, found = contestant(folder, rows, settings)
         peak = peak_mb()
         X, y = made_up(TEST_ROWS, 10**6 + 1)
         p = predict(X)
-    loss, accuracy = log_loss(y, p, labels=np.arange(CLASSES)), float((p.argmax(1) == y).mean())
-    return {
-        "contestant": name,
-        "rows": rows,
-        "peak_mb": peak,
-        "mb_before": before,
-        **found,
-        "test_log_loss": loss,
-        "test_accuracy": accuracy,
+    tested = {
+        "test_log_loss": log_loss(y, p, labels=np.arange(CLASSES)),
+        "test_accuracy": float((p.argmax(1) == y).mean()),
     }
+    return {"contestant": name, "rows": rows, "peak_mb": peak, "mb_before": before, **found, **tested}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="for the table; 4 GB with 20 million rows")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--contestant", choices=CONTESTANTS, help="only print the record of this one, of --some rows")
-    parser.add_argument("--some", type=int)
-    parser.add_argument("--remove", action="store_true", help="remove the table at the end")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add_argument("--folder", type=Path, required=True, help="for the table; 4 GB with 20 million rows")
+    benchmark.add_argument("--rows", type=int, default=20_000_000)
+    benchmark.add_argument(
+        "--contestant", choices=CONTESTANTS, help="only print the record of this one, of --some rows"
+    )
+    benchmark.add_argument("--some", type=int)
+    benchmark.add_argument("--remove", action="store_true", help="remove the table at the end")
+    options = benchmark.start()
     if options.contestant:
-        print(json.dumps(measured(options.contestant, options.folder, options.some)))
+        print(json.dumps(measure(options.contestant, options.folder, options.some)))
         return
     if options.rows % FILES:
-        parser.error(f"--rows must be a multiple of {FILES}")
+        benchmark.error(f"--rows must be a multiple of {FILES}")
     write_table(options.folder, options.rows)
     small, middle, all_rows = options.rows // 20, options.rows // 4, options.rows
     plan = [
@@ -212,33 +189,20 @@ def main() -> None:
         ("SGDClassifier, one pass", all_rows),
         *(("streamed, by default", rows) for rows in (small, all_rows)),
     ]
-    found = []
-    for name, rows in plan:
-        command = [sys.executable, __file__, "--contestant", name, "--folder", str(options.folder), "--some", str(rows)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found.append(json.loads(output.splitlines()[-1]))
-        print(
-            *(f"{key} {value:,.4g}" if isinstance(value, float) else value for key, value in found[-1].items()),
-            flush=True,
-        )
+    found = [
+        show(measure_apart("--contestant", name, "--folder", options.folder, "--some", rows)) for name, rows in plan
+    ]
     speed = {(row["contestant"], row["rows"]): row.get("rows_per_second") for row in found}
     ours = speed["streamed, one pass", small]
-    record = {
-        "command": "OMP_NUM_THREADS=1 python benchmarks/streaming.py",
-        "seed": 0,
-        "shape": [options.rows, FEATURES, CLASSES],
-        "parquet_mb": round(sum(path.stat().st_size for path in options.folder.glob("*.parquet")) / 1e6),
-        "settings": {"one pass": ONE_PASS, "by default": DEFAULT},
-        "wanted": {"peak_mb": 1500, "speed_of_training_in_memory": 0.5},
-        "speed_of_training_in_memory": ours / speed["in memory, one pass", small],
-        "speed_of_SGDClassifier": ours / speed["SGDClassifier, one pass", small],
-        "runs": found,
-        **provenance(),
-    }
-    print(f"of training in memory: {record['speed_of_training_in_memory']:.2f}")
-    print(f"of SGDClassifier: {record['speed_of_SGDClassifier']:.2f}")
-    if options.out:
-        write_atomically(options.out, (json.dumps(rounded(record), indent=1) + "\n").encode())
+    benchmark.write(
+        shape=[options.rows, FEATURES, CLASSES],
+        parquet_mb=round(sum(path.stat().st_size for path in options.folder.glob("*.parquet")) / 1e6),
+        settings={"one pass": ONE_PASS, "by default": DEFAULT},
+        wanted={"peak_mb": 1500, "speed_of_training_in_memory": 0.5},
+        speed_of_training_in_memory=ours / speed["in memory, one pass", small],
+        speed_of_SGDClassifier=ours / speed["SGDClassifier, one pass", small],
+        runs=found,
+    )
     if options.remove:
         shutil.rmtree(options.folder)
 

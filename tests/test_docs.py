@@ -29,6 +29,7 @@ from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
 from tests.experiments.test_loss_transfer import benchmark as loss_transfer
+from tests.experiments.test_noisy_networks import benchmark as noisy_networks
 from tests.experiments.test_other_tables import benchmark as other_tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,12 +47,12 @@ render = imported(ROOT / "docs" / "render.py")
 #: the paper's experiments and those of benchmarks
 DECLARED = {
     **EXPERIMENTS,
-    "compare_logistic": imported(ROOT / "benchmarks" / "compare_logistic.py").COMPARE_LOGISTIC,
     "calibration": calibration.EXPERIMENT,
     "defaults": defaults.EXPERIMENT,
     "label_noise": label_noise.EXPERIMENT,
     "other_tables": other_tables.EXPERIMENT,
     "loss_transfer": loss_transfer.EXPERIMENT,
+    "noisy_networks": noisy_networks.EXPERIMENT,
 }
 
 

@@ -8,6 +8,6 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore::Deprec
 
 
 def test_a_worker_is_killed():
-    found = killed_workers.compared(killed_workers.by_ray, rows=20_000, epochs=4, kills=1)
+    found = killed_workers.compare(killed_workers.by_ray, rows=20_000, epochs=4, kills=1)
     assert found["kills"] == 1
     assert found["largest_difference"] <= 1e-6

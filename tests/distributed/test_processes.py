@@ -19,9 +19,9 @@ from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("killed_workers", ROOT / "benchmarks" / "killed_workers.py")
-killed_workers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(killed_workers)
+sys.path.append(str(ROOT / "benchmarks"))
+import killed_workers  # noqa: E402
+
 _spec = importlib.util.spec_from_file_location("distributed_worker", Path(__file__).with_name("worker.py"))
 worker = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(worker)
@@ -92,6 +92,6 @@ def test_command_line(written, tmp_path):
 
 
 def test_a_process_is_killed():
-    found = killed_workers.compared(killed_workers.by_torchrun, rows=20_000, epochs=4, kills=1)
+    found = killed_workers.compare(killed_workers.by_torchrun, rows=20_000, epochs=4, kills=1)
     assert found["kills"] == 1
     assert found["largest_difference"] <= 1e-6

@@ -13,16 +13,16 @@ from sklearn.linear_model import LogisticRegressionCV
 
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Resources, read_records, render, sweep
-from legendretron.experiments.grouping import by_seed
 from legendretron.experiments.recipes import chosen_strengths
+from legendretron.experiments.results import Results
 from legendretron.links import CompositeLink, SoftmaxLink
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
 import defaults as benchmark  # noqa: E402
-import defaults_numbers as numbers  # noqa: E402
+import study  # noqa: E402
 
-BASELINE, OURS = numbers.BASELINE, numbers.OURS
+BASELINE, OURS = study.BASELINE, study.OURS
 needs_new_sklearn = pytest.mark.skipif(
     "use_legacy_attributes" not in inspect.signature(LogisticRegressionCV).parameters,
     reason="the baseline is called as in scikit-learn 1.8",
@@ -65,9 +65,9 @@ def compared_with(ours, **further):
 
 
 def promise_lines(records):
-    found = numbers.promises(by_seed(records, "dataset", "model"), ["glass", "vowel"])
-    assert len(found) == 5
-    return [promise.line for promise in found]
+    lines = benchmark.promises(Results(records, "dataset", "model"), ["glass", "vowel"])
+    assert len(lines) == 5
+    return lines
 
 
 @pytest.mark.exhaustive
@@ -101,7 +101,7 @@ def test_runs_on_a_split_follow_each_other():
     assert set(benchmark.MAIN) - on_sparse == {"HistGradientBoosting"}
     assert not on_sparse & set(benchmark.ABLATION)
     assert {run.seed for run in runs if run.dataset == "news20"} == set(range(10))
-    ordered = sorted(runs, key=lambda run: -benchmark.cost(run))  # as a parallel sweep does it
+    ordered = sorted(runs, key=lambda run: -study.cost(run))  # as a parallel sweep does it
     place = next(i for i, run in enumerate(ordered) if run.dataset == "news20" and run.seed == 3)
     assert [run.model for run in ordered[place : place + 2]] == [BASELINE, OURS]
 
@@ -114,7 +114,7 @@ def test_ours_has_no_argument_but_the_seed():
     assert all(known[name] == value for name, value in settings.items() if name in known)
     run = benchmark.EXPERIMENT.runs()[0]
     other = Batch("defaults", "digits", OURS, {**settings, "max_epochs": 1}, "complete", (run,))
-    with pytest.raises(ValueError, match="with its defaults only"):
+    with pytest.raises(ValueError, match="with its own settings only"):
         benchmark.execute(other, Resources())
 
 
@@ -123,7 +123,7 @@ def test_scores_are_those_of_scikit_learn():
     p = rng.dirichlet(np.ones(4), size=50)
     p[0] = [1.0, 0.0, 0.0, 0.0]
     y = np.r_[1, rng.integers(0, 4, 49)]
-    found = benchmark.scores(y, p)
+    found = study.scores(y, p)
     assert found["log_loss"] == pytest.approx(sklearn.metrics.log_loss(y, p, labels=range(4)))
     assert found["accuracy"] == pytest.approx(100 * sklearn.metrics.accuracy_score(y, p.argmax(1)))
     assert found["brier"] == pytest.approx(np.mean([((row - np.eye(4)[k]) ** 2).sum() for row, k in zip(p, y)]))  # noqa: B905
@@ -134,8 +134,8 @@ def test_infinite_strengths_are_recorded_by_name():
     found = chosen_strengths(fitted)
     assert found == {"link": "CompositeLink", "alpha": 0.1, "link_alpha": "inf"}
     assert chosen_strengths(SimpleNamespace(link_=SoftmaxLink(3)))["alpha"] is None
-    assert numbers.is_logistic(found)
-    assert not numbers.is_logistic({**found, "link_alpha": 1.0})
+    assert benchmark.is_logistic(found)
+    assert not benchmark.is_logistic({**found, "link_alpha": 1.0})
 
 
 def test_all_promises_hold():
@@ -202,7 +202,7 @@ def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
 
 
 def test_a_ratio_has_the_interval_of_its_pairs():
-    cells = by_seed(compared_with(0.8 * BASE + WOBBLE), "dataset", "model")
-    ratio, factor = numbers.log_loss_ratio(cells, "glass", OURS, BASELINE)
+    results = Results(compared_with(0.8 * BASE + WOBBLE), "dataset", "model")
+    ratio, factor = benchmark.log_loss_ratio(results, "glass", OURS, BASELINE)
     assert ratio == pytest.approx(0.8, abs=0.01)
     assert 1.0 < factor < 1.01, "the spread of the splits that both share does not count"

@@ -12,8 +12,7 @@ from tests.experiments.test_defaults import needs_new_sklearn
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 import loss_transfer as benchmark  # noqa: E402
-from defaults_numbers import BASELINE  # noqa: E402
-from loss_transfer_report import CANONICAL, DISTILLED  # noqa: E402
+from loss_transfer import BASELINE, CANONICAL, DISTILLED  # noqa: E402
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.experiments.test_defaults import needs_new_sklearn
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 import other_tables as benchmark  # noqa: E402
-from defaults_numbers import BASELINE, OURS  # noqa: E402
+from study import BASELINE, OURS  # noqa: E402
 
 
 @pytest.fixture

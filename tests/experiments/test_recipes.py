@@ -11,11 +11,11 @@ from legendretron.experiments import Batch, Resources, Run, read_records, sweep
 from legendretron.experiments.recipes import VERSIONS, make_estimator, make_recipe
 from legendretron.paper import EXPERIMENTS
 from legendretron.trons import GLMTronClassifier
-from tests.experiments.test_compare_logistic import benchmark
 from tests.experiments.test_defaults import benchmark as defaults
+from tests.experiments.test_noisy_networks import benchmark as noisy_networks
 
 #: the paper's experiments and those of benchmarks
-DECLARED = {**EXPERIMENTS, "compare_logistic": benchmark.COMPARE_LOGISTIC, "defaults": defaults.EXPERIMENT}
+DECLARED = {**EXPERIMENTS, "defaults": defaults.EXPERIMENT, "noisy_networks": noisy_networks.EXPERIMENT}
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 

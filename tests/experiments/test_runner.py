@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from legendretron.experiments import Experiment, Resources, Store, read_records, sweep
-from legendretron.experiments.experiment import Batch, Outcome, Run
+from legendretron.experiments import Resources, read_records, sweep
+from legendretron.experiments.experiment import Batch, Run
 from legendretron.paper import EXPERIMENTS
 
 TABLE = EXPERIMENTS["table_libsvm"]
@@ -280,12 +280,6 @@ def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path,
     assert {record["dataset"] for record in read_records(tmp_path)} == {"wine"}
 
 
-def test_files_that_are_not_results_are_named(data_folder, tmp_path):
-    (tmp_path / "runs.jsonl").write_text("[1]\n")
-    with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl' is not a line of results"):
-        sweep(small(), tmp_path, Resources(data_folder))
-
-
 def test_trials_say_so(data_folder, tmp_path):
     """Those that are started from Python as well, where there is no command."""
     one = small(models=PAPERS[1:], seeds=1, noise=(0.0,))
@@ -295,35 +289,3 @@ def test_trials_say_so(data_folder, tmp_path):
     text = one.report(records, tmp_path)[0].read_text()
     assert "**A trial with other settings, such as fewer epochs, not the recipe.**" in text
     assert "cells" not in text.split("| data set |")[1]
-
-
-def test_what_is_no_trial_does_not_say_so(data_folder, tmp_path):
-    recipe = replace(small(models=PAPERS[1:], seeds=1, noise=(0.0,)), trial=False)
-    sweep(recipe, tmp_path, Resources(data_folder))
-    records = read_records(tmp_path)
-    assert [record["trial"] for record in records] == [False]
-    assert "trial" not in recipe.report(records, tmp_path)[0].read_text()
-    assert not TABLE.trial
-    assert not TABLE.narrowed(datasets=["iris"], seeds=1).trial
-
-
-def test_settings_change_the_key_and_the_place_does_not(data_folder, tmp_path):
-    sweep(small(epochs=2), tmp_path, Resources(data_folder))
-    state = sweep(small(epochs=3), tmp_path, Resources(data_folder))
-    assert (state.before, state.now) == (0, 8)
-
-
-def test_store_refuses_fewer_results_than_runs(tmp_path):
-    batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0), Run("iris", "m", 0.0, None, 1)))
-    with pytest.raises(ValueError, match="a dict for each of the 2 runs, got 1"):
-        Store(tmp_path).add(batch, Outcome({}, [{}]), 1.0, {}, "")
-    assert read_records(tmp_path) == []
-
-
-def test_experiments_are_declared_as_data():
-    for name, experiment in EXPERIMENTS.items():
-        assert isinstance(experiment, Experiment)
-        assert experiment.name == name
-        for dataset in experiment.datasets:
-            for model in experiment.models:
-                json.dumps(experiment.settings(model, dataset), allow_nan=False)

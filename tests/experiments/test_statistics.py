@@ -3,9 +3,8 @@ import pytest
 from scipy import stats
 
 from legendretron.experiments.statistics import (
-    Decision,
     Mean,
-    decision,
+    add_holm,
     holm,
     mean_of,
     paired_test,
@@ -81,8 +80,7 @@ def test_the_verdict_of_a_test(difference, p, adjusted, said):
     assert verdict(difference, p, adjusted, better="A", worse="B") == words
 
 
-def test_decisions_are_told_apart():
-    found = [decision(sign, 0.001, adjusted) for adjusted in (0.001, 0.5) for sign in (1.0, -1.0)]
-    assert found == [Decision.BETTER, Decision.WORSE, Decision.BETTER_UNCORRECTED, Decision.WORSE_UNCORRECTED]
-    assert decision(1.0, 0.01, level=0.01) is Decision.NO_DIFFERENCE
-    assert decision(1.0, float("nan")) is None
+def test_holm_over_several_columns_is_one_family():
+    rows = [{"a": 0.01, "b": 0.04}, {"a": 0.03}]
+    add_holm(rows, ["a", "b"])
+    assert rows == [{"a": 0.01, "b": 0.04, "a, Holm": 0.03, "b, Holm": 0.06}, {"a": 0.03, "a, Holm": 0.06}]

@@ -1,7 +1,4 @@
 import csv
-import os
-import signal
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +17,10 @@ from legendretron.trons import GLMTronClassifier
 from tests.paper.made_up_images import TEST, TRAIN, write_images
 
 TABLE = EXPERIMENTS["table_auc"]
+
+
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
 
 
 def short(model, problem):
@@ -44,14 +45,6 @@ def resources(tmp_path, monkeypatch):
 def problem(resources, name="MNIST, class 0", **varying):
     run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
     return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), resources)
-
-
-def test_training_that_was_interrupted_is_no_result(resources, tmp_path):
-    endless = TABLE.narrowed(datasets=["MNIST, class 0"], models=["LegendreTron"]).shortened(10**6)
-    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        sweep(endless, tmp_path / "out", resources)
-    assert read_records(tmp_path / "out") == []
 
 
 @pytest.mark.exhaustive
@@ -179,7 +172,7 @@ def test_differences_to_the_paper():
     rows = comparison(records)
     assert [row["difference"] for row in rows] == pytest.approx([98.4 - 94.6, 99.7 - 99.9, 98.1 - 99.2, 0.0])
     assert rows[1]["auc: standard error"] == pytest.approx(0.1)
-    text = markdown(rows, records)
+    text = text_of(rows, records)
     assert "| 99.70 ± 0.10 | -0.20 |" in text
     assert "| 98.40 | **+3.80** |" in text
     assert "| 98.10 | **-1.10** |" in text
@@ -188,8 +181,3 @@ def test_differences_to_the_paper():
 def test_every_method_has_a_published_number():
     paper = published_auc()
     assert {(source, model.split(",")[0]) for source in ("mnist", "fashion-mnist") for model in METHODS} == set(paper)
-
-
-def test_two_recipes_of_a_method_are_not_mixed():
-    with pytest.raises(ValueError, match="MNIST, class 0, GLMTron twice for seed 0"):
-        comparison([record_of("GLMTron", 99.0), record_of("GLMTron", 98.0)])

@@ -36,6 +36,10 @@ LEARNERS = {
 }
 
 
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
+
+
 @pytest.fixture(scope="module")
 def data():
     X, y = load_breast_cancer(return_X_y=True)
@@ -189,6 +193,6 @@ def test_from_images_to_the_picture(tmp_path):
             for name in ("factor", "probability", "loss_1", "loss_0"):
                 record.pop(name, None)
             record["falling_share"] = 0.031
-    assert "GP-Linkgistic on MNIST, class 0 (150 images), seed 0: what it learned falls on 3.1%" in markdown(records)
+    assert "GP-Linkgistic on MNIST, class 0 (150 images), seed 0: what it learned falls on 3.1%" in text_of(records)
     without_note = FIGURE.report([record for record in records if "loss_1" in record], tmp_path)[2].read_bytes()
     assert FIGURE.report(records, tmp_path)[2].read_bytes() != without_note

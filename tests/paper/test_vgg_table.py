@@ -22,6 +22,10 @@ from tests.paper.made_up_images import write_images
 TABLE = EXPERIMENTS["table_vgg"]
 
 
+def text_of(*arguments):
+    return "\n\n".join(markdown(*arguments))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
@@ -56,12 +60,6 @@ def test_records(done):
     assert {r["settings"]["network"] for r in records if r["model"] != "VGG"} == {"VGGTron"}
     losses = [r["log_loss"] for r in records]
     assert len(set(losses)) == len(losses), "all networks and seeds differ"
-
-
-def test_nothing_is_run_twice(done, folder):
-    out, _, _ = done
-    again = sweep(small(), out, Resources(folder))
-    assert (again.before, again.now) == (6, 0)
 
 
 def test_a_run_is_what_training_it_alone_gives(done, folder):
@@ -189,13 +187,6 @@ def test_means_differences_and_tests():
     assert [learned["welch, Holm"], canonical["welch, Holm"]] == pytest.approx(list(holm(p)))
 
 
-def test_only_seeds_that_both_have_are_compared():
-    records = made_up("mnist", {"VGG": PLAIN[:3], "VGGTron": LEARNED})
-    learned = comparison(records)[1]
-    assert learned["seeds"] == 5
-    assert learned["accuracy minus VGG"] == pytest.approx(np.mean(LEARNED[:3] - PLAIN[:3]))
-
-
 def test_tables_and_picture(tmp_path):
     records = [
         *made_up("mnist", VALUES, label="MNIST"),
@@ -215,24 +206,3 @@ def test_tables_and_picture(tmp_path):
     assert [row["rows"] for row in rows] == ["60000"] * 3 + ["7011"] * 3
     assert float(rows[1]["paired"]) == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_the_report_of_a_sweep_has_the_means_of_its_records(done, tmp_path):
-    _, _, records = done
-    text, machine, _ = TABLE.report(records, tmp_path)
-    for row in csv.DictReader(machine.read_text().splitlines()):
-        own = [r["log_loss"] for r in records if (r["dataset"], r["model"]) == (row["dataset"], row["model"])]
-        assert float(row["log_loss"]) == pytest.approx(np.mean(own))
-        assert f"| {np.mean(own):.4f} ± {np.std(own, ddof=1) / np.sqrt(2):.4f} |" in text.read_text()
-
-
-def test_one_seed_has_no_error_and_no_test():
-    records = made_up("mnist", {"VGG": [99.5], "VGGTron": [99.6]})
-    text = markdown(comparison(records), records)
-    assert "| mnist | VGGTron | 99.60 | 99.59 | +0.01 | +0.100 | +0.19 |  |  |" in text
-    assert "comparisons" not in text
-
-
-def test_results_that_do_not_belong_together():
-    with pytest.raises(ValueError, match="results hold mnist, VGG twice for seed 0"):
-        comparison(made_up("mnist", {"VGG": [99.5]}) * 2)

@@ -39,13 +39,6 @@ def test_equals_a_generic_solver(seed):
     assert np.allclose(u, generic(x, y, w, lower, upper), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_equals_a_generic_solver_on_500_points(seed):
-    x, y, w, lower, upper = problem(seed, 500)
-    u = lipschitz_isotonic(x, y, w, lower=lower, upper=upper)
-    assert np.allclose(u, generic(x, y, w, lower, upper), rtol=0, atol=1e-9)
-
-
 def violation(x, derivative, u, lower, upper, y_min=-np.inf, y_max=np.inf, slack=1e-12):
     """Largest breach of feasibility, and largest push along a feasible direction, of sorted distinct points.
 

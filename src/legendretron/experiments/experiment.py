@@ -211,6 +211,11 @@ class Experiment:
     find_data : callable
         ``find_data(dataset, resources, on_download)``: which data these are, see :attr:`Batch.source`; it may download them,
         and raises :class:`MissingDataError` if they are missing. ``"complete"`` for all data sets if not given.
+    by_split : bool
+        Whether the runs of all models on one split follow each other, so that times are of the same minute; otherwise those
+        of one model do.
+    left_out : callable
+        ``left_out(run)``: whether a run is not part of the experiment.
     available_rows : callable, optional
         ``available_rows(dataset, resources)``: number of available training rows. Larger sizes are skipped and reported,
         never reduced.
@@ -248,6 +253,8 @@ class Experiment:
     bytes_per_run: Callable[[str, str], float] | None = None
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
     find_data: Callable[[str, Resources, OnDownload], str] = field(default=lambda *_: "complete")
+    by_split: bool = False
+    left_out: Callable[[Run], bool] = field(default=lambda run: False)
     available_rows: Callable[[str, Resources], int] | None = None
     trial: bool = False
 
@@ -308,4 +315,10 @@ class Experiment:
     def runs(self) -> list[Run]:
         """All runs, in order."""
         axes = itertools.product(self.datasets, self.models, self.noise, self.sizes, range(self.seeds))
-        return [Run(*values) for values in axes]
+        runs = [run for values in axes if not self.left_out(run := Run(*values))]
+        if self.by_split:  # sorting keeps the order of models on a split
+            places = {dataset: place for place, dataset in enumerate(self.datasets)}
+            runs.sort(
+                key=lambda run: (places[run.dataset], self.noise.index(run.noise), self.sizes.index(run.size), run.seed)
+            )
+        return runs

@@ -14,7 +14,18 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 
-__all__ = ["as_text", "described", "is_trial", "markdown_table", "read_csv", "save_picture", "write_csv", "write_text"]
+__all__ = [
+    "as_text",
+    "described",
+    "is_trial",
+    "mark",
+    "markdown_table",
+    "read_csv",
+    "save_picture",
+    "write_csv",
+    "write_report",
+    "write_text",
+]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -38,6 +49,18 @@ def as_text(mean: Mean | None, digits: int = 2) -> str:
     return f"{mean.value:.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
 
 
+def mark(text: str, verdict: str) -> str:
+    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``.
+
+    Examples
+    --------
+    >>> mark("0.412", "better"), mark("0.412", "=")
+    ('**0.412**', '0.412')
+    """
+    stars = {"better": "**", "worse": "*"}.get(verdict, "")
+    return f"{stars}{text}{stars}"
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a text file atomically."""
     write_atomically(path, text.rstrip("\n").encode() + b"\n")
@@ -57,6 +80,28 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
     """Rows of a CSV file by the names of its first line."""
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def write_report(
+    folder: Path, name: str, sections: Iterable[str], rows: Sequence[Mapping[str, Any]], *pictures: Path
+) -> list[Path]:
+    """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures.
+
+    Parameters
+    ----------
+    folder : path
+        Where to write.
+    name : str
+        Name of the experiment.
+    sections : iterable of str
+        Headings, paragraphs and tables; empty ones are left out.
+    rows : sequence of dict
+        See :func:`write_csv`.
+    *pictures : path
+        Written before, for the list of files.
+    """
+    text = "\n\n".join(section for section in sections if section)
+    return [write_text(folder / f"{name}.md", text), write_csv(folder / f"{name}.csv", rows), *pictures]
 
 
 def save_picture(figure: Any, path: Path) -> Path:

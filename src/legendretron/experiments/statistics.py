@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +15,8 @@ from scipy import stats
 from legendretron.experiments.rounding import rounded_difference
 
 __all__ = [
-    "Decision",
     "Mean",
-    "decision",
+    "add_holm",
     "holm",
     "mean_difference",
     "mean_of",
@@ -42,6 +42,10 @@ class Mean:
             return 0.0
         combined = math.hypot(self.error, other.error)
         return math.copysign(math.inf, gap) if combined == 0.0 else gap / combined
+
+    def columns(self, name: str, error: str = "standard error") -> dict[str, float]:
+        """Two columns of a table: the mean, and its error."""
+        return {name: self.value, f"{name}: {error}": self.error}
 
 
 def mean_of(values: ArrayLike) -> Mean:
@@ -84,8 +88,7 @@ def welch_test(a: ArrayLike, b: ArrayLike) -> float:
     >>> welch_test([1.0, 1.1, 0.9], [1.0, 1.1, 0.9])
     1.0
     """
-    first, second = mean_of(a), mean_of(b)
-    return welch_from_means(first, second)
+    return welch_from_means(mean_of(a), mean_of(b))
 
 
 def welch_from_means(a: Mean, b: Mean) -> float:
@@ -144,32 +147,6 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-class Decision(Enum):
-    """What a test says of a difference; uncorrected where that does not survive a correction for many tests."""
-
-    BETTER = auto()
-    BETTER_UNCORRECTED = auto()
-    NO_DIFFERENCE = auto()
-    WORSE_UNCORRECTED = auto()
-    WORSE = auto()
-
-
-def decision(difference: float, p: float, adjusted: float | None = None, *, level: float = 0.01) -> Decision | None:
-    """What a test says of a difference; None for a p-value of NaN, where there is no test. See :func:`verdict`.
-
-    Examples
-    --------
-    >>> decision(1.5, 0.002), decision(1.5, 0.2)
-    (<Decision.BETTER: 1>, <Decision.NO_DIFFERENCE: 3>)
-    """
-    if not p < level:
-        return Decision.NO_DIFFERENCE if p >= level else None
-    corrected = adjusted is None or adjusted < level
-    if difference > 0:
-        return Decision.BETTER if corrected else Decision.BETTER_UNCORRECTED
-    return Decision.WORSE if corrected else Decision.WORSE_UNCORRECTED
-
-
 def verdict(
     difference: float,
     p: float,
@@ -199,12 +176,22 @@ def verdict(
     >>> verdict(1.5, 0.002), verdict(-1.5, 0.002, 0.03), verdict(1.5, 0.2), verdict(1.5, float("nan"))
     ('better', '(worse)', '=', '')
     """
-    words = {
-        None: "",
-        Decision.BETTER: better,
-        Decision.BETTER_UNCORRECTED: f"({better})",
-        Decision.NO_DIFFERENCE: "=",
-        Decision.WORSE_UNCORRECTED: f"({worse})",
-        Decision.WORSE: worse,
-    }
-    return words[decision(difference, p, adjusted, level=level)]
+    if not p < level:
+        return "=" if p >= level else ""
+    word = better if difference > 0 else worse
+    return word if adjusted is None or adjusted < level else f"({word})"
+
+
+def add_holm(rows: Sequence[dict[str, Any]], tests: Sequence[str]) -> None:
+    """Add columns with Holm's p-values, ``"p, Holm"`` for ``"p"``, to a table whose columns ``tests`` are one family.
+
+    Examples
+    --------
+    >>> rows = [{"p": 0.01}, {"p": 0.04}]
+    >>> add_holm(rows, ["p"])
+    >>> rows[0]
+    {'p': 0.01, 'p, Holm': 0.02}
+    """
+    cells = [(row, test) for row in rows for test in tests if test in row]
+    for (row, test), adjusted in zip(cells, holm([row[test] for row, test in cells]), strict=True):
+        row[f"{test}, Holm"] = float(adjusted)

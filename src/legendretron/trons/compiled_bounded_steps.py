@@ -1,4 +1,4 @@
-"""Least squares with bounded steps, compiled; the method is that of :mod:`legendretron.trons.bounded_steps`."""
+"""The dynamic programme of :mod:`legendretron.trons.bounded_steps`, compiled where there is Numba."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
+from legendretron.accelerate.cpu.support import has_numba
+
+if has_numba():
+    from legendretron.accelerate.cpu.compiling import cached, compiled
+else:
+    cached = compiled = lambda function: function
 
 __all__ = ["backtrack", "roots"]
 
 
 @compiled
 def _last_not_above(place, number, n, w, t, sign):
-    """Last of the first ``n - 1`` vertices whose derivative, times ``sign``, is not above zero; -1 if none."""
+    """Last of the first ``n - 1`` vertices whose derivative, times ``sign``, is not above zero; -1 if none.
+
+    Vertices are tried at distances 1, 2, 4, ... from the end, as the root seldom moves far, then by bisection.
+    """
     step, above, below = 1, n - 1, n - 2
     while below >= 0 and sign * (number[below] + w * place[below] - t) > 0.0:
         above = below
@@ -49,7 +57,13 @@ def _move(place, number, first, n, to_place, to_number, n_to, by_place, by_numbe
 
 @cached
 def roots(target, weight, slack, low):
-    """Where each point's value function is least, given only the points before it."""
+    """Where each point's value function is least, given only the points before it.
+
+    A vertex on the left has a position ``p`` and a number ``g``; the derivative there is ``g + W p - T`` with the sums
+    ``W`` of weights and ``T`` of weighted targets so far. On the right, where everything has been moved by ``shift``, it is
+    ``g + WR q - TR`` with ``q = p - shift`` and sums ``WR``, ``TR`` of their own. The last vertex of either side is the
+    nearest to the root; beyond the first, the number is zero.
+    """
     n = target.shape[0]
     found = np.empty(n)
     size = 2 * n + 4
@@ -114,6 +128,7 @@ def backtrack(roots, slack, top, tie):
     value = min(roots[n - 1], top)
     values[n - 1] = value
     for i in range(n - 2, -1, -1):
+        # a root that is a rounding away from a bound is at it: so blocks at a wall stay whole
         above = roots[i] <= value - slack[i] + tie
         below = not above and roots[i] >= value - tie
         if above:

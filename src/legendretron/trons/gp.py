@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.trons.laplace import Posterior
-from legendretron.trons.link_prior import GaussianLogOdds, LinkPrior
+from legendretron.trons.link_prior import GaussianLogOdds
 from legendretron.trons.linkgistic import LinkgisticClassifier
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
@@ -30,8 +27,8 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
     ----------
     n_basis : int, default=16
         Cosines in the basis of ``g``.
-    amplitude : float, default=2.0
-        Prior standard deviation of ``g``, in log-odds.
+    amplitude : float, optional
+        Prior standard deviation of ``g``, in log-odds; by default 2.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
     alpha, max_iter, m_steps, n_samples, tol, class_weight, standardize, random_state, verbose
@@ -57,40 +54,8 @@ class GPLinkgisticClassifier(LinkgisticClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        n_basis: int = 16,
-        amplitude: float = 2.0,
-        length_scale: float = 0.1,
-        alpha: float | str = "auto",
-        max_iter: int = 30,
-        m_steps: int = 10,
-        n_samples: int = 16,
-        tol: float = 1e-6,
-        class_weight: dict[Any, float] | str | None = None,
-        standardize: bool = True,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.amplitude = amplitude
-        self.length_scale = length_scale
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.m_steps = m_steps
-        self.n_samples = n_samples
-        self.tol = tol
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
-        return GaussianLogOdds(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))
-
-    def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
-        """Nothing beyond the posterior: a link is made when asked for, if there is one."""
+    _prior = GaussianLogOdds
+    _amplitude = 2.0
 
     @property
     def link_(self) -> TrigonometricLink:

@@ -7,8 +7,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_integer
-from legendretron.trons.laplace import Posterior
-from legendretron.trons.link_prior import IntegratedSquare, LinkPrior
+from legendretron.trons.link_prior import IntegratedSquare
 from legendretron.trons.linkgistic import LinkgisticClassifier
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
@@ -34,9 +33,10 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     ----------
     n_basis : int, default=16
         Cosines in the basis of ``f``.
-    amplitude : float, default=0.5
-        Prior standard deviation of ``f`` around its mean of one. With one half, ``f`` is two deviations away from zero, where
-        the log-odds are flat and beyond which they rise again; larger values follow the training data more closely.
+    amplitude : float, optional
+        Prior standard deviation of ``f`` around its mean of one, by default one half. With that, ``f`` is two deviations
+        away from zero, where the log-odds are flat and beyond which they rise again; larger values follow the training data
+        more closely.
     length_scale : float, default=0.1
         Of the kernel, as a share of the range of the predictors.
     alpha : float or "auto", default="auto"
@@ -94,42 +94,15 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
     3
     """
 
-    link_: TrigonometricLink
+    _prior = IntegratedSquare
+    _amplitude = 0.5
 
-    def __init__(
-        self,
-        *,
-        n_basis: int = 16,
-        amplitude: float = 0.5,
-        length_scale: float = 0.1,
-        alpha: float | str = "auto",
-        max_iter: int = 30,
-        m_steps: int = 10,
-        n_samples: int = 16,
-        tol: float = 1e-6,
-        class_weight: dict[Any, float] | str | None = None,
-        standardize: bool = True,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.amplitude = amplitude
-        self.length_scale = length_scale
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.m_steps = m_steps
-        self.n_samples = n_samples
-        self.tol = tol
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _make_prior(self, interval: tuple[float, float]) -> LinkPrior:
-        return IntegratedSquare(interval, int(self.n_basis), float(self.amplitude), float(self.length_scale))
-
-    def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
-        self.link_ = TrigonometricLink(prior.interval, prior.coefficients(posterior.mean), prior.kind)
+    @property
+    def link_(self) -> TrigonometricLink:
+        """The most probable link."""
+        check_is_fitted(self)
+        coefficients = self.prior_.coefficients(self.posterior_.mean)
+        return TrigonometricLink(self.prior_.interval, coefficients, self.prior_.kind)
 
     def sample_link(self, n_samples: int = 1, random_state: Any = None) -> list[TrigonometricLink]:
         """Links drawn from the posterior, each as good a :class:`~legendretron.links.Link` as ``link_``.

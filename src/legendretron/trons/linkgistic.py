@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -31,8 +30,7 @@ __all__ = ["LinkgisticClassifier"]
 _TAIL = 0.005
 _FIRST_STEPS = 100
 #: Times the number of samples, what alpha="auto" stands for: the precision of a normal prior of the weights. A link that
-#: bends can follow separable data further than a sigmoid: one, logistic regression's usual precision, is too weak beside it
-#: (benchmarks/linkgistic_defaults.py).
+#: bends can follow separable data further than a sigmoid: one, logistic regression's usual precision, is too weak beside it.
 _AUTOMATIC_PENALTY = 10.0
 
 
@@ -47,19 +45,45 @@ class LinkgisticClassifier(BinaryLinkLearner):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{k: v for k, v in SHARED.items() if k not in ("early_stopping", "validation_fraction", "n_iter_no_change")},
         "n_basis": [Interval(Integral, 1, 200, closed="both")],
-        "amplitude": [Interval(Real, 0, None, closed="neither")],
+        "amplitude": [Interval(Real, 0, None, closed="neither"), None],
         "length_scale": [Interval(Real, 0, None, closed="neither")],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "m_steps": [Interval(Integral, 1, None, closed="left")],
     }
 
-    @abstractmethod
-    def _make_prior(self, interval: tuple[float, float]) -> LinkPrior: ...
+    #: Which prior the link has, and its standard deviation if not told.
+    _prior: ClassVar[type[LinkPrior]]
+    _amplitude: ClassVar[float]
 
-    @abstractmethod
-    def _take(self, prior: LinkPrior, posterior: Posterior) -> None:
-        """Set what depends on the final posterior."""
+    def __init__(
+        self,
+        *,
+        n_basis: int = 16,
+        amplitude: float | None = None,
+        length_scale: float = 0.1,
+        alpha: float | str = "auto",
+        max_iter: int = 30,
+        m_steps: int = 10,
+        n_samples: int = 16,
+        tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_basis = n_basis
+        self.amplitude = amplitude
+        self.length_scale = length_scale
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.m_steps = m_steps
+        self.n_samples = n_samples
+        self.tol = tol
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         return in_one_order(X, y, weight)
@@ -74,7 +98,8 @@ class LinkgisticClassifier(BinaryLinkLearner):
     ) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
-        prior = self._make_prior(_interval(em.predictor(w), weight))
+        amplitude = self._amplitude if self.amplitude is None else float(self.amplitude)
+        prior = self._prior(_interval(em.predictor(w), weight), int(self.n_basis), amplitude, float(self.length_scale))
         posterior = Posterior(np.zeros(prior.n_latent), np.eye(prior.n_latent))
         bounds, errors = [], []
         self.history_ = History()
@@ -101,7 +126,6 @@ class LinkgisticClassifier(BinaryLinkLearner):
         # for the last predictors: what is reported fits them best
         self.prior_ = prior
         self.posterior_ = em.e_step(prior, posterior, z, w)
-        self._take(prior, self.posterior_)
         return w
 
     # --- what was learned ---

@@ -8,18 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.grouping import by_seed
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import (
-    as_text,
-    described,
-    markdown_table,
-    read_csv,
-    write_csv,
-    write_text,
-)
+from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_report
+from legendretron.experiments.results import Results
 from legendretron.experiments.rounding import rounded_difference
-from legendretron.experiments.statistics import Mean, mean_of
+from legendretron.experiments.statistics import Mean
 from legendretron.paper.auc.methods import in_order
 from legendretron.paper.auc.problems import source_of
 from legendretron.plots.axes import COLOURS
@@ -50,25 +43,17 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     and so is every problem of a data set.
     """
     paper = published_auc()
+    results = Results(in_order(records), "dataset", "model")
     rows = []
-    for (_, model), seeds in by_seed(in_order(records), "dataset", "model").items():
-        runs = list(seeds.values())
-        label = runs[0]["data"]["label"]
-        auc = mean_of([run["auc"] for run in runs])
-        published = paper[source_of(runs[0]["dataset"]), model.split(",")[0]]
-        row: dict[str, Any] = {
-            "problem": label,
-            "method": model,
-            "seeds": auc.n,
-            "auc": auc.value,
-            "auc: standard error": auc.error,
-            "paper": published,
-            "difference": rounded_difference(auc.value - published),
-        }
+    for cell, seeds in results.cells.items():
+        means = {name: mean for name in ("auc", *MEASURED) if (mean := results.mean(cell, name)) is not None}
+        published = paper[source_of(cell[0]), cell[1].split(",")[0]]
+        row: dict[str, Any] = {"problem": results.facts(cell[0])["label"], "method": cell[1], "seeds": len(seeds)}
+        row |= means["auc"].columns("auc") | {"paper": published}
+        row["difference"] = rounded_difference(means["auc"].value - published)
         for name in MEASURED:
-            mean = mean_of([run[name] for run in runs])
-            row |= {name: mean.value, f"{name}: standard error": mean.error}
-        rows.append({**row, "n_iter": max(run["n_iter"] for run in runs)})
+            row |= means[name].columns(name)
+        rows.append({**row, "n_iter": max(run["n_iter"] for run in seeds.values())})
     return rows
 
 
@@ -88,7 +73,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
     """A table for each problem, with what the columns mean."""
     head = ["method", "paper's AUC", "AUC", "difference", "Brier score", "log-loss", "CPU seconds", "iterations"]
     parts = [
@@ -101,7 +86,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
     for problem in dict.fromkeys(row["problem"] for row in rows):
         own = [_cells(row) for row in rows if row["problem"] == problem]
         parts += [f"## {problem}", markdown_table(head, own)]
-    return "\n\n".join([*parts, described(records)]) + "\n"
+    return [*parts, described(records)]
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
@@ -133,5 +118,5 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``table_auc.md``, ``.csv`` and ``.png`` into a folder."""
     rows = comparison(records)
-    table = write_text(folder / "table_auc.md", markdown(rows, records))
-    return [table, write_csv(folder / "table_auc.csv", rows), picture(rows, folder / "table_auc.png")]
+    drawn = picture(rows, folder / "table_auc.png")
+    return write_report(folder, "table_auc", markdown(rows, records), rows, drawn)

@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import (
-    as_text,
-    described,
-    is_trial,
-    markdown_table,
-    read_csv,
-    write_csv,
-    write_text,
-)
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
+from legendretron.experiments.rendering import as_text, described, is_trial, markdown_table, read_csv, write_report
+from legendretron.experiments.results import Results
+from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["DEFAULT", "comparison", "published_accuracies", "published_better", "report"]
@@ -31,12 +23,12 @@ LEVEL = 0.01
 PAPERS = ("LegendreTron", "logistic regression")
 TUNED = tuple(f"{model}, tuned" for model in PAPERS)
 DEFAULT = "LegendreTron, our default"
-#: Tests by name: which is it, and the models it compares.
+#: Tests by name: the models that each compares, and its head in the table.
 TESTS = {
-    "welch": (welch_test, PAPERS),
-    "paired": (paired_test, PAPERS),
-    "tuned, paired": (paired_test, TUNED),
-    "default, paired": (paired_test, (DEFAULT, TUNED[1])),
+    "welch": (PAPERS, "better at 99 %"),
+    "paired": (PAPERS, "paired"),
+    "tuned, paired": (TUNED, "tuned"),
+    "default, paired": ((DEFAULT, TUNED[1]), "default"),
 }
 MARKERS = ("o", "s", "^", "P", "D")
 #: Runs behind each of the paper's cells; its ± is their standard error.
@@ -70,24 +62,15 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     is over all rows of the table, for each test.
     """
     paper = published_accuracies()
-    found: dict[tuple[str, float], dict[str, dict[int, Record]]] = {}
-    for (dataset, noise, model), seeds in by_seed(records, "dataset", "noise", "model").items():
-        found.setdefault((dataset, noise), {})[model] = seeds
-    facts = {record["dataset"]: record["data"] for record in records}
+    results = Results(records, "dataset", "noise", "model")
     rows = []
-    for (dataset, noise), models in found.items():
-        data = facts[dataset]
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "label": data["label"],
-            "source": data["source"],
-            "rows": data["rows"],
-            "features": data["features"],
-            "classes": data["classes"],
-            "noise": noise,
-        }
-        for model, seeds in models.items():
-            ours = mean_of([record["accuracy"] for record in seeds.values()])
+    for dataset, noise in dict.fromkeys(cell[:2] for cell in results.cells):
+        data = results.facts(dataset)
+        row: dict[str, Any] = {"dataset": dataset}
+        row |= {name: data[name] for name in ("label", "source", "rows", "features", "classes")} | {"noise": noise}
+        for model in (cell[2] for cell in results.cells if cell[:2] == (dataset, noise)):
+            ours = results.mean((dataset, noise, model), "accuracy")
+            assert ours is not None
             row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours.value, f"{model}: standard error": ours.error}
             published = paper.get((dataset, noise, model))
             if published is not None and data["source"] == "complete":  # the paper is not about subsets
@@ -98,17 +81,14 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
                     f"{model}: reproduced": _reproduced(ours, published),
                     f"{model}: to the digit": _to_the_digit(ours, published),
                 }
-        for name, (test, (first, second)) in TESTS.items():
-            row[name] = float("nan")
-            if first in models and second in models:
-                learned, plain = paired_values(models[first], models[second], "accuracy")
-                if len(learned) > 1:
-                    row[name] = test(learned, plain)
-                row[f"{name}: advantage"] = mean_difference(learned, plain).value if learned else float("nan")
+        for name, ((first, second), _) in TESTS.items():
+            found = results.compare((dataset, noise, first), (dataset, noise, second), "accuracy")
+            row[name] = float("nan") if found is None else found.welch if name == "welch" else found.p
+            if found is not None:
+                row[f"{name}: advantage"] = found.difference.value
         rows.append(row)
     for name in TESTS:
-        for row, adjusted in zip(rows, holm([row[name] for row in rows]), strict=True):
-            row[f"{name}, Holm"] = float(adjusted)
+        add_holm(rows, [name])
     return rows
 
 
@@ -143,24 +123,13 @@ def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
     return as_text(ours), as_text(paper), gap
 
 
-def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
     """The table in Markdown, with an explanation of the columns."""
     models = list(dict.fromkeys(record["model"] for record in records))
     ours = [name for name in models if name not in PAPERS]
-    shown = [name for name, (_, pair) in TESTS.items() if pair == PAPERS or set(pair) <= set(ours)]
-    heads = {"welch": "better at 99 %", "paired": "paired", "tuned, paired": "tuned", "default, paired": "default"}
-    head = [
-        "data set",
-        "noise",
-        "LT ours",
-        "LT paper",
-        "Δ/se",
-        "LR ours",
-        "LR paper",
-        "Δ/se",
-        *ours,
-        *(heads[name] for name in shown),
-    ]
+    shown = {name: head for name, (pair, head) in TESTS.items() if pair == PAPERS or set(pair) <= set(ours)}
+    beside = ["LT ours", "LT paper", "Δ/se", "LR ours", "LR paper", "Δ/se"]
+    head = ["data set", "noise", *beside, *ours, *shown.values()]
     lines = []
     for row in rows:
         cells = [cell for model in PAPERS for cell in _cells(row, model)]
@@ -188,7 +157,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
             "combined standard errors of the paper or one point. At all noise levels, "
             f"{sum(exact)} of {len(exact)} have the published mean and standard error to the last printed digit."
         )
-    return "\n\n".join([*parts, described(records)]) + "\n"
+    return [*parts, described(records)]
 
 
 def _of_tuning(records: Sequence[Record]) -> list[str]:
@@ -240,6 +209,6 @@ def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Pa
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``table_libsvm.md``, ``.csv`` and ``.png`` into a folder."""
     rows = comparison(records)
-    table = write_text(folder / "table_libsvm.md", markdown(rows, records))
     models = list(dict.fromkeys(record["model"] for record in records))
-    return [table, write_csv(folder / "table_libsvm.csv", rows), picture(rows, models, folder / "table_libsvm.png")]
+    drawn = picture(rows, models, folder / "table_libsvm.png")
+    return write_report(folder, "table_libsvm", markdown(rows, records), rows, drawn)

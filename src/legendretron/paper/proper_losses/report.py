@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.grouping import by_seed
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.results import Results
 from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import mean_of
 from legendretron.paper.auc.methods import in_order
@@ -52,7 +52,7 @@ def _missing(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def markdown(records: Sequence[Record]) -> str:
+def markdown(records: Sequence[Record]) -> list[str]:
     """Tables in Markdown: the named losses, then the learned ones for each problem."""
     named = named_losses()
     values = [*(f"ℓ₁({p:g})" for p in SHOWN), "ℓ₀(½)"]
@@ -69,19 +69,14 @@ def markdown(records: Sequence[Record]) -> str:
             [[curve.name, NAMED[curve.name][1], f"{curve.factor:.4f}", *_values(curve)] for curve in named],
         ),
     ]
-    cells = {
-        (runs[0]["data"]["label"], model): runs
-        for (_, model), runs in (
-            (cell, list(seeds.values())) for cell, seeds in by_seed(records, "dataset", "model").items()
-        )
-    }
+    results = Results(records, "dataset", "model")
     head = ["method", "test AUC (%)", "test log-loss", *values, "distance to log-loss", "nearest named loss"]
-    for problem in dict.fromkeys(label for label, _ in cells):
-        rows = [_learned_row(runs, named) for (label, _), runs in cells.items() if label == problem]
-        parts += [f"## Learned on {problem}", markdown_table(head, rows)]
+    for problem in results.values_of("dataset"):
+        rows = [_learned_row(results.records(*cell), named) for cell in results.cells if cell[0] == problem]
+        parts += [f"## Learned on {results.facts(problem)['label']}", markdown_table(head, rows)]
     if missing := _missing(records):
         parts.append("\n".join(missing))
-    return "\n\n".join([*parts, described(records)]) + "\n"
+    return [*parts, described(records)]
 
 
 def _csv_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
@@ -106,6 +101,6 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     records = in_order(records)
     named, learned = named_losses(), learned_losses(records)
     missing = [(record["data"]["label"], record["model"]) for record in records if "loss_1" not in record]
-    text = write_text(folder / "figure_proper_losses.md", markdown(records))
-    table = write_csv(folder / "figure_proper_losses.csv", _csv_rows([*named, *learned]))
-    return [text, table, picture(named, learned, missing, folder / "figure_proper_losses.png")]
+    name = "figure_proper_losses"
+    drawn = picture(named, learned, missing, folder / f"{name}.png")
+    return write_report(folder, name, markdown(records), _csv_rows([*named, *learned]), drawn)

@@ -17,7 +17,7 @@ import scipy.sparse
 from legendretron.datasets import DATASETS
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import make_estimator
-from legendretron.experiments.rendering import described, is_trial, markdown_table, write_csv, write_text
+from legendretron.experiments.rendering import described, is_trial, markdown_table, write_report
 from legendretron.experiments.tuning import fit_whole
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
@@ -136,21 +136,19 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             " The paper needed about a CPU month for all its experiments together, "
             f"{CPU_MONTH / total:,.0f} times as long."
         )
-    text = "\n\n".join(
-        [
-            f"# Time of {'the whole' if whole else 'a part of the'} table of LIBSVM data sets",
-            "Random data of the published shapes, since some of the data sets have to be fetched by hand; all trainings of a "
-            "row side by side. Where all epochs take less than a minute, all are timed; elsewhere a few are timed and "
-            "**extrapolated** to the recipe's number. Reading files is not included.",
-            markdown_table(
-                ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"],
-                lines,
-            ),
-            sum_of_all,
-            described(first),
-        ]
-    )
-    return [write_text(folder / "runtime.md", text), write_csv(folder / "runtime.csv", rows)]
+    sections = [
+        f"# Time of {'the whole' if whole else 'a part of the'} table of LIBSVM data sets",
+        "Random data of the published shapes, since some of the data sets have to be fetched by hand; all trainings of a "
+        "row side by side. Where all epochs take less than a minute, all are timed; elsewhere a few are timed and "
+        "**extrapolated** to the recipe's number. Reading files is not included.",
+        markdown_table(
+            ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"],
+            lines,
+        ),
+        sum_of_all,
+        described(first),
+    ]
+    return write_report(folder, "runtime", sections, rows)
 
 
 def _cost(run: Run) -> float:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_csv, write_text
-from legendretron.experiments.statistics import (
-    Decision,
-    Mean,
-    decision,
-    holm,
-    mean_difference,
-    mean_of,
-    paired_test,
-    welch_test,
-)
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.results import Results
+from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
@@ -48,38 +37,28 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     Differences are those of the same seed, which has the same training images for all models. Holm's correction is over
     all tests of the report.
     """
-    cells = by_seed(records, "dataset", "size", "model")
-    facts = {record["dataset"]: record["data"] for record in records}
-    order = {dataset: i for i, dataset in enumerate(facts)}
+    results = Results(records, "dataset", "size", "model")
+    datasets = results.values_of("dataset")
     rows: list[dict[str, Any]] = []
-    for dataset, size in sorted({cell[:2] for cell in cells}, key=lambda cell: (order[cell[0]], cell[1])):
-        data = facts[dataset]
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "label": data["label"],
-            "source": data["source"],
-            "rows": data["rows"],
-            "size": size,
-        }
+    for dataset, size in sorted(
+        {cell[:2] for cell in results.cells}, key=lambda cell: (datasets.index(cell[0]), cell[1])
+    ):
+        data = results.facts(dataset)
+        row: dict[str, Any] = {"dataset": dataset, **{name: data[name] for name in ("label", "source", "rows")}}
+        row["size"] = size
         for model in SHORT:
-            if (own := cells.get((dataset, size, model))) is None:
-                continue
             for name in ("accuracy", "log_loss", "training_seconds"):
-                mean = mean_of([record[name] for record in own.values()])
-                row |= {f"{model}: seeds": mean.n, f"{model}: {name}": mean.value, f"{model}: {name} error": mean.error}
+                if mean := results.mean((dataset, size, model), name):
+                    row |= {f"{model}: seeds": mean.n, f"{model}: {name}": mean.value}
+                    row[f"{model}: {name} error"] = mean.error
         for a, b in PAIRS:
-            if (dataset, size, a) in cells and (dataset, size, b) in cells:
-                first, second = paired_values(cells[dataset, size, a], cells[dataset, size, b], "accuracy")
-                if first:
-                    gap = mean_difference(first, second)
-                    row |= {f"{a} minus {b}": gap.value, f"{a} minus {b}: error": gap.error}
-                    row |= {f"{a} minus {b}: seeds": gap.n, f"{a} minus {b}: p": paired_test(first, second)}
-                    row[f"{a} minus {b}: Welch"] = welch_test(first, second)
+            if found := results.compare((dataset, size, a), (dataset, size, b), "accuracy"):
+                row |= found.difference.columns(f"{a} minus {b}", "error")
+                row |= {f"{a} minus {b}: seeds": found.difference.n, f"{a} minus {b}: p": found.p}
+                row[f"{a} minus {b}: Welch"] = found.welch
         rows.append(row)
-    tests = [(row, f"{a} minus {b}") for row in rows for a, b in PAIRS if f"{a} minus {b}" in row]
     for name in ("p", "Welch"):
-        for (row, pair), adjusted in zip(tests, holm([row[f"{pair}: {name}"] for row, pair in tests]), strict=True):
-            row[f"{pair}: {name}, Holm"] = float(adjusted)
+        add_holm(rows, [f"{a} minus {b}: {name}" for a, b in PAIRS])
     return rows
 
 
@@ -114,52 +93,31 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
-class Answer(Enum):
-    """What the numbers say of a claim."""
+class Finding(NamedTuple):
+    """What the numbers say of a claim, and the words for it in the table.
 
-    HOLDS = auto()
-    #: Only without the correction for many tests.
-    HOLDS_UNCORRECTED = auto()
-    UNDECIDED = auto()
-    FAILS = auto()
-    #: The opposite is significant, with the correction or without.
-    OPPOSITE = auto()
+    It ``"holds"``, holds ``"uncorrected"`` for many tests, is ``"undecided"`` or ``"fails"``; or the ``"opposite"`` holds.
+    """
 
-
-@dataclass(frozen=True)
-class Finding:
-    """An answer, and the words for it in the table."""
-
-    answer: Answer
+    answer: str
     text: str
 
 
-_WORSE = {
-    Decision.WORSE_UNCORRECTED: Finding(Answer.OPPOSITE, "(no: worse)"),
-    Decision.WORSE: Finding(Answer.OPPOSITE, "no: worse"),
-}
+#: What a verdict says of the claim that the first of two models beats the second.
 _BEATS = {
-    Decision.BETTER: Finding(Answer.HOLDS, "yes"),
-    Decision.BETTER_UNCORRECTED: Finding(Answer.HOLDS_UNCORRECTED, "(yes)"),
-    Decision.NO_DIFFERENCE: Finding(Answer.UNDECIDED, "undecided"),
-    **_WORSE,
+    "better": Finding("holds", "yes"),
+    "(better)": Finding("uncorrected", "(yes)"),
+    "=": Finding("undecided", "undecided"),
+    "(worse)": Finding("opposite", "(no: worse)"),
+    "worse": Finding("opposite", "no: worse"),
 }
-_MATCHES_OR_BEATS = {
-    Decision.BETTER: Finding(Answer.HOLDS, "yes: beats"),
-    Decision.BETTER_UNCORRECTED: Finding(Answer.HOLDS_UNCORRECTED, "(yes: beats)"),
-    **_WORSE,
-}
-
-
-def _decision(row: dict[str, Any], a: str, b: str) -> Decision | None:
-    """Whether the first of two models is better, by the paired test; None without a test."""
-    pair = f"{a} minus {b}"
-    return None if pair not in row else decision(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL)
 
 
 def _beats(row: dict[str, Any], a: str, b: str) -> Finding | None:
-    found = _decision(row, a, b)
-    return None if found is None else _BEATS[found]
+    """Whether the first of two models is better, by the paired test; None without a test."""
+    pair = f"{a} minus {b}"
+    said = verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL) if pair in row else ""
+    return _BEATS.get(said)
 
 
 def _at_least_matches(row: dict[str, Any], a: str, b: str) -> Finding | None:
@@ -167,16 +125,14 @@ def _at_least_matches(row: dict[str, Any], a: str, b: str) -> Finding | None:
 
     That no test has found a difference does not make two models equal: with few seeds it may be large.
     """
-    pair = f"{a} minus {b}"
-    found = _decision(row, a, b)
-    if found is None:
-        return None
-    if found is not Decision.NO_DIFFERENCE:
-        return _MATCHES_OR_BEATS[found]
+    pair, found = f"{a} minus {b}", _beats(row, a, b)
+    if found is None or found.answer == "opposite":
+        return found
+    if found.answer != "undecided":
+        return found._replace(text=found.text.replace("yes", "yes: beats"))
     quantile = float(stats.t.ppf(1.0 - LEVEL / 2.0, row[f"{pair}: seeds"] - 1))
-    if row[pair] - quantile * row[f"{pair}: error"] > -MARGIN:
-        return Finding(Answer.HOLDS, "yes: matches")
-    return Finding(Answer.UNDECIDED, "undecided")
+    surely = row[pair] - quantile * row[f"{pair}: error"] > -MARGIN
+    return Finding("holds", "yes: matches") if surely else found
 
 
 def _most_on_kmnist(row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding | None:
@@ -190,7 +146,7 @@ def _most_on_kmnist(row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding 
     values = ", ".join(f"{other[pair]:+.2f}" for other in others)
     largest = row[pair] > max(other[pair] for other in others)
     text = f"{'yes' if largest else 'no'} ({row[pair]:+.2f}; others {values})"
-    return Finding(Answer.HOLDS if largest else Answer.FAILS, text)
+    return Finding("holds" if largest else "fails", text)
 
 
 #: The paper's claims on this figure, and what the numbers say of each at a data set and size; None where there are none.
@@ -207,9 +163,7 @@ def _counted(claim: str, found: Sequence[Finding | None]) -> str:
     known = [finding.answer for finding in found if finding is not None]
     if not known:
         return f"{claim}: not tested"
-    surely, maybe, against = (
-        known.count(answer) for answer in (Answer.HOLDS, Answer.HOLDS_UNCORRECTED, Answer.OPPOSITE)
-    )
+    surely, maybe, against = (known.count(answer) for answer in ("holds", "uncorrected", "opposite"))
     return (
         f"{claim}: in {surely} of {len(known)}"
         + (f", in {maybe} more before the correction" if maybe else "")
@@ -227,7 +181,7 @@ def _not_there(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
     """The tables in Markdown, with explanations."""
     models = [model for model in SHORT if any(f"{model}: accuracy" in row for row in rows)]
     pairs = [pair for pair in PAIRS if any(f"{pair[0]} minus {pair[1]}" in row for row in rows)]
@@ -241,7 +195,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
 
     found = [[claim(row, rows) for claim in CLAIMS.values()] for row in rows]
     said = [[finding.text if finding else "" for finding in line] for line in found]
-    parts = [
+    return [
         "# Test accuracy against training set size",
         "Test accuracy in % on all test images, mean ± standard error over seeds. LT is LegendreTron and LR multinomial "
         "logistic regression, both by the paper's recipe for these data sets; ISGP is ISGP-Linkgistic, ten models of one "
@@ -276,7 +230,6 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
         table([SHORT[m] for m in models], lambda row: [_seconds(row, m) for m in models]),
         described(records),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
@@ -316,8 +269,6 @@ def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]
 
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``figure_training_size.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    name = "figure_training_size"
+    rows, name = comparison(records), "figure_training_size"
     curves = {model: [(row, mean_in(row, model)) for row in rows] for model in SHORT}
-    table = write_text(folder / f"{name}.md", markdown(rows, records))
-    return [table, write_csv(folder / f"{name}.csv", rows), picture(curves, folder / f"{name}.png")]
+    return write_report(folder, name, markdown(rows, records), rows, picture(curves, folder / f"{name}.png"))

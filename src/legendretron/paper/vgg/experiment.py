@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
 
-from legendretron.datasets import load_images
+from legendretron.datasets import ImageSet, load_images
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
 from legendretron.paper.data import facts_of, find_data
@@ -20,7 +20,7 @@ from legendretron.paper.vgg.network import VGG5, VGGTron
 from legendretron.paper.vgg.report import report
 from legendretron.paper.vgg.training import log_probabilities, train_network
 
-__all__ = ["TABLE_VGG", "network_of", "recipe"]
+__all__ = ["TABLE_VGG", "centred_images", "network_of", "recipe"]
 
 #: The final weights are tested: nothing is chosen on test data.
 RECIPE = {
@@ -53,6 +53,17 @@ def network_of(settings: Mapping[str, Any], seed: int) -> VGG5:
     return kind(**settings["options"])
 
 
+def centred_images(images: ImageSet, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Images and labels to train on, and to test on, with pixels centred and scaled; test labels stay on the CPU."""
+    mean, deviation = float(images.train_images.mean()), float(images.train_images.std())
+
+    def on_device(pixels: np.ndarray) -> Tensor:
+        return ((torch.as_tensor(pixels, device=device).float() - mean) / deviation).unsqueeze(1)
+
+    x, x_test = on_device(images.train_images), on_device(images.test_images)
+    return x, torch.as_tensor(images.train_labels, device=device), x_test, torch.as_tensor(images.test_labels)
+
+
 @contextlib.contextmanager
 def _fastest_convolutions() -> Iterator[None]:
     """Let cuDNN find the fastest algorithm, which pays off since all batches have the same shape."""
@@ -71,13 +82,7 @@ def execute_networks(batch: Batch, resources: Resources) -> Outcome:
             "runs of table_vgg have all training images and no label noise; leave --sizes and --noise out."
         )
     images = load_images(batch.dataset, resources.data)
-    mean, deviation = float(images.train_images.mean()), float(images.train_images.std())
-
-    def on_device(pixels: np.ndarray) -> Tensor:
-        return ((torch.as_tensor(pixels, device=resources.device).float() - mean) / deviation).unsqueeze(1)
-
-    x, y = on_device(images.train_images), torch.as_tensor(images.train_labels, device=resources.device)
-    x_test, y_test = on_device(images.test_images), torch.as_tensor(images.test_labels)
+    x, y, x_test, y_test = centred_images(images, resources.device)
     runs = []
     for run in batch.runs:
         network = network_of(batch.settings, run.seed)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.grouping import by_seed, paired_values
 from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_csv, write_text
+from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_report
+from legendretron.experiments.results import Results
 from legendretron.experiments.rounding import rounded_difference
-from legendretron.experiments.statistics import Mean, holm, mean_difference, mean_of, paired_test, verdict, welch_test
+from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
 __all__ = ["comparison", "report"]
@@ -39,37 +39,29 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     independent. Holm's correction is over all rows of the table.
     """
     paper = published_vgg()
-    cells = by_seed(records, "dataset", "model")
+    results = Results(records, "dataset", "model")
     rows: list[dict[str, Any]] = []
-    for (dataset, model), own in cells.items():
-        data = next(iter(own.values()))["data"]
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "label": data["label"],
-            "source": data["source"],
-            "rows": data["rows"],
-            "model": model,
-            "seeds": len(own),
-        }
+    for (dataset, model), own in results.cells.items():
+        data = results.facts(dataset)
+        row: dict[str, Any] = {"dataset": dataset, **{name: data[name] for name in ("label", "source", "rows")}}
+        row |= {"model": model, "seeds": len(own)}
         for name in MEASURES:
-            mean = mean_of([record[name] for record in own.values()])
-            row |= {name: mean.value, f"{name}: error": mean.error}
+            mean = results.mean((dataset, model), name)
+            assert mean is not None
+            row |= mean.columns(name, "error")
         row |= {"paper": paper.get((dataset, model)), "paired": float("nan"), "welch": float("nan")}
-        if (plain := cells.get((dataset, PLAIN))) is not None and model != PLAIN:
-            for name in MEASURES:
-                ours, theirs = paired_values(own, plain, name)
-                if ours:
-                    gap = mean_difference(ours, theirs)
-                    row |= {f"{name} minus VGG": gap.value, f"{name} minus VGG: error": gap.error}
-            ours, theirs = paired_values(own, plain, "accuracy")
-            if len(ours) > 1:
-                row |= {"paired": paired_test(ours, theirs), "welch": welch_test(ours, theirs)}
+        if model != PLAIN and results.records(dataset, PLAIN):
+            found = {name: results.compare((dataset, model), (dataset, PLAIN), name) for name in MEASURES}
+            for name, compared in found.items():
+                if compared is not None:
+                    row |= compared.difference.columns(f"{name} minus VGG", "error")
+            if (accuracy := found["accuracy"]) is not None:
+                row |= {"paired": accuracy.p, "welch": accuracy.welch}
             if row["paper"] is not None:
                 row["paper minus VGG"] = rounded_difference(row["paper"] - paper[dataset, PLAIN])
         rows.append(row)
     for test in ("paired", "welch"):
-        for row, adjusted in zip(rows, holm([row[test] for row in rows]), strict=True):
-            row[f"{test}, Holm"] = float(adjusted)
+        add_holm(rows, [test])
     return rows
 
 
@@ -108,7 +100,7 @@ def _line(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
     """The table in Markdown, with an explanation of the columns."""
     head = [
         "data set", "network", "ours", "paper", "Δ", "ours - VGG", "paper - VGG", "paired", "Welch", "log-loss",
@@ -133,7 +125,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> str:
             "The paper says that a learned loss can improve the network. By the paired test with Holm's correction, it is "
             f"better than VGG in {len(better)} and worse in {len(worse)} of {len(tested)} comparisons."
         )
-    return "\n\n".join([*parts, described(records)]) + "\n"
+    return [*parts, described(records)]
 
 
 def picture(rows: list[dict[str, Any]], records: Sequence[Record], path: Path) -> Path:
@@ -165,5 +157,5 @@ def picture(rows: list[dict[str, Any]], records: Sequence[Record], path: Path) -
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``table_vgg.md``, ``.csv`` and ``.png`` into a folder."""
     rows = comparison(records)
-    table = write_text(folder / "table_vgg.md", markdown(rows, records))
-    return [table, write_csv(folder / "table_vgg.csv", rows), picture(rows, records, folder / "table_vgg.png")]
+    drawn = picture(rows, records, folder / "table_vgg.png")
+    return write_report(folder, "table_vgg", markdown(rows, records), rows, drawn)

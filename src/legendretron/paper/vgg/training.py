@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,21 +17,29 @@ from legendretron.training.cuda_graph import capture_graph
 __all__ = ["log_probabilities", "train_network"]
 
 
+#: Training loss of a network, from its log-probabilities and labels.
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
 class _Trainer:
     """Steps of AdamW on batches that are copied into one buffer."""
 
-    def __init__(self, network: nn.Module, images: Tensor, labels: Tensor, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, network: nn.Module, images: Tensor, labels: Tensor, settings: Mapping[str, Any], loss: Loss
+    ) -> None:
         device = images.device
-        self.network = network.to(device).train()
+        self.network, self.loss = network.to(device).train(), loss
         self.images, self.labels = (
             images.new_zeros(settings["batch"], *images.shape[1:]),
             labels.new_zeros(settings["batch"]),
         )
-        self.rate = torch.tensor(settings["rate"], device=device)
         captured = device.type == "cuda"
-        # both groups share one tensor for the rate, which the schedule writes into
         groups = parameter_groups(network, network={"weight_decay": settings["weight_decay"]})
-        self.optimiser = torch.optim.AdamW(groups, lr=self.rate if captured else settings["rate"], capturable=captured)
+        self.rates = [settings.get(f"{group['name']}_rate", settings["rate"]) for group in groups]
+        for group, rate in zip(groups, self.rates, strict=True):
+            # a graph reads tensors, which the schedule writes into
+            group["lr"] = torch.tensor(rate, device=device) if captured else rate
+        self.optimiser = torch.optim.AdamW(groups, capturable=captured)
         self.graph = None
         if captured:
             start = {name: value.clone() for name, value in self.network.state_dict().items()}
@@ -44,22 +52,33 @@ class _Trainer:
 
     def _step(self) -> None:
         self.optimiser.zero_grad(set_to_none=True)
-        nll_loss(self.network(self.images), self.labels).backward()
+        self.loss(self.network, self.network(self.images), self.labels).backward()
         self.optimiser.step()
 
-    def step(self, images: Tensor, labels: Tensor, rate: float) -> None:
+    def step(self, images: Tensor, labels: Tensor, decay: float) -> None:
         self.images.copy_(images)
         self.labels.copy_(labels)
-        if self.graph is not None:
-            self.rate.fill_(rate)
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            if self.graph is None:
+                group["lr"] = rate * decay
+            else:
+                group["lr"].fill_(rate * decay)
+        if self.graph is None:
+            self._step()
+        else:
             self.graph.replay()
-            return
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self._step()
 
 
-def train_network(network: nn.Module, images: Tensor, labels: Tensor, settings: Mapping[str, Any], seed: int) -> float:
+def train_network(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    settings: Mapping[str, Any],
+    seed: int,
+    *,
+    loss: Loss = lambda network, log_p, labels: nll_loss(log_p, labels),
+    on_epoch: Callable[[], None] = lambda: None,
+) -> float:
     """Train a network in place, and return the seconds it took.
 
     Parameters
@@ -69,16 +88,21 @@ def train_network(network: nn.Module, images: Tensor, labels: Tensor, settings: 
     images, labels : Tensor
         To train on.
     settings : mapping
-        ``batch``, ``epochs``, ``rate`` and ``weight_decay`` of AdamW; the learning rate follows a cosine to zero. An epoch
-        drops the last incomplete batch.
+        ``batch``, ``epochs``, ``rate`` and ``weight_decay`` of AdamW; the learning rate follows a cosine to zero, and a group
+        of :func:`~legendretron.nn.parameter_groups` may have its own, such as ``noise_rate``. An epoch drops the last
+        incomplete batch.
     seed : int
         Seed of dropout and of the order of images.
+    loss : callable
+        Of the network, its log-probabilities and labels.
+    on_epoch : callable
+        Called after every epoch.
     """
     batch, epochs = settings["batch"], settings["epochs"]
     steps = len(images) // batch
     if steps == 0:
         raise ValueError(f"batch must be at most the number of training images, {len(images)}, got {batch}.")
-    trainer = _Trainer(network, images, labels, settings)
+    trainer = _Trainer(network, images, labels, settings, loss)
     torch.manual_seed(seed)  # dropout
     order = torch.Generator().manual_seed(seed)
     began = time.perf_counter()
@@ -87,7 +111,8 @@ def train_network(network: nn.Module, images: Tensor, labels: Tensor, settings: 
         for step in range(steps):
             rows = shuffled[step * batch : (step + 1) * batch]
             done = (epoch * steps + step) / (epochs * steps)
-            trainer.step(images[rows], labels[rows], settings["rate"] * 0.5 * (1.0 + math.cos(math.pi * done)))
+            trainer.step(images[rows], labels[rows], 0.5 * (1.0 + math.cos(math.pi * done)))
+        on_epoch()
     if images.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - began

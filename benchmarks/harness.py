@@ -1,0 +1,176 @@
+"""What all benchmarks share: contestants in turns, peak memory, processes of their own, and the record of a measurement."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from legendretron._internal.files import write_atomically
+from legendretron._internal.provenance import provenance
+from legendretron.experiments.rounding import rounded
+
+
+class Times(NamedTuple):
+    """Milliseconds a call: the median over all rounds, and the quartiles as a measure of spread."""
+
+    median: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, rounds: list[float]) -> Times:
+        if len(rounds) < 2:
+            return cls(rounds[0], rounds[0], rounds[0])
+        lower, median, upper = statistics.quantiles(rounds, n=4, method="inclusive")
+        return cls(median, lower, upper)
+
+    def columns(self, calls: int = 1) -> dict[str, Any]:
+        """For the record, of one of several ``calls`` that were timed together."""
+        median, lower, upper = (float(f"{part / calls:.4g}") for part in self)
+        return {"ms": median, "quartiles": [lower, upper]}
+
+
+def take_turns(
+    contestants: dict[str, Callable[[], Any]], rounds: int, seconds: float, device: str = "cpu"
+) -> dict[str, Times]:
+    """Time each contestant in alternating rounds of about so many seconds.
+
+    Whatever else the machine is doing then hits all of them alike. On the CPU it is the processor's time, so that other
+    programs count for less; on CUDA the time until the device has finished.
+    """
+
+    def timed(call: Callable[[], Any], calls: int) -> float:
+        clock = time.process_time if device == "cpu" else time.perf_counter
+        if device != "cpu":
+            torch.cuda.synchronize()
+        began = clock()
+        for _ in range(calls):
+            call()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return 1e3 * (clock() - began) / calls
+
+    calls = {}
+    for name, call in contestants.items():
+        timed(call, 1)  # compiled functions are compiled, or read from disk, by their first call
+        calls[name] = max(1, int(1e3 * seconds / max(timed(call, 1), 1e-4)))
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, call in contestants.items():
+            found[name].append(timed(call, calls[name]))
+    return {name: Times.of(times) for name, times in found.items()}
+
+
+def peak_mb() -> float:
+    """Most memory that this process has held so far; that of ``resource`` may be its parent's."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1e3
+    except (OSError, StopIteration):
+        unit = 1e6 if sys.platform == "darwin" else 1e3  # bytes there, kilobytes elsewhere
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+class Process(NamedTuple):
+    """What a process has taken, and what it printed."""
+
+    seconds: float
+    processor_seconds: float
+    peak_gb: float
+    output: str
+
+
+def run_process(*words: object, threads: int = 1, **environment: str) -> Process:
+    """Run ``python`` with some words, and measure the whole process, Python and libraries included."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **environment}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *map(str, words)], stdout=subprocess.PIPE, env=environment)
+    assert process.stdout is not None
+    output = process.stdout.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        raise SystemExit(f"{shlex.join(map(str, words))} failed: {output}")
+    return Process(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6, output)
+
+
+def measure_apart(*options: object) -> Any:
+    """What this script prints, as JSON, in a process of its own with other options."""
+    return json.loads(run_process(sys.argv[0], *options).output.splitlines()[-1])
+
+
+class Benchmark(argparse.ArgumentParser):
+    """The command line of a benchmark, and its record.
+
+    Options are added as to any parser. :meth:`start` reads them; :meth:`write` writes what was measured to ``--out``.
+    """
+
+    def __init__(self, doc: str, *, rounds: int | None = None, seconds: float = 0.1, cuda: bool = False) -> None:
+        super().__init__(description=doc.splitlines()[0])
+        self.add_argument("--out", type=Path, help="JSON file to write")
+        if rounds is not None:
+            self.add_argument("--rounds", type=int, default=rounds)
+            self.add_argument("--seconds", type=float, default=seconds, help="of each contestant in each round")
+        if cuda:
+            self.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+
+    def start(self) -> argparse.Namespace:
+        """Read the options; one thread, and seed 0."""
+        self.options = self.parse_args()
+        self.load = os.getloadavg()[0]
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        return self.options
+
+    def command(self) -> str:
+        """The command, with what is not at its default; folders and files of users are ``DIR``."""
+        words = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
+        for name, value in vars(self.options).items():
+            if name == "out" or value == self.get_default(name):
+                continue
+            words.append(f"--{name.replace('_', '-')}")
+            if value is not True:
+                words += (
+                    map(str, value) if isinstance(value, list) else ["DIR" if isinstance(value, Path) else str(value)]
+                )
+        return "OMP_NUM_THREADS=1 " + shlex.join(words)
+
+    def write(self, **found: Any) -> None:
+        """Add command, seed, machine, versions and commit to what was measured; print it, and write it if asked to."""
+        record = {
+            "command": self.command(),
+            "seed": 0,
+            **found,
+            "load": {
+                "processors": os.cpu_count(),
+                "before": round(self.load, 1),
+                "after": round(os.getloadavg()[0], 1),
+            },
+            "processor": platform.processor() or platform.machine(),
+            **provenance(getattr(self.options, "device", "cpu")),
+        }
+        text = json.dumps(rounded(record), indent=1) + "\n"
+        if self.options.out:
+            write_atomically(self.options.out, text.encode())
+        elif "rows" not in found:
+            print(text, end="")
+
+
+def show(row: dict[str, Any]) -> dict[str, Any]:
+    """Print a row as soon as it is measured, and return it."""
+    print(*(f"{name} {value:,.4g}" if isinstance(value, float) else value for name, value in row.items()), flush=True)
+    return row

@@ -1,0 +1,240 @@
+"""What the studies share: data, the baseline, a timed fit, scores, tests against another model, and the command line."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import math
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from legendretron.datasets import DATASETS
+from legendretron.diagnostics import expected_calibration_error
+from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
+from legendretron.experiments.results import Comparison, Results
+from legendretron.paper.data import find_data, load_prepared
+
+BASELINE = "LogisticRegressionCV"
+OURS = "LegendreTronClassifier()"
+#: Level of all tests: a confidence of 99 %.
+LEVEL = 0.01
+NOT_RUN = "-"
+LOGISTIC = {"Cs": 10, "l1_ratios": [0], "scoring": "neg_log_loss", "use_legacy_attributes": False}
+LIBSVM = ("letter", "vowel", "vehicle", "glass", "wine", "svmguide2", "iris", "dna", "usps", "news20", "Sensorless")
+FROM_SKLEARN = {"digits": load_digits, "breast cancer": load_breast_cancer}
+FACTS = ("label", "rows", "features", "classes")
+
+
+class Measure(NamedTuple):
+    """What is measured, the digits it is shown with, and 1 where more is better."""
+
+    title: str
+    digits: int
+    sign: int
+
+
+MEASURES = {
+    "accuracy": Measure("accuracy", 2, 1),
+    "log_loss": Measure("log-loss", 3, -1),
+    "brier": Measure("Brier score", 4, -1),
+    "calibration_error": Measure("expected calibration error", 4, -1),
+    "average_precision": Measure("area under the precision-recall curve", 3, 1),
+}
+
+
+# --- data and models ---
+
+
+def logistic(sparse: bool) -> Any:
+    """The baseline; sparse features are not centred, which would make them dense."""
+    return make_pipeline(StandardScaler(with_mean=not sparse), LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}))
+
+
+@functools.lru_cache(maxsize=1)  # the next run is of the same data set
+def load(dataset: str, folder: Path | None) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """Features as distributed, labels from 0, and facts about both."""
+    if dataset in FROM_SKLEARN:
+        X, y = FROM_SKLEARN[dataset](return_X_y=True)
+        label = dataset
+    else:
+        found = load_prepared(dataset, folder)  # with the values of LIBSVM's file
+        X, y, label = found.X, found.y, found.label
+    return X, y, {"rows": X.shape[0], "features": X.shape[1], "classes": int(y.max()) + 1, "label": label}
+
+
+def find(dataset: str, resources: Resources, on_download: Any) -> str:
+    return "complete" if dataset in FROM_SKLEARN else find_data(dataset, resources, on_download)
+
+
+def is_sparse(dataset: str) -> bool:
+    return dataset not in FROM_SKLEARN and DATASETS[dataset].sparse
+
+
+def cost(run: Run) -> float:
+    """Work by data set alone: a parallel sweep starts the largest first, and leaves runs on a split together."""
+    if run.dataset in FROM_SKLEARN:
+        return 1e6
+    info = DATASETS[run.dataset]
+    return float(info.rows * min(info.features, 300) * info.classes)
+
+
+def warm_up(estimator: Any, sparse: bool = False) -> None:
+    """Fit a model to a few made-up rows: imports and compilation are then done."""
+    y = np.arange(90) % 3
+    X = np.random.default_rng(0).normal(size=(90, 4)) + y[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(csr_matrix(X) if sparse else X, y)
+
+
+def fit_and_score(estimator: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> dict[str, Any]:
+    """Fit a model, test it, and time both; whether some fit inside has not converged is told by its warning."""
+    gc.collect()  # what earlier runs have left is not this one's to collect
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        began, began_cpu = time.perf_counter(), time.process_time()
+        estimator.fit(X, y)
+        fitted, fitted_cpu = time.perf_counter(), time.process_time()
+        p = np.asarray(estimator.predict_proba(X_test), dtype=np.float64)
+        predicted = time.perf_counter()
+    others = [warning for warning in given if not issubclass(warning.category, ConvergenceWarning)]
+    for warning in others:
+        warnings.warn(str(warning.message), warning.category, stacklevel=2)
+    if not np.array_equal(estimator.classes_, np.arange(y_test.max() + 1)):
+        raise ValueError(f"{estimator} knows the classes {estimator.classes_}, not all {y_test.max() + 1}.")
+    return {
+        **scores(y_test, p),
+        "fit_seconds": fitted - began,
+        "fit_cpu_seconds": fitted_cpu - began_cpu,  # less, where the process had to wait for a core
+        "predict_seconds": predicted - fitted,
+        "converged": len(others) == len(given),
+    }
+
+
+def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    """Accuracy in %, log-loss, Brier score and calibration error of probabilities ``(n, C)``."""
+    if not np.isfinite(p).all():
+        raise ArithmeticError("some predicted probabilities are not finite.")
+    own, eps = p[np.arange(len(y)), y], np.finfo(p.dtype).eps  # clipped as in scikit-learn's log_loss
+    return {
+        "accuracy": 100.0 * float((p.argmax(1) == y).mean()),
+        "log_loss": float(-np.log(np.clip(own, eps, 1.0 - eps)).mean()),
+        "brier": float(((p - np.eye(p.shape[1])[y]) ** 2).sum(1).mean()),
+        "calibration_error": expected_calibration_error(y, p),
+    }
+
+
+def one_thread(settings: Any) -> Any:
+    """Decorates ``execute``: it runs with one thread, and refuses settings that are not those of the study."""
+
+    def decorate(execute: Any) -> Any:
+        @functools.wraps(execute)
+        def checked(batch: Batch, resources: Resources) -> Outcome:
+            if batch.settings != settings(batch.model, batch.dataset):
+                raise ValueError(f"{batch.model} is run with its own settings only, not with others.")
+            torch.set_num_threads(1)
+            with threadpool_limits(1):
+                return execute(batch, resources)
+
+        return checked
+
+    return decorate
+
+
+# --- numbers ---
+
+
+def against(results: Results, cell: tuple[Any, ...], model: str, other: str, name: str) -> Comparison | None:
+    """A model against another in a cell, which is all but the model; None if they share no split."""
+    return results.compare((*cell, model), (*cell, other), name)
+
+
+def verdict(results: Results, cell: tuple[Any, ...], model: str, other: str, name: str) -> str:
+    """``better``, ``worse`` or ``=`` by a paired test; empty where there is none."""
+    found = None if model == other else against(results, cell, model, other, name)
+    return found.verdict(MEASURES[name].sign, level=LEVEL) if found else ""
+
+
+def scored(results: Results, cell: tuple[Any, ...], model: str, names: Any, others: dict[str, str]) -> dict[str, Any]:
+    """Columns of the CSV file: means with their errors, and tests against others, whose names are followed by a suffix."""
+    row: dict[str, Any] = {}
+    for name in names:
+        row |= results.mean((*cell, model), name).columns(name)
+        for other, suffix in others.items():
+            found = None if model == other else against(results, cell, model, other, name)
+            row |= {f"{name}: p{suffix}": found.p if found else ""}
+            row |= {f"{name}: verdict{suffix}": verdict(results, cell, model, other, name)}
+    return row
+
+
+def geometric_mean(values: Any) -> float:
+    """Geometric mean; NaN of nothing."""
+    values = list(values)
+    return statistics.geometric_mean(values) if values else math.nan
+
+
+def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]:
+    """Records by the places of their values on some axes, then by seed: the same report in whatever order they come."""
+    return sorted(
+        records, key=lambda record: (*(axis.index(record[name]) for name, axis in axes.items()), record["seed"])
+    )
+
+
+# --- the command line ---
+
+
+def run_from_command_line(experiment: Any, doc: str, *, groups: Any = (), noises: Any = None) -> None:
+    """Run what the command line asks for, and write the report.
+
+    ``groups`` has words for several models, and ``noises`` the noise levels by their names.
+    """
+    torch.set_num_threads(1)
+    groups = dict(groups)
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the data sets; those missing are downloaded or left out")
+    parser.add_argument("--out", type=Path, default=Path("results") / experiment.name)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--splits", type=int)
+    parser.add_argument("--datasets", nargs="+", choices=experiment.datasets)
+    parser.add_argument("--noises", nargs="+", choices=list(noises or ()))
+    parser.add_argument("--models", nargs="+", choices=[*experiment.models, *groups])
+    parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
+    options = parser.parse_args()
+    part = experiment.narrowed(
+        datasets=options.datasets,
+        models=options.models and [name for word in options.models for name in groups.get(word, [word])],
+        seeds=options.splits,
+        noise=options.noises and [noises[name] for name in options.noises],
+    )
+    words = [f" --device {options.device}"] * (options.device != "cpu")
+    words += [f" --jobs {options.jobs}"] * (options.jobs != 1)  # what runs at once may slow each other down
+    state = sweep(
+        part,
+        options.out,
+        Resources(options.data, options.device),
+        n_jobs=options.jobs,
+        render_only=options.render,
+        command=f"python benchmarks/{experiment.name}.py --data DIR{''.join(words)}",
+        on_progress=lambda state, finished: print(
+            f"{state.before + state.now} of {state.total} runs"
+            + (f", {finished.batch.dataset}, {finished.batch.model}: {finished.seconds:.1f} s" if finished else ""),
+            flush=True,
+        ),
+    )
+    failed = [f"{batch.dataset}, {batch.model}: {why}" for batch, why in state.failed]
+    print(*state.skipped.values(), *failed, *render(part, state, options.out), sep="\n")
