@@ -150,7 +150,7 @@ def evaluate(
         y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table, watch)
         n_rows, left_out = len(y), LeftOut(table)
         weights = None if weight is None else weights_of(table, weight)
-        scores = {"model": scores_of(y, log_p, weights)}
+        scores = {} if html is not None else {"model": scores_of(y, log_p, weights)}
         baseline = baseline_of(np.bincount(y, weights, log_p.shape[1]))
         by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
     predictions[model.stem] = np.exp(log_p)
@@ -167,8 +167,20 @@ def evaluate(
                 f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
             )
         other_log_p = log_probabilities(other, other_table, DriftWatch())
-        scores["against"] = scores_of(y, other_log_p, weights)
+        if html is None:
+            scores["against"] = scores_of(y, other_log_p, weights)
         predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
+    made = None
+    if html is not None and table is not None:
+        if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
+            raise ValueError(
+                f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
+                "needs rows of at least two."
+            )
+        pair = None if other is None or other_table is None else (other, other_table)
+        made = _report((estimator, table), pair, y, weights, [*predictions], log_p if pair is None else (log_p, other_log_p))
+        write_output(html, made.to_html().encode())
+        scores = {key: made._measured.scores(key) for key in ("model", "against") if key in made._measured.contestants}
     classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
     payload = {
         "rows": n_rows,
@@ -182,15 +194,7 @@ def evaluate(
         "plot": None if plot is None else str(plot),
         "report": None if html is None else str(html),
     }
-    if html is not None and table is not None:
-        if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
-            raise ValueError(
-                f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
-                "needs rows of at least two."
-            )
-        pair = None if other is None or other_table is None else (other, other_table)
-        made = _report((estimator, table), pair, y, weights, [*predictions])
-        write_output(html, made.to_html().encode())
+    if made is not None:
         payload["summary"] = made.summary
         report.note(f"report: {html}")
     if plot is not None:
@@ -206,6 +210,7 @@ def _report(
     y: np.ndarray,
     weights: np.ndarray | None,
     names: list[str],
+    log_proba: Any,
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
     from legendretron.cli.models import features_for, without_names
@@ -213,6 +218,8 @@ def _report(
     from legendretron.report import EvaluationReport
 
     estimator, table = model
+    with table.path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     with saying_options(), without_names():
         return EvaluationReport(
             estimator,
@@ -223,8 +230,9 @@ def _report(
             name=names[0],
             against_name=None if against is None else names[1],
             data=table.path.name,
-            facts={"SHA-256 of the file": hashlib.sha256(table.path.read_bytes()).hexdigest()},
+            facts={"SHA-256 of the file": digest},
             row_numbers=table.rows,
+            log_proba=log_proba,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.estimators import LegendreCalibrator
-from legendretron.estimators.label_noise import replaced_share
+from legendretron.estimators.label_noise import clean_link, replaced_share
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.report.charts import Chart
@@ -47,6 +47,8 @@ def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarra
     log_p : array of shape (n, C)
         Its predictions.
     """
+    if isinstance(model, LabelQuality) and clean_link(model.link_) is model.link_:  # without a floor
+        return model._posterior_of(log_p, rows.y)
     if isinstance(model, LabelQuality):
         return model.label_posterior(X, rows.classes[rows.y], cv=None)
     n, n_classes = log_p.shape

@@ -60,8 +60,11 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
             _TITLE,
             paragraph(f"{escaped(type(classifier).__name__)} learns no link, so there is none to draw."),
         )
-    z = np.asarray(classifier.linear_predictor(features)).reshape(len(rows), -1)
-    sections = link_sections(classifier, rows.weight @ z / len(rows), rows.share)
+    mean = np.asarray(rows.weight @ features / len(rows)).reshape(1, -1)
+    if hasattr(features, "columns"):
+        mean = type(features)(mean, columns=features.columns)
+    centre = np.asarray(classifier.linear_predictor(mean)).ravel()
+    sections = link_sections(classifier, centre, rows.share)
     if not sections:
         return section(
             "learned", _TITLE, paragraph("The link does not rise from 1/4 to 3/4 for any class, so it cannot be drawn.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from legendretron.report.bootstrap import Estimate, n_draws
+from legendretron.report.bootstrap import DRAWS, Estimate
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
@@ -55,7 +55,6 @@ def scores(measured: Measured, notes: list[str]) -> str:
     """
     names = {key: one.name for key, one in measured.contestants.items()}
     rows = [[Cell.text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
-    draws = n_draws(len(measured.rows))
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
@@ -83,7 +82,7 @@ def scores(measured: Measured, notes: list[str]) -> str:
         table(["", *_HEADS.values()], rows),
         grid(pictures),
         note(
-            f"Small print: 95 % bootstrap intervals, from {draws:,} draws of the rows with replacement. Overlapping "
+            f"Small print: 95 % bootstrap intervals, from {DRAWS:,} draws of the rows with replacement. Overlapping "
             "intervals do not mean that two models are equally good: the sentences above use the interval of the difference."
             f"{exact}{weights}{sampled}"
         ),
