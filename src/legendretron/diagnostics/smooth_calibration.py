@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import dct, idct
+from scipy.optimize import brentq
 
 from legendretron._internal.arguments import check_integer, check_open_unit
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
@@ -255,16 +256,14 @@ def _left_out_error(
 
 
 def _fixed_point(residuals: np.ndarray) -> float:
-    """Bandwidth that is its own error, by bisection; if it is narrower than a cell, the error at the width of a cell."""
+    """Bandwidth that is its own error; if it is narrower than a cell, the error at the width of a cell."""
     modes = dct(residuals, norm="ortho")
 
     def error(sigma: float) -> float:
         return float(np.abs(_diffused(modes, sigma)).sum())
 
-    low, high = 1.0 / _CELLS, 1.0
+    low = 1.0 / _CELLS
     if (finest := error(low)) <= low:
         return finest
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if error(middle) > middle else (low, middle)
-    return low
+    # an error is at most 1, up to rounding
+    return min(float(brentq(lambda sigma: error(sigma) - sigma, low, 1.01, xtol=1e-6)), 1.0)

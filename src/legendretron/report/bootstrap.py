@@ -11,7 +11,7 @@ __all__ = ["DRAWS", "Estimate", "drawn_means", "exact_interval", "interval"]
 #: How often rows are drawn.
 DRAWS = 1000
 #: With more rows, groups of rows are drawn, about so many.
-_GROUPS = 10_000
+_GROUPS = 5000
 #: Entries of a block of draws.
 _AT_ONCE = 2**22
 #: Share of the draws within an interval.

@@ -92,7 +92,7 @@ class EvaluationReport:
     Notes
     -----
     With more than 5,000 rows there are two folds instead of five. What is fitted has at most so many rows that it takes
-    seconds, and the report tells how many. Curves of single classes are of at most 10,000 rows.
+    seconds, and the report tells how many. Curves of single classes are of at most 5,000 rows.
 
     Examples
     --------

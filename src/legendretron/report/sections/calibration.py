@@ -34,7 +34,7 @@ _BARS = 20
 #: Classes with a picture of their own, the worst first.
 _PICTURES = 12
 #: Rows that curves of single classes are drawn from, and numbers (rows x classes) that their errors are computed from.
-_CLASS_ROWS, _CLASS_NUMBERS = 10_000, 1e6
+_CLASS_ROWS, _CLASS_NUMBERS = 5000, 5e5
 _DRAWS, _CLASS_DRAWS = 100, 60
 
 
