@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.plain import plain
 from legendretron.links.base import Link
 
@@ -205,7 +206,7 @@ def make_link(
         raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_listed(cls.starts)}.")
     if missing := [name for name in _needed(cls) if name not in settings]:
         raise ValueError(
-            f"link {kind!r} needs the setting {missing[0]}; an estimator or a head takes it in link_params."
+            f"link {kind!r} needs the setting {missing[0]}; an estimator or a head takes it in {spell('link_params')}."
         )
     try:
         link = cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
@@ -265,15 +266,15 @@ def choose_settings(
     if link_params is None:
         return settings
     if not isinstance(link_params, Mapping) or not all(isinstance(name, str) for name in link_params):
-        raise ValueError(f"link_params must be a dict of settings of the link, or None, got {link_params!r}.")
+        raise ParameterError("link_params", f"must be a dict of settings of the link, or None, got {link_params!r}.")
     for name, value in link_params.items():
         if name in settings:
             raise ValueError(
-                f"{name} is given twice, as {name}={settings[name]!r} and in link_params; leave out one of them."
+                f"{name} is given twice, as {name}={settings[name]!r} and in {spell('link_params')}; leave out one of them."
             )
         if name not in names:
-            raise ValueError(
-                f"link_params holds {name!r}, which does not apply to {which}; there it can hold {_listed(names)}."
+            raise ParameterError(
+                "link_params", f"holds {name!r}, which does not apply to {which}; there it can hold {_listed(names)}."
             )
         settings[name] = value
     return settings

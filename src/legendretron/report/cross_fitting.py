@@ -81,7 +81,9 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
         max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
     )
 
-    penalty: float | None = None  # times the number of rows: it is added to a mean loss, so with more rows it is smaller
+    penalty: float | None = (
+        None  # times the number of rows: it is added to a mean loss, so with more rows it is smaller
+    )
 
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
         nonlocal penalty
