@@ -557,7 +557,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
         elif not bool(result.converged.all()):
             warnings.warn(
                 f"Training has not converged in {int(result.n_iter.max())} iterations "
-                f"({spell('max_epochs', self.max_epochs)}); raise {spell('max_epochs')} or {spell('alpha')}, or scale the features.",
+                f"({spell('max_epochs', self.max_epochs)}); raise {spell('max_epochs')} or {spell('alpha')}, or "
+                "scale the features.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

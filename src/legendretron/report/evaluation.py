@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
@@ -27,12 +28,11 @@ from legendretron.report.cross_fitting import (
     logistic_regression,
     recalibrated,
 )
-from legendretron.report.markup import escaped, rows_in_words
+from legendretron.report.markup import page, rows_in_words
 from legendretron.report.measured import SCORES, Measured
 from legendretron.report.models import feature_names, inner
-from legendretron.report.page import page
 from legendretron.report.rows import Contestant, Rows, predicted, rows_of, taken
-from legendretron.report.sections.answer import summary, tiles
+from legendretron.report.sections.answer import main_numbers, summary
 from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
 from legendretron.report.sections.classes import classes, confusions, ranking
@@ -176,7 +176,12 @@ class EvaluationReport:
         subtitle = f"{data + ', ' if data else ''}{rows_in_words(len(rows))}, {len(rows.classes)} classes, {now}"
         links = {place: label for place, (label, _) in parts.items()}
         self._html = page(
-            title, subtitle, answer, tiles(measured, error), [content for _, content in parts.values()], links
+            title=title,
+            subtitle=subtitle,
+            answer=answer,
+            tiles=main_numbers(measured, error),
+            content=Markup("").join(content for _, content in parts.values()),
+            links=links,
         )
 
     def to_html(self) -> str:
@@ -243,7 +248,7 @@ def _add_comparisons(
         reason = f"there are fewer than {LEAST_ROWS} rows"
         notes.append(f"Temperature scaling is left out: {reason}.")
     if "logistic" not in contestants:
-        notes.append(f"Logistic regression is left out: {escaped(reason)}.")
+        notes.append(f"Logistic regression is left out: {reason}.")
     share = rows.share
     with np.errstate(divide="ignore"):
         log_share = np.broadcast_to(np.log(share), (len(rows), len(share)))

@@ -5,22 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron.estimators import LegendreCalibrator
 from legendretron.estimators.label_noise import clean_link, replaced_share
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.report.charts import Chart
-from legendretron.report.markup import (
-    Cell,
-    grid,
-    note,
-    paragraph,
-    percent,
-    rows_in_words,
-    section,
-    table,
-)
+from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
 from legendretron.report.rows import Contestant, Rows
 
 __all__ = ["judge_labels", "labels", "noise_in_words"]
@@ -75,7 +67,7 @@ def noise_in_words(model: Any) -> str:
     )
 
 
-def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> str:
+def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> Markup:
     """Return the section on suspicious labels.
 
     Parameters
@@ -101,8 +93,8 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         body.append(
             [
                 Cell.of(int(rows.numbers[i]), f"{rows.numbers[i]:,}"),
-                Cell.text(names[rows.y[i]]),
-                Cell.text(names[other]),
+                Cell.of_text(names[rows.y[i]]),
+                Cell.of_text(names[other]),
                 Cell.share(float(quality[i])),
                 Cell.share(float(np.exp(contestant.log_p[i, rows.y[i]]))),
                 *([Cell.of(float(rows.weight[i]))] if rows.weighted else []),
@@ -138,7 +130,7 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         "labels",
         _TITLE,
         paragraph(intro),
-        grid([chart.figure("Doubt about labels"), f"<div>{listed}</div>"]),
+        grid([chart.figure("Doubt about labels"), block(listed)]),
         note(
             "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
             f"label can be a wrong label or a mistake of the model: look before you correct.{assumed}"
