@@ -9,7 +9,7 @@ from legendretron._internal.kept_values import keep_values
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
-from legendretron.links.canonicality import CanonicalityReport, canonicality
+from legendretron.links.canonicality import CanonicalityCheck, canonicality
 from legendretron.links.runs import check_single_link
 from legendretron.losses.frozen import frozen_copy
 from legendretron.losses.named import LogLoss
@@ -101,7 +101,7 @@ class CompositeLoss(LossOfLink):
         return self.composite_link.link(p)
 
     @property
-    def canonicality(self) -> CanonicalityReport:
+    def canonicality(self) -> CanonicalityCheck:
         """How far the link is from canonical, at predictors of probabilities drawn evenly from the simplex with a fixed seed.
 
         They are 512, and fewer for very many classes. :func:`legendretron.canonicality` measures at predictors of your own.
