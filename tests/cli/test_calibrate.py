@@ -279,7 +279,7 @@ def test_probabilities_that_are_none(run, predictions, tmp_path):
     (["--strength", "nan"], "'--strength': it must be"),
     (["--label-noise", "auto"], "'--label-noise': it must be none, symmetric, or the share"),
     (["--label-noise", "1.5"], "'--label-noise'"),
-    (["--label-noise", "0.7"], "'--label-noise': it must be less than 0.667 for 3 classes"),
+    (["--label-noise", "0.7"], "'--label-noise': it must be below 0.667"),
     (["--cv", "1"], "'--cv'"),
     (["--input", "odds"], "'--input'"),
     (["--plot", "a.txt"], "'--plot'"),

@@ -9,7 +9,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -51,7 +50,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--link-param", "hidden=2.5"], "'--link-param': hidden must be an integer of at least 1"),
     (["fit", "a.csv", "-o", "m", "--link-param", "network=x"], "'--link-param': network must be one of 'ficnn', 'cpflow'"),
     (["fit", "a.csv", "-o", "m", "--alpha", "x"], "'--alpha': it must be auto or a number, got 'x'"),
-    (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be auto or a number in the range [0"),
+    (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be 'auto' or a number in the range [0"),
     (["fit", "a.csv", "-o", "m", "--link-alpha", "as"], "'--link-alpha': it must be auto or a number, got 'as'"),
     (["fit", "a.csv", "-o", "m", "--epochs", "0"], "'--epochs': it must be auto or a whole number from 1 to 1,000,000,000"),
     (["fit", "a.csv", "-o", "m", "--learning-rate", "fast"], "'--learning-rate': it must be auto or a number"),
@@ -61,7 +60,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--tuning", "t.doc"], "'--tuning': 't.doc' must end in .csv or .tsv or .parquet or .png"),
     (["fit", "a.csv", "-o", "m", "--tuning", "a.csv"], "'--tuning': 'a.csv' is the file of DATA"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "1e-4"], "it is for --model legendretron"),
-    (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be between 0 and 1, got 1.5"),
+    (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be a number between 0 and 1, got '1.5'"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
     (["evaluate", "m", "a.csv", "-t", "y", "--plot", "p.doc"], "must end in .png or .svg or .pdf"),
@@ -136,8 +135,8 @@ def test_a_checkpoint_that_is_somebodys_data(run, tables, tmp_path):
     data.write_bytes((tables / "iris.csv").read_bytes())
     for path in (data, tables / "iris.safetensors"):
         before = path.read_bytes()
-        error = run(*fit_words(tables, tmp_path), "--checkpoint", path, code=1).error
-        assert error.endswith(f"{str(path)!r} is not a checkpoint of legendretron; choose another path.")
+        error = run(*fit_words(tables, tmp_path), "--checkpoint", path, code=2).error
+        assert "'--checkpoint': it must be a path at which there is nothing" in error
         assert path.read_bytes() == before
 
 
@@ -161,7 +160,6 @@ def test_errors_in_words():
     with pytest.raises(RuntimeError) as too_large:
         torch.empty(2**55)
     assert describe(too_large.value).startswith("not enough memory (")
-    assert describe(ValueError(f"got {np.float64(0.5)!r}.")) == "got 0.5."
     assert describe(KeyError("a")) == "unexpected KeyError: 'a' (--debug shows where)"
 
 

@@ -1,15 +1,15 @@
 """Help that comes at once and says what is so."""
 
+import dataclasses
 import inspect
 import json
 import subprocess
 import sys
-
-import pytest
+from typing import get_type_hints
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.cli.calibrate import Input, Order, calibrate
-from legendretron.cli.defaults import _defaults
+from legendretron.cli.calibrate import CalibrateOptions, Input, Order
+from legendretron.cli.fit import EstimatorOptions
 from legendretron.cli.options import Format
 from legendretron.cli.reproduce import TABLES, Backend
 from legendretron.datasets.table_files import FORMATS
@@ -39,28 +39,20 @@ def test_help_does_not_wait_for_large_libraries():
     assert all("legendretron" in text for text in shown)
 
 
-@pytest.mark.parametrize(("file", "estimator"), [
-    ("legendretron.py", LegendreTronClassifier), ("multinomial.py", MultinomialLogisticClassifier)
-])  # fmt: skip
-def test_defaults_are_those_of_the_estimators(file, estimator):
-    signature = inspect.signature(estimator).parameters
-    assert _defaults(file) == {name: parameter.default for name, parameter in signature.items()}
-
-
-def test_defaults_are_shown(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")  # every help text on one line
-    shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
-    for help, parameter in {
-        "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.": "alpha",
-        "no link is learned unless that is better.": "link_alpha",
-        "Rows per step of adam.": "batch_size",
-        "Initial learning rate of adam. auto: 0.03.": "learning_rate",
-        "auto: by the number of rows, more passes for fewer rows.": "max_epochs",
-        "an exact solver for logistic regression.": "solver",
-        "with the probabilities of labels.": "label_noise",
-    }.items():
-        default = inspect.signature(LegendreTronClassifier).parameters[parameter].default
-        assert f"{help} (default: {default}{'; none for logistic' if parameter == 'label_noise' else ''})" in shown
+def test_options_of_a_fit_are_parameters_of_the_estimators():
+    """And the help tells their defaults, which are not imported for it."""
+    learned, logistic = (
+        inspect.signature(estimator).parameters for estimator in (LegendreTronClassifier, MultinomialLogisticClassifier)
+    )
+    for name, annotation in get_type_hints(EstimatorOptions, include_extras=True).items():
+        told = annotation.__metadata__[0].help.rpartition("(default: ")[2]
+        default = learned[name].default
+        if default is None or default is False or name == "cv":
+            assert name == "cv" or "(default: " not in annotation.__metadata__[0].help
+            continue
+        other = logistic[name].default if name in logistic else default
+        text = str(default) if other == default else f"{default}; {'none' if other is None else other} for logistic"
+        assert told == f"{text})", name
 
 
 def test_help_says_what_auto_is(run, monkeypatch):
@@ -73,10 +65,10 @@ def test_help_says_what_auto_is(run, monkeypatch):
 
 
 def test_defaults_of_calibrate_are_those_of_the_calibrator():
-    shown = {name: option.default for name, option in inspect.signature(calibrate).parameters.items()}
+    shown = {field.name: field.default for field in dataclasses.fields(CalibrateOptions)}
     for name, parameter in inspect.signature(LegendreCalibrator).parameters.items():
         if name not in ("estimator", "classes", "input"):
-            assert shown[name] == ("none" if parameter.default is None else parameter.default)
+            assert shown[name] == parameter.default
     for name, choices in (("order", Order), ("input", Input)):
         (known,) = LegendreCalibrator._parameter_constraints[name]
         assert set(choices) == known.options

@@ -176,7 +176,7 @@ def test_other_wrong_usage(run, noisy, tmp_path):
         )
         assert repr(value) in error
     error = run(*words, "--label-noise", 0.7, code=2).error
-    assert "'--label-noise': it must be less than 0.667 for 3 classes" in error
+    assert "'--label-noise': it must be a share of wrong labels from 0 to below 0.667" in error
     assert "none.csv" in run(*words, "--label-noise", tmp_path / "none.csv", code=1).error
     assert "'--suspicious': 's.txt' must end in .csv" in run(*words, "--suspicious", "s.txt", code=2).error
     matrix = tmp_path / "matrix.csv"

@@ -114,7 +114,7 @@ def test_unknown_table(capsys, tmp_path):
     (["table_libsvm", "--noise", "2"], "noise must hold numbers from 0 to below 1, got [2.0]"),
     (["table_libsvm", "--noise", "nan"], "noise must hold numbers from 0 to below 1, got [nan]"),
     (["table_libsvm", "--sizes", "5"], "table_libsvm has one training set size"),
-    (["table_libsvm", "--device", "tpu"], "device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
+    (["table_libsvm", "--device", "tpu"], "it must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
     (["table_libsvm", "--data", "no/such/folder"], "there is no folder 'no/such/folder'"),
     (["table_libsvm", "--address", "localhost:1"], "it is that of a Ray or Dask cluster"),
     (["table_libsvm", "--seeds", "100000000000000"], "10000"),

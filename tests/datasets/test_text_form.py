@@ -60,9 +60,9 @@ def test_options_override_guesses(tmp_path):
 @pytest.mark.parametrize(("options", "message"), [
     ({"sep": "::"}, "sep must be one character, such as ';', got '::'"),
     ({"decimal": "·"}, "decimal must be '.' or ','"),
-    ({"decimal": ",", "sep": ","}, "decimal and sep must be different"),
+    ({"decimal": ",", "sep": ","}, "decimal must differ from sep"),
     ({"thousands": "_"}, "thousands must be '.', ',', \"'\" or a space, got '_'"),
-    ({"thousands": ".", "decimal": "."}, "thousands and decimal must be different, got '.' for both"),
+    ({"thousands": ".", "decimal": "."}, "thousands must differ from decimal, got '.' for both"),
     ({"encoding": "utf-99"}, "encoding must be one that Python knows, such as latin1, got 'utf-99'"),
 ])  # fmt: skip
 def test_bad_options(tmp_path, options, message):

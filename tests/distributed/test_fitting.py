@@ -134,7 +134,7 @@ def test_a_saved_model_is_an_ordinary_one(tmp_path):
 @pytest.mark.parametrize(
     ("parameters", "options", "message"),
     [
-        ({"solver": "lbfgs"}, {}, "solver='lbfgs' takes all rows at once"),
+        ({"solver": "lbfgs"}, {}, "solver cannot be 'lbfgs', which takes all rows at once"),
         ({"random_state": None}, {}, "random_state must be a number, so that all processes draw the same, got None"),
         ({"warm_start": True}, {}, "warm_start=True"),
         ({"checkpoint": "state"}, {}, "checkpoint='state' is for one process"),

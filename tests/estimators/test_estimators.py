@@ -136,7 +136,7 @@ def test_early_stopping():
 
 @pytest.mark.parametrize("share", [0.001, 0.999])
 def test_a_share_that_cannot_be_held_out(share):
-    with pytest.raises(ValueError, match=rf"early_stopping={share} .* Give another share, or set early_stopping=False"):
+    with pytest.raises(ValueError, match=rf"early_stopping cannot hold out a share of {share} .* Give another share"):
         LegendreTronClassifier(early_stopping=share, random_state=0, **GIVEN).fit(X, y)
 
 

@@ -379,7 +379,7 @@ def test_memory_maps(table, tmp_path):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "lbfgs"}, "solver='lbfgs' takes all rows at once"),
+        ({"solver": "lbfgs"}, "solver cannot be 'lbfgs', which takes all rows at once"),
         ({"warm_start": True}, "warm_start=True does not apply"),
         ({"cv": [(np.arange(3), np.arange(3))]}, "cv must be None or a number of folds"),
         ({"link": CanonicalLink(3).requires_grad_(False)}, "a link that is kept fixed"),

@@ -109,7 +109,7 @@ def test_features_too_large_for_a_model_are_refused(name):
     features[1] = 1e308 * np.sign(clf.coef_[0])
     clf.coef_ *= 1e3
     for ask in (clf.predict, clf.predict_proba, clf.predict_log_proba, clf.decision_function):
-        with pytest.raises(ValueError, match=r"row 1 of X has features so large .*; scale X as the data of the fit"):
+        with pytest.raises(ValueError, match=r"row 1 of X has features so large .*; scale them as in the fit"):
             ask(features)
     assert np.isfinite(clf.predict_proba(features[:1])).all()
 

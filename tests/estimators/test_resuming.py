@@ -121,7 +121,7 @@ def test_a_failed_warm_start_in_another_precision_leaves_the_model_alone():
     clf = LegendreTronClassifier(warm_start=True, **FAST).fit(X, y)
     before = clf.predict_proba(X)
     clf.set_params(early_stopping=0.001)
-    with pytest.raises(ValueError, match=r"early_stopping=0.001 cannot hold out that share of 150 rows"):
+    with pytest.raises(ValueError, match=r"early_stopping cannot hold out a share of 0.001 of 150 rows"):
         clf.fit(X.astype(np.float32), y)
     assert np.array_equal(clf.predict_proba(X), before)
 

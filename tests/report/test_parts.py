@@ -30,6 +30,16 @@ def test_draws_have_the_spread_of_a_mean():
     assert found.high - found.low == pytest.approx(2 * 1.96 * spread[0], rel=0.12)
 
 
+def test_groups_of_rows_vary_as_rows_do(monkeypatch):
+    rng = np.random.default_rng(0)
+    values, weight = np.sort(rng.normal(size=(900, 1)), axis=0), rng.uniform(0.5, 2, 900)  # an order that says much
+    rows = drawn_means(values, weight, seed=0)
+    monkeypatch.setattr("legendretron.report.bootstrap._GROUPS", 300)
+    groups = drawn_means(values, weight, seed=0)
+    np.testing.assert_allclose(groups.mean(0), rows.mean(0), atol=0.01)
+    np.testing.assert_allclose(groups.std(0), rows.std(0), rtol=0.15)
+
+
 def test_signs_of_intervals():
     assert [Estimate(0, *ends).sign for ends in ((1, 2), (-1, 2), (-2, -1))] == [1, 0, -1]
 
@@ -155,8 +165,9 @@ def test_estimators_judge_labels_by_their_own_noise():
 
 
 def test_cells_keep_values_to_sort_by():
-    html = table(["<b>x</b>", "y", "z"], [[Cell.text("<i>"), Cell.of(0.12345678), Cell.of(float("nan"))]])
+    html = table(["<b>x</b>", "y", "z"], [[Cell.of_text("<i>"), Cell.of(0.12345678), Cell.of(float("nan"))]])
     assert "&lt;i&gt;" in html
+    assert "&lt;b&gt;x&lt;/b&gt;</th>" in html
     assert 'data-v="0.123457"' in html
     assert 'data-v=""' in html
 

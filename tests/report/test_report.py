@@ -95,7 +95,7 @@ def test_the_page_has_all_sections_and_needs_no_network(report):
     assert list(page.sections) == SECTIONS
     assert set(page.addresses) == {f"#{name}" for name in SECTIONS}
     assert not re.search(r"url\(|@import|https?:", html)
-    assert "default-src &#x27;none&#x27;" in html
+    assert "default-src &#39;none&#39;" in html
 
 
 def test_the_answer_comes_first(report):

@@ -220,7 +220,7 @@ def test_held_out_part_chooses_the_iterate(cancer):
     X, y = cancer
     clf = GLMTronClassifier(early_stopping=True, random_state=0).fit(X, y)
     assert np.isfinite(clf.history_["validation_loss"]).all()
-    with pytest.raises(ValueError, match=r"early_stopping=0.1 cannot hold out that share of 6 rows"):
+    with pytest.raises(ValueError, match=r"early_stopping cannot hold out a share of 0.1 of 6 rows"):
         GLMTronClassifier(early_stopping=True).fit(X[:6], [0, 1] * 3)
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from legendretron._internal.parameters import spell
+
 __all__ = ["THOUSANDS", "Marks", "marks_of", "written_numbers"]
 
 #: Marks between thousands, each with its forms in print: spaces that do not break a line, and a typographic apostrophe.
@@ -44,9 +46,9 @@ class Marks(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """As arguments of ``pandas.read_csv``."""
+        """As parameters of a reader of tables."""
         given = {"decimal": self.decimal if self.decimal != "." else None, "thousands": self.thousands}
-        return " and ".join(f"{name}={mark!r}" for name, mark in given.items() if mark is not None)
+        return " and ".join(spell(name, mark) for name, mark in given.items() if mark is not None)
 
     def numbers(self, texts: list[str]) -> np.ndarray:
         """The numbers that texts are; NaN where one is none."""

@@ -2,7 +2,7 @@
 
 Supported are scikit-learn 1.6 to 1.9. Where a newer version moves or renames one of them, only this module changes:
 ``_fit_context`` (1.3), ``HasMethods``, ``Interval`` and ``StrOptions`` (1.2),
-``_check_sample_weight(ensure_non_negative=...)`` (1.6), ``BaseEstimator._validate_params`` (1.2). What scikit-learn reads
+``make_constraint`` (1.2), ``_check_sample_weight(ensure_non_negative=...)`` (1.6). What scikit-learn reads
 from an estimator under a private name stays with the estimator: ``_parameter_constraints`` (1.2), ``_doc_link_module`` and
 ``_doc_link_template`` (1.4).
 """
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, make_constraint
 from sklearn.utils.validation import _check_sample_weight
 
 from legendretron._internal.labels import check_labels
+from legendretron._internal.parameters import ParameterError
 
 __all__ = [
     "Classifier",
@@ -33,8 +34,18 @@ validates_parameters = _fit_context(prefer_skip_nested_validation=True)
 
 
 def validate_parameters(estimator: BaseEstimator) -> None:
-    """Check an estimator's parameters against its ``_parameter_constraints``, outside of a fit method."""
-    estimator._validate_params()
+    """Check an estimator's parameters against its ``_parameter_constraints``, outside of a fit method, one by one."""
+    for name, value in estimator.get_params(deep=False).items():
+        accepted = [make_constraint(constraint) for constraint in estimator._parameter_constraints.get(name, ())]
+        if accepted and not any(constraint.is_satisfied_by(value) for constraint in accepted):
+            shown = " or ".join(_in_words(constraint) for constraint in accepted if not constraint.hidden)
+            raise ParameterError(name, f"must be {shown}, got {value!r}.")
+
+
+def _in_words(constraint: Any) -> str:
+    if isinstance(constraint, StrOptions):
+        return " or ".join(map(repr, sorted(constraint.options)))
+    return str(constraint).replace("a float", "a number")
 
 
 def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:

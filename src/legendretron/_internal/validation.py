@@ -16,6 +16,7 @@ from torch import Tensor
 from legendretron._internal.arguments import check_choice as check_choice
 from legendretron._internal.arguments import check_integer as check_integer
 from legendretron._internal.arguments import check_open_unit as check_open_unit
+from legendretron._internal.parameters import ParameterError
 
 #: How far a probability vector may be from summing to one; single-precision ones may come as doubles.
 _SUM_SLACK = 1e-5
@@ -44,15 +45,13 @@ def check_device(name: object) -> torch.device:
     try:
         device = torch.device(wanted)  # type: ignore[call-overload]
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.") from error
+        raise ParameterError("device", f"must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.") from error
     if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.")
+        raise ParameterError("device", f"must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device={name!r} was asked for, but torch sees no CUDA device here; use device='cpu' or 'auto'."
-        )
+        raise ParameterError("device", f"must be 'cpu' or 'auto': torch sees no CUDA device here, got {name!r}.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device={name!r} was asked for, but there are only {torch.cuda.device_count()} CUDA devices.")
+        raise ParameterError("device", f"must be one of {torch.cuda.device_count()} CUDA devices, got {name!r}.")
     return device
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,42 +13,31 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.evaluate import draw_reliability, score_view
-from legendretron.cli.label_noise import check_rate, noise_in_words, parse_calibration_noise
+from legendretron.cli.label_noise import NoNoise, noise_in_words, parse_calibration_noise
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    DecimalOption,
-    EncodingOption,
-    FormatOption,
-    Missing,
-    MissingLabels,
-    MissingLabelsOption,
-    MissingOption,
-    NaOption,
-    SepOption,
-    ThousandsOption,
-    number_or_auto,
-)
+from legendretron.cli.options import LabelledTableOptions, given, option, parse_number, wrong
 from legendretron.cli.outputs import check_outputs, check_suffix, naming, write_output
-from legendretron.cli.report import Report, grid
-from legendretron.cli.wording import saying_options
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators import LegendreCalibrator
 
-__all__ = ["calibrate"]
+__all__ = ["CalibrateOptions", "calibrate"]
 
 Order = StrEnum("Order", ["any", "preserved"])
 Input = StrEnum("Input", ["auto", "proba", "logits"])
 
+_PANEL = "Calibration"
 #: A temperature that differs from 1 by less says nothing.
 _NEAR_ONE = 0.05
 
 
-def calibrate(
-    report: Report,
+@dataclass(kw_only=True)
+class CalibrateOptions(LabelledTableOptions):
+    """Options of ``calibrate``; those of calibration are parameters of LegendreCalibrator."""
+
     model: Annotated[
         Path,
         typer.Argument(
@@ -58,11 +48,8 @@ def calibrate(
             show_default=False,
             readable=False,  # not a usage error: opening the file reports it
         ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="File for the calibrated model; an existing one is replaced.", show_default=False),
-    ],
+    ]
+    out: Annotated[Path, option("File for the calibrated model; an existing one is replaced.", "--out", "-o")]
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -71,84 +58,77 @@ def calibrate(
             show_default=False,
             readable=False,
         ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", "-t", help="Column of the labels. LIBSVM text needs none.", show_default=False,
-            rich_help_panel="Data",
-        ),
-    ] = None,
+    ] = None
     features: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Column of PREDICTIONS for a class; repeat it for several. All that are named p(class) if not given, or "
+        option(
+            "Column of PREDICTIONS for a class; repeat it for several. All that are named p(class) if not given, or "
             "else all but the target.",
-            show_default=False, rich_help_panel="Data",
+            panel="Data",
         ),
-    ] = None,
+    ] = None
     drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of PREDICTIONS to leave out; repeat it for several.", show_default=False, rich_help_panel="Data"
-        ),
-    ] = None,
+        list[str] | None, option("Column of PREDICTIONS to leave out; repeat it for several.", panel="Data")
+    ] = None
     input: Annotated[
         Input | None,
-        typer.Option(
-            help="What PREDICTIONS hold. auto: probabilities if no number is negative and all rows sum to 1, else logits. "
-            "(default: auto)",
-            show_default=False, rich_help_panel="Data",
+        option(
+            "What PREDICTIONS hold. auto: probabilities if no number is negative and all rows sum to 1, else logits.",
+            panel="Data",
+            default="auto",
         ),
-    ] = None,
-    missing: MissingOption = Missing.impute,
-    missing_labels: MissingLabelsOption = MissingLabels.error,
-    sep: SepOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    format: FormatOption = None,
+    ] = None
     order: Annotated[
         Order,
-        typer.Option(
-            help="any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
-            rich_help_panel="Calibration",
+        option(
+            "any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
+            panel=_PANEL,
+            show_default=True,
         ),
-    ] = Order.any,
+    ] = Order.any
     strength: Annotated[
-        str,
-        typer.Option(
-            help="Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on "
+        Any,
+        option(
+            "Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on "
             "held-out rows, and averaged. inf: only what all classes share.",
-            metavar="auto|NUMBER", rich_help_panel="Calibration",
+            panel=_PANEL,
+            default="auto",
+            metavar="auto|NUMBER",
+            parser=parse_number,
         ),
-    ] = "auto",
+    ] = "auto"
     label_noise: Annotated[
-        str,
-        typer.Option(
-            "--label-noise",
-            help="Wrong labels: the model learns from labels as they are, and predicts true ones. symmetric: some are wrong "
+        Any,
+        option(
+            "Wrong labels: the model learns from labels as they are, and predicts true ones. symmetric: some are wrong "
             "at random, how many is estimated. NUMBER: the share of wrong labels.",
-            metavar="none|symmetric|NUMBER", rich_help_panel="Calibration",
+            panel=_PANEL,
+            default="none",
+            metavar="none|symmetric|NUMBER",
+            parser=parse_calibration_noise,
         ),
-    ] = "none",
+    ] = None
     cv: Annotated[
         int,
-        typer.Option(
-            help="Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
-            min=2, max=1000, rich_help_panel="Calibration",
+        option(
+            "Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
+            panel=_PANEL,
+            show_default=True,
+            min=2,
+            max=1000,
         ),
-    ] = 5,
+    ] = 5
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies, before and after, on "
+        option(
+            "File for a picture (.png, .svg or .pdf) of predicted against observed frequencies, before and after, on "
             "held-out rows.",
-            show_default=False, rich_help_panel="Output",
+            panel="Output",
         ),
-    ] = None,
-) -> None:  # fmt: skip
+    ] = None
+
+
+def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     """Calibrate the probabilities of a finished model, on rows that it was not fitted on; a few hundred or more.
 
     With MODEL and DATA, the file written holds the model and its calibration. With PREDICTIONS it holds the calibration
@@ -159,42 +139,37 @@ def calibrate(
     """
     import numpy as np
 
-    from legendretron.cli.models import check_parameters, is_model, label_text
+    from legendretron._internal.sklearn_compat import validate_parameters
+    from legendretron.cli.models import is_model, label_text
     from legendretron.datasets.table_files import quoted
-    from legendretron.datasets.text_form import TextOptions
     from legendretron.estimators import LegendreCalibrator
 
+    model, data, plot = options.model, options.data, options.plot
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         import_extra("matplotlib", "drawing", "plots")
     inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
-    check_outputs({"--out": out, "--plot": plot}, inputs)
+    check_outputs({"--out": options.out, "--plot": plot}, inputs)
+    noise = None if isinstance(options.label_noise, NoNoise) else options.label_noise
     calibrator = LegendreCalibrator(
-        order=order.value,
-        strength=number_or_auto(strength, "--strength"),
-        label_noise=parse_calibration_noise(label_noise),
-        cv=cv,
+        order=options.order.value, strength=options.strength, label_noise=noise, cv=options.cv
     )
-    check_parameters(calibrator)
+    validate_parameters(calibrator)
     import_extra("safetensors", "writing a model", "cli")
     if data is None and is_model(model):
-        raise typer.BadParameter(f"{str(model)!r} is a model; give a table to calibrate it on.", param_hint="'DATA'")
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
+        raise wrong("DATA", f"{str(model)!r} is a model; give a table to calibrate it on.")
     if data is None:
-        calibrator.set_params(input="auto" if input is None else input.value)
-        X, scores, y, classes = _predictions(report, model, target, features, drop, format, text, missing_labels)
+        calibrator.set_params(input="auto" if options.input is None else options.input.value)
+        X, scores, y, classes = _predictions(terminal, options)
     else:
-        for name, given in (("--features", features), ("--drop", drop), ("--input", input)):
-            if given:
-                raise typer.BadParameter("it is for PREDICTIONS, not for MODEL; leave it out.", param_hint=f"'{name}'")
-        X, scores, y, classes, inner = _of_model(report, model, data, target, format, text, missing, missing_labels)
+        for name in given(options, "features", "drop", "input"):
+            raise wrong(name, "it is for PREDICTIONS, not for MODEL; leave it out.")
+        X, scores, y, classes, inner = _of_model(terminal, options, data)
         calibrator.set_params(estimator=inner)
-    if isinstance(calibrator.label_noise, float):
-        check_rate(calibrator.label_noise, len(classes), "symmetric")
     if len(y) < 2:
         raise ValueError(f"{str(data or model)!r} has one row; at least two are needed, and a few hundred are better.")
     if len(without := np.setdiff1d(classes, y)):
-        report.warning(
+        terminal.warning(
             f"{str(data or model)!r} has no rows of {quoted(map(label_text, without))}; nothing can be learned about them."
         )
     began = time.perf_counter()
@@ -203,51 +178,36 @@ def calibrate(
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted, no model was written") from stopped
     seconds = time.perf_counter() - began
-    with naming(out):
-        calibrator.save(out)
-    _tell(report, calibrator, y, before, after, {"out": out, "plot": plot, "seconds": seconds})
+    with naming(options.out):
+        calibrator.save(options.out)
+    _tell(terminal, calibrator, y, before, after, {"out": options.out, "plot": plot, "seconds": seconds})
 
 
-def _predictions(
-    report: Report,
-    path: Path,
-    target: str | None,
-    features: list[str] | None,
-    drop: list[str] | None,
-    format: str | None,
-    text: TextOptions,
-    missing_labels: str,
-) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+def _predictions(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
     from legendretron.cli.models import format_for, missing_target
     from legendretron.cli.predictions import read_predictions
 
-    kind = format_for(path, format)
+    path, target = options.model, options.target
+    kind = format_for(path, options.format)
     if kind == "libsvm":
         raise ValueError(
             f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
         )
     if target is None:
-        raise missing_target("which column holds the labels?", path, kind, text)
-    for name, columns in (("--features", features), ("--drop", drop)):
-        if target in (columns or ()):
-            raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
-    with saying_options():
-        table, classes = read_predictions(path, target, features, drop, kind, text, str(missing_labels))
-    LeftOut(table).tell(report)
+        raise missing_target("which column holds the labels?", path, kind, options.text)
+    for name, columns in given(options, "features", "drop").items():
+        if target in columns:
+            raise wrong(name, f"{target!r} is the target; leave it out here.")
+    missing_labels = str(options.missing_labels)
+    table, classes = read_predictions(path, target, options.features, options.drop, kind, options.text, missing_labels)
+    LeftOut(table).tell(terminal)
     assert table.y is not None
     return table.X, table.X.to_numpy(), table.y, classes
 
 
 def _of_model(
-    report: Report,
-    path: Path,
-    data: Path,
-    target: str | None,
-    format: str | None,
-    text: TextOptions,
-    missing: str,
-    missing_labels: str,
+    terminal: Terminal, options: CalibrateOptions, data: Path
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     import numpy as np
@@ -263,14 +223,15 @@ def _of_model(
         table_for,
     )
 
-    estimator = load_estimator(path)
-    kind = format_for(data, format)
-    if target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind, text)
+    estimator = load_estimator(options.model)
+    kind = format_for(data, options.format)
+    if options.target is None and kind != "libsvm":
+        raise missing_target("which column holds the labels?", data, kind, options.text)
     table = table_for(
-        estimator, data, target, kind, text=text, missing=str(missing), missing_labels=str(missing_labels)
-    )
-    LeftOut(table).tell(report)
+        estimator, data, options.target, kind, text=options.text, missing=str(options.missing),
+        missing_labels=str(options.missing_labels),
+    )  # fmt: skip
+    LeftOut(table).tell(terminal)
     y = estimator.classes_[class_numbers(estimator, table)]
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)
@@ -286,7 +247,7 @@ def _fit(
     from legendretron.cli.models import without_names
     from legendretron.preprocessing.drift import DriftWatch
 
-    with saying_options(), without_names(), DriftWatch():  # what there is to say was said when scores were computed
+    with without_names(), DriftWatch():  # what there is to say was said when scores were computed
         if calibrator.estimator is None:
             calibrator.set_params(classes=classes)
         calibrator.fit(X, y)
@@ -327,7 +288,7 @@ def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
 
 
 def _tell(
-    report: Report,
+    terminal: Terminal,
     calibrator: LegendreCalibrator,
     y: np.ndarray,
     before: np.ndarray,
@@ -347,7 +308,7 @@ def _tell(
         noise = {"rate": calibrator.noise_rate_, "low": None, "high": None, "known": known}
     if (plot := more["plot"]) is not None:
         write_output(plot, draw_reliability(numbers, {"before": np.exp(before), "after": np.exp(after)}, plot.suffix))
-        report.note(f"picture: {plot}")
+        terminal.note(f"picture: {plot}")
     choice = _choice(calibrator)
     summary = {
         "out": str(more["out"]),
@@ -374,7 +335,7 @@ def _tell(
     about.add_row("seconds", f"{more['seconds']:.1f}")
     about.add_row("written to", summary["out"])
     lines = [f"calibration: {choice['text']}", _gain(scores["before"].log_loss, scores["after"].log_loss)]
-    report.result(summary, about, view, *lines, even_if_quiet=False)
+    terminal.result(summary, about, view, *lines, even_if_quiet=False)
 
 
 def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:

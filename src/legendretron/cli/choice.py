@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from legendretron._internal.extras import import_extra
-from legendretron.cli.outputs import frame_bytes, write_output
+from legendretron.cli.outputs import frame_bytes, picture_bytes, write_output
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -71,14 +69,6 @@ def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
 
 def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
     """Return the picture of the candidates in the format of a file extension."""
-    matplotlib = import_extra("matplotlib", "drawing", "plots")
-    matplotlib.use("Agg")  # a file, never a window
-    from matplotlib import pyplot
-
     from legendretron.plots import TuningDisplay
 
-    figure = TuningDisplay.from_estimator(estimator).figure_
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=130, format=suffix.lstrip("."))
-    pyplot.close(figure)
-    return buffer.getvalue()
+    return picture_bytes(lambda: TuningDisplay.from_estimator(estimator), suffix)

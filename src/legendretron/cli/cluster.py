@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,78 +16,68 @@ import typer
 
 from legendretron.cli.choice import choice_of, write_tuning
 from legendretron.cli.label_noise import found_noise, noise_in_words
+from legendretron.cli.options import given, option, wrong
 from legendretron.cli.outputs import naming
-from legendretron.cli.report import Report, grid
-from legendretron.cli.wording import saying_options
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = [
-    "Address",
-    "Backend",
-    "BackendOption",
-    "CheckpointSteps",
-    "ClassParallel",
-    "Cluster",
-    "MaxFailures",
-    "Shards",
-    "Storage",
-    "Workers",
-    "cluster_of",
-    "fit_by_cluster",
-]
+__all__ = ["Cluster", "ClusterOptions", "cluster_of", "fit_by_cluster"]
 
 Backend = StrEnum("Backend", ["ray"])
+_PANEL = "Many machines"
 
 
-def _option(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Many machines", show_default=False, **limits)
+@dataclass(kw_only=True)
+class ClusterOptions:
+    """Options of a fit by several processes."""
 
-
-BackendOption = Annotated[
-    Backend | None,
-    _option(
-        "ray: train one model by the workers of a Ray cluster. Processes that torchrun has started train together without "
-        "this option: torchrun --nproc-per-node 2 -m legendretron fit ...",
-        "--backend",
-    ),
-]
-Workers = Annotated[int | None, _option("Workers of Ray. (default: 2)", "--workers", min=1, max=100_000)]
-Address = Annotated[
-    str | None, _option("Address of a Ray cluster, or auto. Without it, one is started on this machine.", "--address")
-]
-Storage = Annotated[
-    str | None,
-    _option("Folder, or address such as s3://..., that all workers of Ray share, for checkpoints.", "--storage"),
-]
-MaxFailures = Annotated[
-    int | None,
-    _option("How often Ray goes on after the loss of a worker. (default: 3)", "--max-failures", min=0, max=10**6),
-]
-Shards = Annotated[
-    int | None,
-    _option(
-        "Parts that the rows are divided into; the model depends on it, but not on the number of processes. (default: one "
-        "for each process that reads rows of its own)",
-        "--shards",
-        min=1,
-        max=10**6,
-    ),
-]
-ClassParallel = Annotated[
-    int | None,
-    _option(
-        "For very many classes: over how many processes they are divided. These read the same rows. (default: 1)",
-        "--class-parallel",
-        min=1,
-        max=100_000,
-    ),
-]
-CheckpointSteps = Annotated[
-    int | None,
-    _option("Steps between two checkpoints of several processes. (default: 10 epochs)", "--checkpoint-steps", min=1),
-]
+    backend: Annotated[
+        Backend | None,
+        option(
+            "ray: train one model by the workers of a Ray cluster. Processes that torchrun has started train together "
+            "without this option: torchrun --nproc-per-node 2 -m legendretron fit ...",
+            panel=_PANEL,
+        ),
+    ] = None
+    workers: Annotated[int | None, option("Workers of Ray.", panel=_PANEL, default="2", min=1, max=100_000)] = None
+    address: Annotated[
+        str | None,
+        option("Address of a Ray cluster, or auto. Without it, one is started on this machine.", panel=_PANEL),
+    ] = None
+    storage: Annotated[
+        str | None,
+        option("Folder, or address such as s3://..., that all workers of Ray share, for checkpoints.", panel=_PANEL),
+    ] = None
+    max_failures: Annotated[
+        int | None,
+        option("How often Ray goes on after the loss of a worker.", panel=_PANEL, default="3", min=0, max=10**6),
+    ] = None
+    shards: Annotated[
+        int | None,
+        option(
+            "Parts that the rows are divided into; the model depends on it, but not on the number of processes.",
+            panel=_PANEL,
+            default="one for each process that reads rows of its own",
+            min=1,
+            max=10**6,
+        ),
+    ] = None
+    class_parallel: Annotated[
+        int | None,
+        option(
+            "For very many classes: over how many processes they are divided. These read the same rows.",
+            panel=_PANEL,
+            default="1",
+            min=1,
+            max=100_000,
+        ),
+    ] = None
+    checkpoint_steps: Annotated[
+        int | None,
+        option("Steps between two checkpoints of several processes.", panel=_PANEL, default="10 epochs", min=1),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -104,44 +94,33 @@ class Cluster:
     checkpoint_steps: int | None
 
 
-def cluster_of(
-    *,
-    backend: Backend | None,
-    workers: int | None,
-    address: str | None,
-    storage: str | None,
-    max_failures: int | None,
-    shards: int | None,
-    class_parallel: int | None,
-    checkpoint_steps: int | None,
-    unsuitable: Mapping[str, Any],
-) -> Cluster | None:
+def cluster_of(options: ClusterOptions, unsuitable: Iterable[str]) -> Cluster | None:
     """Return how several processes are to train, or None if this one does; options that do not fit are usage errors."""
     by_torchrun = "RANK" in os.environ and "MASTER_ADDR" in os.environ
-    of_ray = {"--workers": workers, "--address": address, "--storage": storage, "--max-failures": max_failures}
-    of_both = {"--shards": shards, "--class-parallel": class_parallel, "--checkpoint-steps": checkpoint_steps}
-    if backend is None:
-        for name, given in {**of_ray, **({} if by_torchrun else of_both)}.items():
-            if given is not None:
-                needed = "--backend ray" if name in of_ray else "--backend ray, or to be started by torchrun"
-                raise typer.BadParameter(f"it needs {needed}.", param_hint=f"'{name}'")
+    of_ray = given(options, "workers", "address", "storage", "max_failures")
+    of_both = given(options, "shards", "class_parallel", "checkpoint_steps")
+    if options.backend is None:
+        for name in [*of_ray, *([] if by_torchrun else of_both)]:
+            needed = "--backend ray" if name in of_ray else "--backend ray, or to be started by torchrun"
+            raise wrong(name, f"it needs {needed}.")
         if not by_torchrun:
             return None
     elif by_torchrun:
-        raise typer.BadParameter("torchrun has started this process already; leave it out.", param_hint="'--backend'")
-    for name, given in unsuitable.items():
-        if given is not None:
-            raise typer.BadParameter("it is not for several processes; leave it out.", param_hint=f"'{name}'")
-    workers, class_parallel = workers or 2, class_parallel or 1
-    if backend is not None and workers % class_parallel:
-        reason = f"it must divide --workers, which is {workers}, got {class_parallel}."
-        raise typer.BadParameter(reason, param_hint="'--class-parallel'")
-    failures = 3 if max_failures is None else max_failures
-    return Cluster(backend, workers, address, storage, failures, shards, class_parallel, checkpoint_steps)
+        raise wrong("--backend", "torchrun has started this process already; leave it out.")
+    for name in unsuitable:
+        raise wrong(name, "it is not for several processes; leave it out.")
+    workers, class_parallel = options.workers or 2, options.class_parallel or 1
+    if options.backend is not None and workers % class_parallel:
+        raise wrong("--class-parallel", f"it must divide --workers, which is {workers}, got {class_parallel}.")
+    return Cluster(
+        options.backend, workers, options.address, options.storage,
+        3 if options.max_failures is None else options.max_failures,
+        options.shards, class_parallel, options.checkpoint_steps,
+    )  # fmt: skip
 
 
 def fit_by_cluster(
-    report: Report,
+    terminal: Terminal,
     cluster: Cluster,
     estimator: LinearLinkClassifier,
     data: Path,
@@ -158,7 +137,7 @@ def fit_by_cluster(
     first = os.environ.get("RANK", "0") == "0"
     if estimator.random_state is None:
         estimator.set_params(random_state=0)
-    estimator.set_params(verbose=0 if report.quiet or not first else 1)
+    estimator.set_params(verbose=0 if terminal.quiet or not first else 1)
     how: dict[str, Any] = {
         "n_shards": cluster.shards,
         "class_parallel": cluster.class_parallel,
@@ -167,7 +146,7 @@ def fit_by_cluster(
     }
     began = time.perf_counter()
     try:
-        with saying_options(), naming(out):
+        with naming(out):
             if cluster.backend is None:
                 from legendretron.distributed import fit_torchrun
 
@@ -188,13 +167,12 @@ def fit_by_cluster(
         return
     seconds = time.perf_counter() - began
     if tuning is not None:
-        with saying_options():
-            write_tuning(estimator, tuning)
+        write_tuning(estimator, tuning)
     summary = _summary(estimator, cluster, seconds, out)
     lines = [f"model: {summary['choice']['text']}"]
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
-    report.result(summary, _view(summary), *lines, even_if_quiet=False)
+    terminal.result(summary, _view(summary), *lines, even_if_quiet=False)
 
 
 def _summary(estimator: LinearLinkClassifier, cluster: Cluster, seconds: float, out: Path) -> dict[str, Any]:

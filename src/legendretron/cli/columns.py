@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from legendretron.cli.errors import one_line
-from legendretron.cli.report import Report, grid
+from legendretron.cli.options import wrong
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
@@ -26,20 +25,20 @@ def check_named(option: str, columns: Sequence[str], table: Table) -> None:
     """Raise a usage error for an option that names columns which are no features."""
     if columns and table.feature_names is None:
         reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
-        raise typer.BadParameter(reason, param_hint=f"'{option}'")
+        raise wrong(option, reason)
     if unknown := [name for name in columns if name not in (table.feature_names or ())]:
         listed = ", ".join((table.feature_names or ())[:20])
         reason = f"there is no column {unknown[0]!r} among the features; there are {listed}."
-        raise typer.BadParameter(reason, param_hint=f"'{option}'")
+        raise wrong(option, reason)
 
 
-def warn_of_similar_labels(classes: Any, path: Path, target: str | None, report: Report) -> None:
+def warn_of_similar_labels(classes: Any, path: Path, target: str | None, terminal: Terminal) -> None:
     """Warn of classes that differ only by case or white space."""
     from legendretron._internal.labels import similar_words
 
     place = "the labels" if target is None else f"target column {target!r}"
     if words := similar_words(classes, f"{place} of {str(path)!r} has labels"):
-        report.warning(f"{words} Write them alike if they are the same.")
+        terminal.warning(f"{words} Write them alike if they are the same.")
 
 
 def in_words(form: Mapping[str, str | None]) -> str:

@@ -2,62 +2,84 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from legendretron.cli.report import Report
+from legendretron._internal.parameters import ParameterError, spelling
+from legendretron.cli.options import option, option_names, wrong
 from legendretron.cli.standard_input import readable_data
+from legendretron.cli.terminal import Terminal
 
 __all__ = ["register", "unwrapped"]
 
-_JSON = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.", rich_help_panel="Output")]
-_QUIET = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No notes, warnings or progress.", rich_help_panel="Output")
-]
-_DEBUG = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output", show_default=False)
-]
+_SHARED = {
+    "json": option("Print the result as one JSON object.", "--json", panel="Output", show_default=True),
+    "quiet": option("No notes, warnings or progress.", "--quiet", "-q", panel="Output", show_default=True),
+    "debug": option("Show the traceback of an error.", "--debug", panel="Output"),
+}
+#: What parameters of the library are called on the command line, those of all commands.
+_OPTIONS = {"X": "the data"}
 
 
-def register(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
+def register(app: typer.Typer, function: Callable[..., None]) -> None:
     """Add a function to an app as a command.
 
-    The function takes a :class:`~legendretron.cli.report.Report` named ``report`` and writes all output through it; the
-    other parameters are its options and arguments, annotated as typer requires. It raises on errors, which
+    The function takes a :class:`~legendretron.cli.terminal.Terminal`, through which it writes all output, and ``options``,
+    an object of a dataclass: its fields are the options and arguments of the command. It raises on errors, which
     :func:`legendretron.cli.errors.run` turns into a line and an exit code. Its docstring is the help text.
-
-    Parameters
-    ----------
-    app : typer.Typer
-        The app, or a group of commands inside it.
-    function : callable
-        What to run.
-    name : str, optional
-        Name of the command; that of the function if not given.
     """
-    signature = inspect.signature(function, eval_str=True)
-    if "report" not in signature.parameters:
-        raise TypeError(f"{function.__name__} must have a parameter named report.")
+    kind = get_type_hints(function)["options"]
+    hints, called = get_type_hints(kind, include_extras=True), option_names(kind)
+    for name, text in called.items():
+        _OPTIONS.setdefault(name, text)
 
     @functools.wraps(function)
-    def command(*, json: bool, quiet: bool, debug: bool, **options: Any) -> None:
-        report = Report(json=json, quiet=quiet)
-        with report.warnings_as_lines(), readable_data(options) as readable:
-            function(report=report, **readable)
+    def command(*, json: bool, quiet: bool, debug: bool, **given: Any) -> None:
+        import numpy as np
 
-    own = [parameter for key, parameter in signature.parameters.items() if key != "report"]
-    shared = [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for key, kind in (("json", _JSON), ("quiet", _QUIET), ("debug", _DEBUG))
+        terminal = Terminal(json=json, quiet=quiet)
+        with (
+            terminal.warnings_as_lines(),
+            readable_data(given) as readable,
+            np.printoptions(legacy="1.25"),  # numbers in messages without their types
+            spelling(lambda name: called.get(name, _OPTIONS.get(name)), _typed),
+        ):
+            try:
+                function(terminal, kind(**readable))
+            except ParameterError as error:
+                if error.parameter not in called:
+                    raise ValueError(str(error)) from error
+                raise wrong(called[error.parameter], f"it {error.reason}") from error
+
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    declared = {name: (hints[name], defaults[name]) for name in called}
+    declared |= {name: (Annotated[bool, shared], False) for name, shared in _SHARED.items()}
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+            annotation=annotation,
+        )
+        for name, (annotation, default) in declared.items()
     ]
-    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    command.__signature__ = signature.replace(parameters=[*by_name, *shared])  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*by_name, *shared]}
-    app.command(name, help=unwrapped(function.__doc__ or ""))(command)
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command(help=unwrapped(function.__doc__ or ""))(command)
+
+
+def _typed(option: str, value: object) -> str:
+    """An option with a value as it is typed in a shell; marks in quotes, so that they are not read as those of a sentence."""
+    text = str(value)
+    if "'" in text and '"' not in text:
+        return f'{option} "{text}"'
+    return f"{option} '{text}'" if text in (",", ".") else f"{option} {shlex.quote(text)}"
 
 
 def unwrapped(text: str) -> str:

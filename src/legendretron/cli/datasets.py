@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from legendretron.cli.report import Report, grid
+from legendretron.cli.options import option, wrong
+from legendretron.cli.terminal import Terminal, grid
 
-__all__ = ["datasets"]
+__all__ = ["DatasetsOptions", "datasets"]
 
 
-def datasets(
-    report: Report,
+@dataclass(kw_only=True)
+class DatasetsOptions:
+    """Options of ``datasets``."""
+
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Show the details of this data set.", show_default=False)
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder to look in; the cache folder if not given.", show_default=False)
-    ] = None,
-) -> None:
+    ] = None
+    data: Annotated[Path | None, option("Folder to look in; the cache folder if not given.")] = None
+
+
+def datasets(terminal: Terminal, options: DatasetsOptions) -> None:
     """List the paper's data sets: which are available, which are missing, and how to get them.
 
     Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
     """
     from legendretron.datasets import DATASETS, cache_folder, dataset_info, dataset_status
 
+    name, data = options.name, options.data
     folder = cache_folder() if data is None else data
     if data is not None and not data.expanduser().is_dir():
-        raise typer.BadParameter(f"there is no folder {str(data)!r}.", param_hint="'--data'")
+        raise wrong("--data", f"there is no folder {str(data)!r}.")
     if name is not None:
         try:
             name = dataset_info(name).name
         except ValueError as error:
             known = ", ".join(DATASETS)
-            raise typer.BadParameter(f"there is no {name!r}; there are {known}.", param_hint="'NAME'") from error
+            raise wrong("NAME", f"there is no {name!r}; there are {known}.") from error
     found = [status for status in dataset_status(data) if name is None or status.info.name == name]
     entries: list[dict[str, Any]] = []
     table = grid("data set", "rows", "features", "classes", "here", title=f"data sets in {folder}")
@@ -68,10 +73,10 @@ def datasets(
             if missing
             else "none is missing"
         )
-        report.result(payload, table, note)
+        terminal.result(payload, table, note)
     else:
         about = grid(name, "")
         about.columns[1].justify = "left"
         for key, value in entries[0].items():
             about.add_row(key.replace("_", " "), "\n".join(value) if isinstance(value, list) else str(value))
-        report.result(payload, about)
+        terminal.result(payload, about)

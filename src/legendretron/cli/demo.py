@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import choice_of, draw_tuning
 from legendretron.cli.evaluate import draw_reliability
+from legendretron.cli.options import option
 from legendretron.cli.outputs import check_writable, write_output
-from legendretron.cli.report import Report, grid
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     import numpy as np
 
     from legendretron.estimators import LegendreTronClassifier
 
-__all__ = ["demo"]
+__all__ = ["DemoOptions", "demo"]
 
 #: Numbers that are kept of each image; with all of them, planes separate the digits well.
 COMPONENTS = 5
@@ -66,25 +65,29 @@ class _Outcome:
         return f"{chosen}\nOn the test rows it is {verdict}: {', '.join(f'{a} instead of {b}' for a, b in pairs)}."
 
 
-def demo(
-    report: Report,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the two pictures.")] = Path("demo_output"),
-) -> None:
+@dataclass(kw_only=True)
+class DemoOptions:
+    """Options of ``demo``."""
+
+    out: Annotated[Path, option("Folder for the two pictures.", "--out", "-o", show_default=True)] = Path("demo_output")
+
+
+def demo(terminal: Terminal, options: DemoOptions) -> None:
     """Compare LegendreTron with logistic regression: where it helps, and where it does not.
 
     Takes half a minute on two cores, and needs no data of your own. Both choose their penalties themselves. Draws how far
     the probabilities can be trusted, and the penalties that were tried.
     """
     import_extra("matplotlib", "drawing", "plots")
-    reliability, tuning = out / "reliability.png", out / "tuning.png"
+    reliability, tuning = options.out / "reliability.png", options.out / "tuning.png"
     for picture in (reliability, tuning):
         check_writable(picture)
-    _compile(report)
+    _compile(terminal)
     outcomes: dict[str, _Outcome] = {}
     views: list[Any] = []
     for name, data in {"digits": _digits(), "breast cancer": _cancer()}.items():
-        report.note(f"{name}: {data.about}")
-        outcomes[name], log_p, model = _compare(data, report)
+        terminal.note(f"{name}: {data.about}")
+        outcomes[name], log_p, model = _compare(data, terminal)
         views += [_view(name, outcomes[name].models), f"{outcomes[name].in_words()}\n"]
         if name == "digits":
             write_output(reliability, draw_reliability(data.y_test, log_p, ".png"))
@@ -94,16 +97,16 @@ def demo(
         "with your own data: legendretron fit data.csv --target label --out model.safetensors"
     )
     payload = {name: {**dataclasses.asdict(got), "text": got.in_words()} for name, got in outcomes.items()}
-    report.result({"datasets": payload, "plots": [str(reliability), str(tuning)]}, *views, closing)
+    terminal.result({"datasets": payload, "plots": [str(reliability), str(tuning)]}, *views, closing)
 
 
-def _compile(report: Report) -> None:
+def _compile(terminal: Terminal) -> None:
     """Train for a moment, so that the seconds in the tables are those of every fit but the first one."""
     import numpy as np
 
     from legendretron.estimators import LegendreTronClassifier
 
-    report.note("getting ready: the first fit after the installation compiles code, which takes some seconds ...")
+    terminal.note("getting ready: the first fit after the installation compiles code, which takes some seconds ...")
     X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
     LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
 
@@ -142,7 +145,7 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     return parts[0], parts[1], parts[2], parts[3]
 
 
-def _compare(data: _Data, report: Report) -> tuple[_Outcome, dict[str, np.ndarray], LegendreTronClassifier]:
+def _compare(data: _Data, terminal: Terminal) -> tuple[_Outcome, dict[str, np.ndarray], LegendreTronClassifier]:
     import numpy as np
     from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
@@ -152,7 +155,7 @@ def _compare(data: _Data, report: Report) -> tuple[_Outcome, dict[str, np.ndarra
     ours = LegendreTronClassifier(random_state=0)
     rows, losses, predictions = {}, {}, {}
     for name, model in {_LOGISTIC: _logistic(), _OURS: ours}.items():
-        report.note(f"{name} chooses its penalties ...")
+        terminal.note(f"{name} chooses its penalties ...")
         # one core each: several threads on so small data wait for each other, the more so on a busy machine
         with threadpool_limits(1):
             began = time.perf_counter()

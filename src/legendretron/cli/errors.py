@@ -26,8 +26,6 @@ from contextlib import suppress
 
 import typer
 
-from legendretron.cli.wording import plain_values
-
 __all__ = ["UsageError", "describe", "one_line", "run"]
 
 #: What typer raises for usage errors. It has no public name, and its module has moved between versions.
@@ -101,7 +99,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "legendretron"
-        message = error.format_message().replace("': Value error, ", "': ").rstrip(".")  # type: ignore[attr-defined]
+        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
         return f"{message}; see {place} --help", 2
     return describe(error), 1
 
@@ -135,5 +133,5 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         return f"not enough memory{f' ({error})' if str(error) else ''}; use fewer rows or columns, or a smaller model"
     if isinstance(error, _EXPECTED):
-        return plain_values(str(error)) or type(error).__name__
+        return str(error) or type(error).__name__
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)"

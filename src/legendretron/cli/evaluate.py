@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    AnyModelFile,
-    DataFile,
-    DecimalOption,
-    EncodingOption,
-    FormatOption,
-    Missing,
-    MissingLabels,
-    MissingLabelsOption,
-    MissingOption,
-    NaOption,
-    SepOption,
-    StreamOption,
-    ThousandsOption,
-)
-from legendretron.cli.outputs import check_outputs, check_suffix, write_output
-from legendretron.cli.report import Report, grid
+from legendretron.cli.options import AnyModelFile, DataFile, LabelledTableOptions, StreamOption, given, option
+from legendretron.cli.outputs import check_outputs, check_suffix, picture_bytes, write_output
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     import numpy as np
 
     from legendretron.cli.models import Model
+    from legendretron.datasets.table_parts import TableParts
     from legendretron.datasets.tables import Table
     from legendretron.diagnostics.scores import Scores
+    from legendretron.preprocessing.drift import DriftWatch
     from legendretron.report import EvaluationReport
 
-__all__ = ["draw_reliability", "evaluate", "score_view"]
+__all__ = ["EvaluateOptions", "draw_reliability", "evaluate", "score_view"]
 
 _NAMES = {
     "accuracy": "accuracy (higher is better)",
@@ -50,45 +36,41 @@ _NAMES = {
 }
 
 
-def evaluate(
-    report: Report,
-    model: AnyModelFile,
-    data: DataFile,
+@dataclass(kw_only=True)
+class EvaluateOptions(LabelledTableOptions):
+    """Options of ``evaluate``."""
+
+    model: AnyModelFile
+    data: DataFile
     target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", "-t", help="Column of the true classes. LIBSVM text needs none.", show_default=False,
-            rich_help_panel="Data",
-        ),
-    ] = None,
+        str | None, option("Column of the true classes. LIBSVM text needs none.", "--target", "-t", panel="Data")
+    ] = None
     plot: Annotated[
-        Path | None,
-        typer.Option(help="File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.",
-                     show_default=False),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--report", help="File for a report (.html): one page with all about the model.",
-                     show_default=False),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="Another model, to put beside this one.", show_default=False, readable=False),
-    ] = None,
-    weight: Annotated[
-        str | None,
-        typer.Option(help="Column of the weights of rows.", show_default=False, rich_help_panel="Data"),
-    ] = None,
-    missing: MissingOption = Missing.impute,
-    missing_labels: MissingLabelsOption = MissingLabels.error,
-    sep: SepOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    format: FormatOption = None,
-    stream: StreamOption = None,
-) -> None:  # fmt: skip
+        Path | None, option("File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.")
+    ] = None
+    report: Annotated[
+        Path | None, option("File for a report (.html): one page with all about the model.", "--report")
+    ] = None
+    against: Annotated[Path | None, option("Another model, to put beside this one.", readable=False)] = None
+    weight: Annotated[str | None, option("Column of the weights of rows.", panel="Data")] = None
+    stream: StreamOption = None
+
+
+class _Evaluated(NamedTuple):
+    """What a command has found out about a model, and perhaps another."""
+
+    n_rows: int
+    left_out: LeftOut
+    scores: dict[str, Scores]  #: of "model", and of "against"
+    baseline: Scores
+    classes: list[dict[str, float]]  #: rows, precision and recall of each
+    y: np.ndarray  #: labels, of some of the rows if there are very many
+    log_p: dict[str, np.ndarray]  #: log-probabilities of these rows, by the name of the model
+    weights: np.ndarray | None = None
+    report: EvaluationReport | None = None
+
+
+def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
 
     The model is compared with a baseline that ignores the features: it predicts the class frequencies of this table for
@@ -96,135 +78,159 @@ def evaluate(
     """
     import numpy as np
 
-    from legendretron.cli.models import (
-        class_numbers,
-        format_for,
-        label_text,
-        load_model,
-        log_probabilities,
-        missing_target,
-        table_for,
-        tables_for,
-        weights_of,
-    )
+    from legendretron.cli.models import format_for, load_model, missing_target
     from legendretron.cli.streams import check_streamable, is_small, streamed_parts
-    from legendretron.datasets.table_files import quoted
-    from legendretron.datasets.text_form import TextOptions
-    from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
     from legendretron.preprocessing.drift import DriftWatch
 
+    data, plot, page = options.data, options.plot, options.report
     if plot is not None:
         check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
         import_extra("matplotlib", "drawing", "plots")
-    if html is not None:
-        check_suffix(html, (".html", ".htm"), "--report")
-    inputs = {"MODEL": model, "DATA": data, **({} if against is None else {"--against": against})}
-    check_outputs({"--plot": plot, "--report": html}, inputs)
-    only_predict = html is None and is_small(data)
-    estimator = load_model(model, only_predict=only_predict)
-    other = None if against is None else load_model(against, only_predict=only_predict)
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
-    parts = streamed_parts(data, format, stream, {"--plot": plot, "--report": html})
-    kind = format_for(data, format) if parts is None else parts.format
-    if target is None and kind != "libsvm":
-        raise missing_target(
-            "which column holds the true classes?", data if parts is None else parts.files[0], kind, text
-        )
-    options: dict[str, Any] = {"text": text, "missing": str(missing), "missing_labels": str(missing_labels)}
-    predictions: dict[str, np.ndarray] = {}
+    if page is not None:
+        check_suffix(page, (".html", ".htm"), "--report")
+    outputs, inputs = {"--plot": plot, "--report": page}, {"MODEL": options.model, "DATA": data}
+    check_outputs(outputs, inputs if options.against is None else {**inputs, "--against": options.against})
+    only_predict = page is None and is_small(data)
+    model = load_model(options.model, only_predict=only_predict)
+    other = None if options.against is None else load_model(options.against, only_predict=only_predict)
+    parts = streamed_parts(data, options.format, options.stream, outputs)
+    kind = format_for(data, options.format) if parts is None else parts.format
+    if options.target is None and kind != "libsvm":
+        first = data if parts is None else parts.files[0]
+        raise missing_target("which column holds the true classes?", first, kind, options.text)
     watch = DriftWatch()
-    weights = table = other_table = None
     if parts is not None:
-        from legendretron.cli.running_scores import RunningScores
-
-        check_streamable({"--report": html, "--against": against, "--weight": weight})
-        running, left_out = RunningScores(len(estimator.classes_), limited=True), LeftOut()
-        for table in tables_for(estimator, parts, target, **options):
-            left_out.add(table)
-            if table.X.shape[0]:
-                running.add(class_numbers(estimator, table), log_probabilities(estimator, table, watch))
-        scores, baseline, by_class = {"model": running.scores()}, running.baseline(), running.classes()
-        n_rows, (y, log_p) = running.n_rows, running.some_rows()
+        check_streamable(given(options, "report", "against", "weight"))
+        found = _evaluate_in_parts(options, model, parts, watch)
     else:
-        table = table_for(estimator, data, target, kind, weight=weight, **options)
-        y, log_p = class_numbers(estimator, table), log_probabilities(estimator, table, watch)
-        n_rows, left_out = len(y), LeftOut(table)
-        weights = None if weight is None else weights_of(table, weight)
-        scores = {"model": scores_of(y, log_p, weights)}
-        baseline = baseline_of(np.bincount(y, weights, log_p.shape[1]))
-        by_class = class_scores(y, log_p.argmax(1), log_p.shape[1], weights)
-    predictions[model.stem] = np.exp(log_p)
-    left_out.tell(report)
-    if other is not None and against is not None and table is not None:
-        if not np.array_equal(estimator.classes_, other.classes_):
-            raise ValueError(
-                f"{str(against)!r} has other classes than {str(model)!r}; compare models of the same classes."
-            )
-        other_table = table_for(other, data, target, kind, weight=weight, **options)
-        # both are None unless rows with missing values are left out
-        if table.rows is not None and not np.array_equal(table.rows, np.asarray(other_table.rows)):
-            raise ValueError(
-                f"{str(against)!r} takes other columns of {str(data)!r}, with other missing values; fill them in."
-            )
-        other_log_p = log_probabilities(other, other_table, DriftWatch())
-        scores["against"] = scores_of(y, other_log_p, weights)
-        predictions[against.stem if against.stem != model.stem else str(against)] = np.exp(other_log_p)
-    classes = [{"class": label, **row} for label, row in zip(estimator.classes_, by_class, strict=True)]
+        found = _evaluate_whole(options, model, other, kind, watch)
+    found.left_out.tell(terminal)
+    classes = [{"class": label, **row} for label, row in zip(model.classes_, found.classes, strict=True)]
     payload = {
-        "rows": n_rows,
-        "rows_left_out": left_out.total,
-        "rows_without_label": left_out.unlabelled,
-        **dataclasses.asdict(scores["model"]),
-        "baseline": dataclasses.asdict(baseline),
-        "against": dataclasses.asdict(scores["against"]) if other is not None else None,
+        "rows": found.n_rows,
+        "rows_left_out": found.left_out.total,
+        "rows_without_label": found.left_out.unlabelled,
+        **dataclasses.asdict(found.scores["model"]),
+        "baseline": dataclasses.asdict(found.baseline),
+        "against": None if other is None else dataclasses.asdict(found.scores["against"]),
         "classes": classes,
-        "drift": report.drift(watch.found),
+        "drift": terminal.drift(watch.found),
         "plot": None if plot is None else str(plot),
-        "report": None if html is None else str(html),
+        "report": None if page is None else str(page),
     }
-    if html is not None and table is not None:
-        if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
-            raise ValueError(
-                f"{str(data)!r} has rows of one class only, {quoted([label_text(estimator.classes_[present[0]])])}; a report "
-                "needs rows of at least two."
-            )
-        pair = None if other is None or other_table is None else (other, other_table)
-        made = _report((estimator, table), pair, y, weights, [*predictions])
-        write_output(html, made.to_html().encode())
-        payload["summary"] = made.summary
-        report.note(f"report: {html}")
+    if page is not None and found.report is not None:
+        write_output(page, found.report.to_html().encode())
+        payload["summary"] = found.report.summary
+        terminal.note(f"report: {page}")
     if plot is not None:
-        write_output(plot, draw_reliability(y, predictions, plot.suffix, weights))
-        report.note(f"picture: {plot}")
-    views = score_view(f"{n_rows:,} rows", **scores, baseline=baseline), _class_view(classes)
-    report.result(payload, *views)
+        predictions = {name: np.exp(log_p) for name, log_p in found.log_p.items()}
+        write_output(plot, draw_reliability(found.y, predictions, plot.suffix, found.weights))
+        terminal.note(f"picture: {plot}")
+    view = score_view(f"{found.n_rows:,} rows", **found.scores, baseline=found.baseline)
+    terminal.result(payload, view, _class_view(classes))
+
+
+def _evaluate_in_parts(options: EvaluateOptions, model: Model, parts: TableParts, watch: DriftWatch) -> _Evaluated:
+    """Score a model on a table that is read in batches."""
+    from legendretron.cli.models import class_numbers, log_probabilities, tables_for
+    from legendretron.cli.running_scores import RunningScores
+
+    running, left_out = RunningScores(len(model.classes_), limited=True), LeftOut()
+    for table in tables_for(model, parts, options.target, **_reading(options)):
+        left_out.add(table)
+        if table.X.shape[0]:
+            running.add(class_numbers(model, table), log_probabilities(model, table, watch))
+    scores, (y, log_p) = {"model": running.scores()}, running.some_rows()
+    return _Evaluated(
+        running.n_rows, left_out, scores, running.baseline(), running.classes(), y, {options.model.stem: log_p}
+    )
+
+
+def _evaluate_whole(
+    options: EvaluateOptions, model: Model, other: Model | None, format: str, watch: DriftWatch
+) -> _Evaluated:
+    """Score a model, and another one beside it, on a table in memory: by the report, if there is to be one."""
+    import numpy as np
+
+    from legendretron.cli.models import class_numbers, log_probabilities, table_for, weights_of
+    from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
+    from legendretron.preprocessing.drift import DriftWatch
+
+    def read(model: Model) -> Table:
+        return table_for(model, options.data, options.target, format, weight=options.weight, **_reading(options))
+
+    models, tables = {options.model.stem: model}, [read(model)]
+    y, log_p = class_numbers(model, tables[0]), [log_probabilities(model, tables[0], watch)]
+    weights = None if options.weight is None else weights_of(tables[0], options.weight)
+    if other is not None and options.against is not None:
+        if not np.array_equal(model.classes_, other.classes_):
+            raise ValueError(
+                f"{str(options.against)!r} has other classes than {str(options.model)!r}; compare models of the same "
+                "classes."
+            )
+        tables.append(read(other))
+        # both are None unless rows with missing values are left out
+        if tables[0].rows is not None and not np.array_equal(tables[0].rows, np.asarray(tables[1].rows)):
+            raise ValueError(
+                f"{str(options.against)!r} takes other columns of {str(options.data)!r}, with other missing values; fill "
+                "them in."
+            )
+        log_p.append(log_probabilities(other, tables[1], DriftWatch()))
+        name = options.against.stem
+        models[name if name not in models else str(options.against)] = other
+    n_classes = len(model.classes_)
+    baseline = baseline_of(np.bincount(y, weights, n_classes))
+    by_class = class_scores(y, log_p[0].argmax(1), n_classes, weights)
+    keys, report = ("model", "against")[: len(models)], None
+    if options.report is None:
+        scores = {key: scores_of(y, own, weights) for key, own in zip(keys, log_p, strict=True)}
+    else:
+        report = _report(models, tables, y, weights, log_p)
+        scores = {key: report._measured.scores(key) for key in keys}
+    predicted = dict(zip(models, log_p, strict=True))
+    return _Evaluated(len(y), LeftOut(tables[0]), scores, baseline, by_class, y, predicted, weights, report)
+
+
+def _reading(options: EvaluateOptions) -> dict[str, Any]:
+    return {"text": options.text, "missing": str(options.missing), "missing_labels": str(options.missing_labels)}
 
 
 def _report(
-    model: tuple[Model, Table],
-    against: tuple[Model, Table] | None,
+    models: dict[str, Model],
+    tables: list[Table],
     y: np.ndarray,
     weights: np.ndarray | None,
-    names: list[str],
+    log_p: list[np.ndarray],
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
-    from legendretron.cli.models import features_for, without_names
-    from legendretron.cli.wording import saying_options
+    import numpy as np
+
+    from legendretron.cli.models import features_for, label_text, without_names
+    from legendretron.datasets.table_files import quoted
     from legendretron.report import EvaluationReport
 
-    estimator, table = model
-    with saying_options(), without_names():
+    path, model = tables[0].path, next(iter(models.values()))
+    if len(present := np.unique(y if weights is None else y[weights > 0])) < 2:
+        raise ValueError(
+            f"{str(path)!r} has rows of one class only, {quoted([label_text(model.classes_[present[0]])])}; a report needs "
+            "rows of at least two."
+        )
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    names = [*models, None]
+    given = [(own, features_for(own, table)) for own, table in zip(models.values(), tables, strict=True)]
+    with without_names():
         return EvaluationReport(
-            estimator,
-            features_for(estimator, table),
-            estimator.classes_[y],
+            *given[0],
+            model.classes_[y],
             weights,
-            None if against is None else (against[0], features_for(*against)),
+            given[1] if len(given) > 1 else None,
             name=names[0],
-            against_name=None if against is None else names[1],
-            data=table.path.name,
-            facts={"SHA-256 of the file": hashlib.sha256(table.path.read_bytes()).hexdigest()},
-            row_numbers=table.rows,
+            against_name=names[1],
+            data=path.name,
+            facts={"SHA-256 of the file": digest},
+            row_numbers=tables[0].rows,
+            log_proba=tuple(log_p) if len(log_p) > 1 else log_p[0],
         )
 
 
@@ -232,18 +238,10 @@ def draw_reliability(
     y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str, sample_weight: np.ndarray | None = None
 ) -> bytes:
     """Return a reliability diagram in the format of a file extension; errors in its legend are those of the scores."""
-    matplotlib = import_extra("matplotlib", "drawing", "plots")
-    matplotlib.use("Agg")  # a file, never a window
-    from matplotlib import pyplot
-
     from legendretron.plots import ReliabilityDisplay
 
     curves: dict[str, Any] = {"strategy": "smooth", "sample_weight": sample_weight}
-    figure = ReliabilityDisplay.from_predictions(y, predictions, **curves).figure_
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
-    pyplot.close(figure)
-    return buffer.getvalue()
+    return picture_bytes(lambda: ReliabilityDisplay.from_predictions(y, predictions, **curves), suffix)
 
 
 def _number(value: float, pattern: str) -> str:

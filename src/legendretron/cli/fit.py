@@ -7,7 +7,8 @@ import json
 import math
 import time
 import warnings
-from enum import StrEnum
+from dataclasses import dataclass
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,45 +16,24 @@ import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
-from legendretron.cli.cluster import (
-    Address,
-    BackendOption,
-    CheckpointSteps,
-    ClassParallel,
-    MaxFailures,
-    Shards,
-    Storage,
-    Workers,
-    cluster_of,
-    fit_by_cluster,
-)
+from legendretron.cli.cluster import ClusterOptions, cluster_of, fit_by_cluster
 from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
-from legendretron.cli.defaults import default_of
 from legendretron.cli.fit_scores import FitScores
-from legendretron.cli.label_noise import check_rate, found_noise, noise_in_words, parse_noise, read_matrix
+from legendretron.cli.label_noise import found_noise, noise_in_words, parse_noise, read_matrix
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
     DataFile,
-    DecimalOption,
-    EncodingOption,
-    FormatOption,
-    Missing,
-    MissingLabels,
-    MissingLabelsOption,
-    MissingOption,
-    NaOption,
-    SepOption,
-    SkipOption,
+    LabelledTableOptions,
     StreamOption,
-    ThousandsOption,
-    count_or_auto,
-    number_or_auto,
+    given,
+    option,
+    parse_number,
+    wrong,
     wrong_usage_of,
 )
 from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
-from legendretron.cli.report import Report, grid
-from legendretron.cli.suspicious import folds_for, judged, suspicious_frame
-from legendretron.cli.wording import saying_options
+from legendretron.cli.suspicious import folds_for, judge, suspicious_frame
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,220 +41,250 @@ if TYPE_CHECKING:
     import numpy as np
 
     from legendretron.datasets.tables import Table
-    from legendretron.datasets.text_form import TextForm, TextOptions
+    from legendretron.datasets.text_form import TextForm
+    from legendretron.estimators import LegendreTronClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
-__all__ = ["fit"]
-
-
-Model = StrEnum("Model", ["legendretron", "logistic"])
-
+__all__ = ["EstimatorOptions", "FitOptions", "fit"]
 
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
-_CATEGORIES = 32  #: as in TableEncoder
-_COUNT = {"min": 1, "max": _MOST_EPOCHS}
-_SEED = {"min": 0, "max": 2**32 - 1}  # accepted by numpy
 
+Model = StrEnum("Model", ["legendretron", "logistic"])
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 
 
-def _option(panel: str, help: str, *names: str, parameter: str | None = None, **limits: Any) -> Any:
-    """An option; if not given, the estimator's default applies, which the help shows."""
-    shown = "" if parameter is None else f" (default: {default_of(parameter)})"
-    return typer.Option(*names, help=help + shown, rich_help_panel=panel, show_default=False, **limits)
+def _parse_epochs(text: str) -> str | int:
+    """Parse ``auto`` or a whole number."""
+    if text == "auto":
+        return text
+    if not (text.isdecimal() and 1 <= int(text) <= _MOST_EPOCHS):
+        raise typer.BadParameter(f"it must be auto or a whole number from 1 to {_MOST_EPOCHS:,}, got {text!r}.")
+    return int(text)
 
 
-def _data(help: str, *names: str) -> Any:
-    return _option("Data", help, *names)
+def _parse_share(text: str) -> float:
+    """Parse a number between 0 and 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise typer.BadParameter(f"it must be a number between 0 and 1, got {text!r}.")
+    return share
 
 
-def _model(help: str, *names: str, parameter: str, **limits: Any) -> Any:
-    return _option("Model", help, *names, parameter=parameter, **limits)
+@dataclass(kw_only=True)
+class EstimatorOptions:
+    """Parameters of the estimators, by their names there. What is not given, None, has the estimator's default."""
 
-
-def _training(help: str, *names: str, parameter: str | None = None, **limits: Any) -> Any:
-    return _option("Training", help, *names, parameter=parameter, **limits)
-
-
-def fit(
-    report: Report,
-    data: DataFile,
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="File for the model; an existing one is replaced.", show_default=False),
-    ],
-    target: Annotated[
-        str | None, _data("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t")
-    ] = None,
-    features: Annotated[
-        list[str] | None, _data("Column to predict from; repeat it for several. All but the target if not given.")
-    ] = None,
-    drop: Annotated[list[str] | None, _data("Column to leave out; repeat it for several.")] = None,
-    categorical: Annotated[
-        list[str] | None,
-        _data(
-            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
-            "repeat it for several. Other text is categories anyway."
-        ),
-    ] = None,
-    numeric: Annotated[
-        list[str] | None,
-        _data(
-            "Column of numbers although they are written with leading zeros, such as 007; repeat it for several. Others of "
-            "that kind in text files are categories."
-        ),
-    ] = None,
-    max_categories: Annotated[
-        int,
-        typer.Option(
-            help="Most categories of a column: the most frequent, and one for all others together.",
-            min=2,
-            max=_MOST_UNITS,
-            rich_help_panel="Data",
-        ),
-    ] = _CATEGORIES,
-    missing: MissingOption = Missing.impute,
-    missing_labels: MissingLabelsOption = MissingLabels.error,
-    sep: SepOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    format: FormatOption = None,
-    stream: StreamOption = None,
-    skip_bad_rows: SkipOption = 0,
-    model: Annotated[
-        Model,
-        typer.Option(
-            help="legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
-            rich_help_panel="Model",
-        ),
-    ] = Model.legendretron,
     link: Annotated[
         str | None,
-        _model(
+        option(
             "Kind of link to learn: composite is flexible, canonical simpler and convex; or the name of a link from an "
             "installed package.",
-            parameter="link",
+            panel="Model",
+            default="composite",
         ),
-    ] = None,
-    link_param: Annotated[
+    ] = None
+    link_params: Annotated[
         list[str] | None,
-        _option(
-            "Model",
+        option(
             "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows), "
             "depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
             "--link-param",
+            panel="Model",
         ),
-    ] = None,
+    ] = None
     alpha: Annotated[
-        str | None,
-        _model(
+        Any,
+        option(
             "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.",
-            parameter="alpha",
+            panel="Model",
+            default="auto",
             metavar="auto|NUMBER",
+            parser=parse_number,
         ),
-    ] = None,
+    ] = None
     link_alpha: Annotated[
-        str | None,
-        _model(
+        Any,
+        option(
             "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better.",
-            parameter="link_alpha",
+            panel="Model",
+            default="auto",
             metavar="auto|NUMBER",
+            parser=parse_number,
         ),
-    ] = None,
+    ] = None
     cv: Annotated[
         int | None,
-        _option(
-            "Model",
-            "Number of parts, each held out once, to choose penalties that are auto. (default: 5; from 50,000 rows on, "
-            "one fifth is held out once)",
+        option(
+            "Number of parts, each held out once, to choose penalties that are auto.",
+            panel="Model",
+            default="5; from 50,000 rows on, one fifth is held out once",
             min=2,
             max=_MOST_UNITS,
         ),
-    ] = None,
+    ] = None
     label_noise: Annotated[
-        str | None,
-        _model(
+        Any,
+        option(
             "Wrong labels: the model learns from labels as they are, and predicts true ones. auto: tried on held-out rows, "
             "where penalties are. none: all are right. symmetric: some are wrong at random, how many is estimated. "
             "class-conditional: for each pair of classes; needs many rows. NUMBER: the share of wrong labels. FILE: a matrix "
             "(.csv, .tsv), a line for each true class with the probabilities of labels.",
-            "--label-noise",
-            parameter="label_noise",
+            panel="Model",
+            default="auto; none for logistic",
             metavar="KIND|NUMBER|FILE",
+            parser=parse_noise,
         ),
-    ] = None,
+    ] = None
     standardize: Annotated[
-        bool | None, _model("Standardise the features.", "--standardize/--no-standardize", parameter="standardize")
-    ] = None,
+        bool | None,
+        option("Standardise the features.", "--standardize/--no-standardize", panel="Model", default="True"),
+    ] = None
     class_weight: Annotated[
-        ClassWeight | None, _training("balanced: rare classes count as much as frequent ones.")
-    ] = None,
+        ClassWeight | None, option("balanced: rare classes count as much as frequent ones.", panel="Training")
+    ] = None
     solver: Annotated[
         Solver | None,
-        _training(
+        option(
             "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
             "logistic regression.",
-            parameter="solver",
+            panel="Training",
+            default="auto",
         ),
-    ] = None,
-    epochs: Annotated[
-        str | None,
-        _training(
+    ] = None
+    max_epochs: Annotated[
+        Any,
+        option(
             "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
-            parameter="max_epochs",
+            "--epochs",
+            panel="Training",
+            default="auto",
             metavar="auto|N",
+            parser=_parse_epochs,
         ),
-    ] = None,
+    ] = None
     learning_rate: Annotated[
-        str | None,
-        _training("Initial learning rate of adam. auto: 0.03.", parameter="learning_rate", metavar="auto|NUMBER"),
-    ] = None,
-    batch_size: Annotated[int | None, _training("Rows per step of adam.", parameter="batch_size", **_COUNT)] = None,
-    validation: Annotated[
-        float | None,
-        _training(
-            "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves."
+        Any,
+        option(
+            "Initial learning rate of adam. auto: 0.03.",
+            panel="Training",
+            default="auto",
+            metavar="auto|NUMBER",
+            parser=parse_number,
         ),
-    ] = None,
-    seed: Annotated[int | None, _training("Random seed; the same seed gives the same model.", **_SEED)] = None,
-    device: Annotated[str | None, _training("cpu, cuda, cuda:1, or auto.", parameter="device")] = None,
-    dtype: Annotated[Precision | None, _training("Precision; that of the data if not given.")] = None,
+    ] = None
+    batch_size: Annotated[
+        int | None, option("Rows per step of adam.", panel="Training", default="auto", min=1, max=_MOST_EPOCHS)
+    ] = None
+    early_stopping: Annotated[
+        Any,
+        option(
+            "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves.",
+            "--validation",
+            panel="Training",
+            metavar="SHARE",
+            parser=_parse_share,
+        ),
+    ] = None
+    random_state: Annotated[
+        int | None,
+        option(
+            "Random seed; the same seed gives the same model.", "--seed", panel="Training", min=0, max=2**32 - 1
+        ),  # as numpy accepts it
+    ] = None
+    device: Annotated[str | None, option("cpu, cuda, cuda:1, or auto.", panel="Training", default="cpu")] = None
+    dtype: Annotated[Precision | None, option("Precision; that of the data if not given.", panel="Training")] = None
     checkpoint: Annotated[
-        Path | None, _training("File to resume from if the fit is stopped; needs --seed. Removed at the end.")
-    ] = None,
+        Path | None,
+        option("File to resume from if the fit is stopped; needs --seed. Removed at the end.", panel="Training"),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
+    """Options of ``fit``."""
+
+    data: DataFile
+    out: Annotated[Path, option("File for the model; an existing one is replaced.", "--out", "-o")]
+    target: Annotated[
+        str | None,
+        option("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t", panel="Data"),
+    ] = None
+    features: Annotated[
+        list[str] | None,
+        option("Column to predict from; repeat it for several. All but the target if not given.", panel="Data"),
+    ] = None
+    drop: Annotated[list[str] | None, option("Column to leave out; repeat it for several.", panel="Data")] = None
+    categorical: Annotated[
+        list[str] | None,
+        option(
+            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
+            "repeat it for several. Other text is categories anyway.",
+            panel="Data",
+        ),
+    ] = None
+    numeric: Annotated[
+        list[str] | None,
+        option(
+            "Column of numbers although they are written with leading zeros, such as 007; repeat it for several. Others of "
+            "that kind in text files are categories.",
+            panel="Data",
+        ),
+    ] = None
+    max_categories: Annotated[
+        int,
+        option(
+            "Most categories of a column: the most frequent, and one for all others together.",
+            panel="Data",
+            show_default=True,
+            min=2,
+            max=_MOST_UNITS,
+        ),
+    ] = 32
+    stream: StreamOption = None
+    skip_bad_rows: Annotated[
+        int,
+        option(
+            "Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to "
+            "leave out at most, where DATA is read in batches.",
+            panel="Data",
+            show_default=True,
+            min=0,
+        ),
+    ] = 0
+    model: Annotated[
+        Model,
+        option(
+            "legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
+            panel="Model",
+            show_default=True,
+        ),
+    ] = Model.legendretron
     tuning: Annotated[
         Path | None,
-        typer.Option(
-            help="File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf).",
-            show_default=False,
-            rich_help_panel="Output",
+        option(
+            "File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf).",
+            panel="Output",
         ),
-    ] = None,
+    ] = None
     suspicious: Annotated[
         Path | None,
-        typer.Option(
-            help="File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
+        option(
+            "File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
             "not seen it; see 'legendretron suspicious --help'.",
-            show_default=False,
-            rich_help_panel="Output",
+            panel="Output",
         ),
-    ] = None,
-    backend: BackendOption = None,
-    workers: Workers = None,
-    address: Address = None,
-    storage: Storage = None,
-    max_failures: MaxFailures = None,
-    shards: Shards = None,
-    class_parallel: ClassParallel = None,
-    checkpoint_steps: CheckpointSteps = None,
-) -> None:
+    ] = None
+
+
+def fit(terminal: Terminal, options: FitOptions) -> None:
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
@@ -290,132 +300,165 @@ def fit(
     Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
     finished one; with --checkpoint the same command resumes.
     """
-    from legendretron.cli.models import format_for, make_model
+    from legendretron.cli.models import format_for
     from legendretron.cli.streamed_fit import fit_in_batches
     from legendretron.cli.streams import check_streamable, streamed_parts
     from legendretron.datasets.streams import forms_of
-    from legendretron.datasets.text_form import TextOptions
 
-    for name, columns in (
-        ("--features", features), ("--drop", drop), ("--categorical", categorical), ("--numeric", numeric)
-    ):  # fmt: skip
-        if target is not None and target in (columns or ()):
-            raise typer.BadParameter(f"{target!r} is the target; leave it out here.", param_hint=f"'{name}'")
-    if both := set(categorical or ()) & set(numeric or ()):
-        raise typer.BadParameter(f"{min(both)!r} is in --categorical as well; choose one.", param_hint="'--numeric'")
-    if validation is not None and not 0 < validation < 1:
-        raise typer.BadParameter(f"it must be between 0 and 1, got {validation}.", param_hint="'--validation'")
-    if checkpoint is not None and seed is None:
-        raise typer.BadParameter("it needs --seed, without which a fit cannot be resumed.", param_hint="'--checkpoint'")
-    if tuning is not None:
-        check_suffix(tuning, (*TABLES, *PICTURES), "--tuning")
-    if suspicious is not None:
-        check_suffix(suspicious, TABLES, "--suspicious")
-    noise = parse_noise(label_noise)
-    cluster = cluster_of(
-        backend=backend, workers=workers, address=address, storage=storage, max_failures=max_failures, shards=shards,
-        class_parallel=class_parallel, checkpoint_steps=checkpoint_steps,
-        unsuitable={
-            "--suspicious": suspicious, "--label-noise": noise if isinstance(noise, Path) else None,
-            "--checkpoint": checkpoint if backend is not None else None, "--format": format, "--sep": sep,
-            "--decimal": decimal, "--thousands": thousands, "--encoding": encoding, "--na": na or None,
-            "--categorical": categorical or None, "--numeric": numeric or None,
-            "--missing-labels": missing_labels if missing_labels == MissingLabels.drop else None,
-        },
+    _check_columns(options)
+    matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
+    # a fit by several processes reads the table by itself, and cannot be told all about it
+    unsuitable = given(
+        options, "suspicious", "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
+        "missing_labels",
     )  # fmt: skip
-    matrix_file = noise if isinstance(noise, Path) else None
-    outputs = {"--out": out, "--checkpoint": checkpoint, "--tuning": tuning, "--suspicious": suspicious}
-    check_outputs(
-        outputs,
-        {"DATA": data} if matrix_file is None else {"DATA": data, "--label-noise": matrix_file},
-    )
-    estimator = make_model(model, {
-        "link": link, "link_params": _settings(link_param), "alpha": number_or_auto(alpha, "--alpha"),
-        "link_alpha": number_or_auto(link_alpha, "--link-alpha"), "cv": cv,
-        "label_noise": None if matrix_file is not None else noise,
-        "standardize": standardize, "class_weight": class_weight, "solver": solver,
-        "max_epochs": count_or_auto(epochs, "--epochs", _MOST_EPOCHS),
-        "learning_rate": number_or_auto(learning_rate, "--learning-rate"), "batch_size": batch_size,
-        "early_stopping": validation, "random_state": seed, "device": device, "dtype": dtype,
-        "checkpoint": None if cluster is not None else checkpoint,
-    })  # fmt: skip
-    if checkpoint is not None and estimator.solver == "lbfgs":
-        reason = "it needs --solver adam or auto, not lbfgs."
-        raise typer.BadParameter(reason, param_hint="'--checkpoint'")
-    for name, given in (("--cv", cv), ("--tuning", tuning)):
-        if given is not None and estimator._strengths().fixed:
-            reason = "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
-            raise typer.BadParameter(reason, param_hint=f"'{name}'")
-    import_extra("safetensors", "writing a model", "cli")
-    if tuning is not None and tuning.suffix.lower() in PICTURES:
-        import_extra("matplotlib", "drawing", "plots")
-    if any(path is not None and path.suffix.lower() == ".parquet" for path in (tuning, suspicious)):
-        import_extra("pyarrow", "writing Parquet", "cli")
+    unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
+    unsuitable |= {} if options.backend is None else given(options, "checkpoint")
+    cluster = cluster_of(options, unsuitable)
+    outputs = {
+        "--out": options.out,
+        "--checkpoint": options.checkpoint,
+        "--tuning": options.tuning,
+        "--suspicious": options.suspicious,
+    }
+    inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
+    check_outputs(outputs, inputs)
+    estimator = make_estimator(options, without_checkpoint=cluster is not None)
+    for name in given(options, "cv", "tuning"):
+        if estimator._strengths().fixed:
+            raise wrong(
+                name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
+            )
+    _check_extras(options)
     if cluster is not None:
-        roles = {"target": target, "features": features or None, "drop": tuple(drop or ())}
-        fit_by_cluster(report, cluster, estimator, data, roles, out, checkpoint, tuning, skip_bad_rows or 0)
+        roles = {"target": options.target, "features": options.features or None, "drop": tuple(options.drop or ())}
+        fit_by_cluster(
+            terminal, cluster, estimator, options.data, roles, options.out, options.checkpoint, options.tuning,
+            options.skip_bad_rows,
+        )  # fmt: skip
         return
-    text = TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
-    parts = streamed_parts(data, format, stream, outputs)
+    parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None:
-        check_streamable({"--suspicious": suspicious})
+        check_streamable(given(options, "suspicious"))
         began = time.perf_counter()
         try:
             scores, encoder = fit_in_batches(
-                estimator, parts, target, features=features or None, drop=drop, text=text, missing=str(missing),
-                missing_labels=str(missing_labels), categorical=categorical or [], numeric=numeric or [],
-                max_categories=max_categories, skip_bad_rows=skip_bad_rows, report=report,
-                set_noise=(lambda classes: _set_noise(estimator, classes, noise)) if label_noise is not None else None,
+                estimator, parts, options.target, features=options.features or None, drop=options.drop, text=options.text,
+                missing=str(options.missing), missing_labels=str(options.missing_labels),
+                categorical=options.categorical or [], numeric=options.numeric or [],
+                max_categories=options.max_categories, skip_bad_rows=options.skip_bad_rows, terminal=terminal,
+                set_noise=None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options)),
             )  # fmt: skip
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
-        forms = forms_of(parts, text)
-        _finish(estimator, encoder, scores, forms, model, time.perf_counter() - began, out, tuning, None, report)
+        forms = forms_of(parts, options.text)
+        _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began, None)
         return
-    if skip_bad_rows:
+    if options.skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
-        raise typer.BadParameter(reason, param_hint="'--skip-bad-rows'")
-    table = _read(
-        data, target, features, drop, format_for(data, format), text, categorical or [], numeric or [], missing,
-        missing_labels,
-    )  # fmt: skip
-    LeftOut(table).tell(report)
-    warn_of_similar_labels(table.classes, data, table.target, report)
-    table, encoder = _encoded(table, categorical or [], max_categories)
-    _set_noise(estimator, table.classes, noise)
-    folds = None if suspicious is None else _folds(estimator, table)
+        raise wrong("--skip-bad-rows", reason)
+    table = _read(options, format_for(options.data, options.format))
+    LeftOut(table).tell(terminal)
+    warn_of_similar_labels(table.classes, options.data, table.target, terminal)
+    table, encoder = _encode(table, options.categorical or [], options.max_categories)
+    _set_noise(estimator, table.classes, options)
+    folds = None if options.suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
-    _fit(estimator, table, report)
+    _fit(estimator, table, terminal)
     seconds = time.perf_counter() - began
-    wrong = None if suspicious is None else (lambda: _write_suspicious(estimator, table, folds, suspicious))
+    path = options.suspicious
+    write_suspicious = None if path is None else (lambda: _write_suspicious(estimator, table, folds, path))
     scores = _scores(estimator, table)
     forms = [] if table.form is None else [table.form]
-    _finish(estimator, encoder, scores, forms, model, seconds, out, tuning, wrong, report)
+    _finish(terminal, options, estimator, encoder, scores, forms, seconds, write_suspicious)
+
+
+def _check_columns(options: FitOptions) -> None:
+    """Raise a usage error for columns that are named twice, or files whose names do not tell a format."""
+    for name, columns in given(options, "features", "drop", "categorical", "numeric").items():
+        if options.target is not None and options.target in columns:
+            raise wrong(name, f"{options.target!r} is the target; leave it out here.")
+    if both := set(options.categorical or ()) & set(options.numeric or ()):
+        raise wrong("--numeric", f"{min(both)!r} is in --categorical as well; choose one.")
+    if options.tuning is not None:
+        check_suffix(options.tuning, (*TABLES, *PICTURES), "--tuning")
+    if options.suspicious is not None:
+        check_suffix(options.suspicious, TABLES, "--suspicious")
+
+
+def _check_extras(options: FitOptions) -> None:
+    """Raise an error, before the work, for packages that are missing."""
+    import_extra("safetensors", "writing a model", "cli")
+    ends = {path.suffix.lower() for path in (options.tuning, options.suspicious) if path is not None}
+    if ends & {*PICTURES}:
+        import_extra("matplotlib", "drawing", "plots")
+    if ".parquet" in ends:
+        import_extra("pyarrow", "writing Parquet", "cli")
+
+
+def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
+    """Return an estimator with the parameters that were given, checked, and its own defaults."""
+    from legendretron._internal.sklearn_compat import validate_parameters
+    from legendretron._internal.validation import check_device
+    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+
+    kind = LegendreTronClassifier if options.model is Model.legendretron else MultinomialLogisticClassifier
+    names = [field.name for field in dataclasses.fields(EstimatorOptions)]
+    parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
+    for name, called in zip(parameters, given(options, *parameters), strict=True):
+        if name not in kind._get_param_names():
+            raise wrong(called, "it is for --model legendretron; leave it out.")
+    # the value of an enum, as messages show it
+    parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
+    if "link_params" in parameters:
+        parameters["link_params"] = _settings(parameters["link_params"])
+    if isinstance(parameters.get("label_noise"), Path):  # read once the classes are known
+        del parameters["label_noise"]
+    estimator = kind(**parameters)
+    validate_parameters(estimator)
+    estimator._checkpoint_path(online=False)
+    if without_checkpoint:
+        estimator.set_params(checkpoint=None)
+    if isinstance(estimator, LegendreTronClassifier):
+        _check_link(estimator)
+    check_device(estimator.device)
+    return estimator
+
+
+def _check_link(estimator: LegendreTronClassifier) -> None:
+    """Raise a usage error for a link that there is not, or for settings that it does not have."""
+    from legendretron.links import link_names
+    from legendretron.links.registry import names_without_settings
+
+    if estimator.link not in link_names():
+        raise wrong("--link", f"there is no link {estimator.link!r}; there are {', '.join(names_without_settings())}.")
+    with wrong_usage_of("--link"):
+        estimator._link_class()
+    with wrong_usage_of("--link-param"):
+        estimator._strengths()  # builds such a link
 
 
 def _finish(
+    terminal: Terminal,
+    options: FitOptions,
     estimator: LinearLinkClassifier,
     encoder: TableEncoder | None,
     scores: FitScores,
     forms: Sequence[TextForm],
-    model: Model,
     seconds: float,
-    out: Path,
-    tuning: Path | None,
     write_suspicious: Callable[[], dict[str, Any]] | None,
-    report: Report,
 ) -> None:
     """Write what was asked for, and tell what came out."""
     from legendretron.estimators import TableClassifier
 
-    _warn_of_few_rows(estimator.classes_, scores.counts, report)
+    out, tuning = options.out, options.tuning
+    _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
     with naming(out):
         (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
     if tuning is not None:
-        with saying_options():
-            write_tuning(estimator, tuning)
+        write_tuning(estimator, tuning)
     summary = {
-        **_summary(estimator, scores, model, seconds, out),
+        **_summary(estimator, scores, options.model, seconds, out),
         "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
@@ -427,34 +470,32 @@ def _finish(
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
-    report.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
+    terminal.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
 
 
-def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, report: Report) -> None:
+def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Terminal) -> None:
     """Say if there are hardly any rows, of the table or of a class."""
     from legendretron.datasets.table_files import quoted
 
     rows, alone = int(counts.sum()), classes[counts < 2]
     if rows < _FEW:
-        report.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
+        terminal.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
     if len(alone):
-        report.warning(
+        terminal.warning(
             f"there is one row only of {quoted(alone)}: the model can hardly know what such rows are like, nor can it be "
             "judged; add rows, or leave those out"
         )
 
 
-def _settings(given: list[str] | None) -> dict[str, Any] | None:
+def _settings(given: list[str]) -> dict[str, Any]:
     """Parse settings of a link; a value is a number, true, false or text."""
-    if not given:
-        return None
     settings = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise typer.BadParameter(f"it must be NAME=VALUE, got {text!r}.", param_hint="'--link-param'")
+            raise wrong("--link-param", f"it must be NAME=VALUE, got {text!r}.")
         if name in settings:
-            raise typer.BadParameter(f"{name} is given twice.", param_hint="'--link-param'")
+            raise wrong("--link-param", f"{name} is given twice.")
         try:
             settings[name] = json.loads(value)
         except ValueError:
@@ -462,28 +503,18 @@ def _settings(given: list[str] | None) -> dict[str, Any] | None:
     return settings
 
 
-def _read(
-    data: Path,
-    target: str | None,
-    features: list[str] | None,
-    drop: list[str] | None,
-    format: str,
-    text: TextOptions,
-    categorical: list[str],
-    numeric: list[str],
-    missing: str,
-    missing_labels: str,
-) -> Table:
+def _read(options: FitOptions, format: str) -> Table:
     from legendretron.cli.models import missing_target
     from legendretron.datasets.tables import read_columns
 
-    with saying_options():
-        if target is None and format != "libsvm":
-            raise missing_target("which column is to be predicted?", data, format, text)
-        table = read_columns(
-            data, target, features=features or None, drop=drop, format=format, text=text, as_text=categorical,
-            missing=str(missing), missing_labels=str(missing_labels), find_codes=True, numeric=numeric,
-        )  # fmt: skip
+    data, numeric = options.data, options.numeric or []
+    if options.target is None and format != "libsvm":
+        raise missing_target("which column is to be predicted?", data, format, options.text)
+    table = read_columns(
+        data, options.target, features=options.features or None, drop=options.drop, format=format, text=options.text,
+        as_text=options.categorical or [], missing=str(options.missing), missing_labels=str(options.missing_labels),
+        find_codes=True, numeric=numeric,
+    )  # fmt: skip
     check_named("--numeric", numeric, table)
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
@@ -493,70 +524,63 @@ def _read(
     return table
 
 
-def _encoded(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
+def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
     """The table as numbers, and what encoded it; None if there is nothing to encode."""
     from legendretron.datasets.tables import as_numbers, has_only_numbers
     from legendretron.preprocessing import TableEncoder
 
     if not categorical and has_only_numbers(table):
         table = as_numbers(table)
-        with saying_options():
-            for note in [] if table.feature_names is None else TableEncoder().partial_fit(table.X).notes_:
-                warnings.warn(note, stacklevel=2)
+        for note in [] if table.feature_names is None else TableEncoder().partial_fit(table.X).notes_:
+            warnings.warn(note, stacklevel=2)
         return table, None
     check_named("--categorical", categorical, table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-    with saying_options():
-        encoder.set_output(transform="pandas").fit(table.X)
-        return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
+    encoder.set_output(transform="pandas").fit(table.X)
+    return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
 
 
-def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, noise: Any) -> None:
+def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: FitOptions) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
     from legendretron.estimators.label_noise import read_label_noise
 
-    if isinstance(noise, float):
-        check_rate(noise, len(classes))
-    elif isinstance(noise, Path):
-        estimator.set_params(label_noise=read_matrix(noise, classes))
-    with wrong_usage_of("--label-noise"), saying_options():
-        read_label_noise(estimator.label_noise, len(classes))
+    if isinstance(options.label_noise, Path):
+        estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
+    read_label_noise(estimator.label_noise, len(classes))
 
 
 def _folds(estimator: LinearLinkClassifier, table: Table) -> int:
     try:
         return folds_for(estimator, table.y)  # type: ignore[arg-type]
     except ValueError as error:
-        raise typer.BadParameter(f"{error}; leave it out, or that row.", param_hint="'--suspicious'") from error
+        raise wrong("--suspicious", f"{error}; leave it out, or that row.") from error
 
 
 def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int | None, path: Path) -> dict[str, Any]:
     """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
     assert table.y is not None
     try:
-        frame = suspicious_frame(table, table.y, *judged(estimator, table, table.y, folds))
+        frame = suspicious_frame(table, table.y, *judge(estimator, table, table.y, folds))
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
     write_output(path, frame_bytes(frame, path.suffix.lower()))
     return {"rows": len(frame), "file": str(path)}
 
 
-def _fit(estimator: LinearLinkClassifier, table: Table, report: Report) -> None:
+def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> None:
     """Fit, with a progress bar on a terminal."""
     from legendretron.estimators.validation_split import ValidationSplitError
 
-    estimator.set_params(verbose=0 if report.quiet else 1)
-    with saying_options():
-        try:
-            estimator.fit(table.X, table.y)
-        except ValidationSplitError as error:
-            reason = _why_not_held_out(table.y, estimator.early_stopping)
-            raise typer.BadParameter(reason, param_hint="'--validation'") from error
-        except KeyboardInterrupt as stopped:
-            # while penalties are chosen there is none yet
-            started = estimator.checkpoint is not None and Path(estimator.checkpoint).exists()
-            resume = "; the same command resumes from the checkpoint" if started else ""
-            raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
+    estimator.set_params(verbose=0 if terminal.quiet else 1)
+    try:
+        estimator.fit(table.X, table.y)
+    except ValidationSplitError as error:
+        raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
+    except KeyboardInterrupt as stopped:
+        # while penalties are chosen there is none yet
+        started = estimator.checkpoint is not None and Path(estimator.checkpoint).exists()
+        resume = "; the same command resumes from the checkpoint" if started else ""
+        raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from legendretron.cli.options import wrong
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NOISE_FILES",
     "NoNoise",
-    "check_rate",
     "found_noise",
     "noise_in_words",
     "parse_calibration_noise",
@@ -26,7 +27,7 @@ __all__ = [
     "read_matrix",
 ]
 
-_OPTION = "'--label-noise'"
+_OPTION = "--label-noise"
 #: How the name of a file with a matrix ends.
 NOISE_FILES = (".csv", ".tsv")
 #: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.
@@ -40,7 +41,7 @@ class NoNoise(Enum):
     NONE = None
 
 
-def parse_noise(text: str | None) -> str | float | NoNoise | Path | None:
+def parse_noise(text: str) -> str | float | NoNoise | Path:
     """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
 
     Examples
@@ -48,7 +49,7 @@ def parse_noise(text: str | None) -> str | float | NoNoise | Path | None:
     >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
     ('symmetric', 0.1, None)
     """
-    if text is None or text in _KINDS:
+    if text in _KINDS:
         return text
     if text == "none":
         return NoNoise.NONE
@@ -61,16 +62,16 @@ def parse_noise(text: str | None) -> str | float | NoNoise | Path | None:
     )
 
 
-def parse_calibration_noise(text: str) -> str | float | None:
+def parse_calibration_noise(text: str) -> str | float | NoNoise:
     """Parse the option of ``calibrate``: ``none``, ``symmetric``, or the share of wrong labels.
 
     Examples
     --------
-    >>> parse_calibration_noise("none"), parse_calibration_noise("symmetric"), parse_calibration_noise("0.1")
-    (None, 'symmetric', 0.1)
+    >>> parse_calibration_noise("symmetric"), parse_calibration_noise("0.1")
+    ('symmetric', 0.1)
     """
     if text in ("none", "symmetric"):
-        return None if text == "none" else text
+        return NoNoise.NONE if text == "none" else text
     return _rate(text, "none, symmetric, or the share of wrong labels (from 0 to less than 1, such as 0.1)")
 
 
@@ -80,19 +81,8 @@ def _rate(text: str, wanted: str) -> float:
     except ValueError:
         rate = math.nan
     if not 0.0 <= rate < 1.0:
-        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.", param_hint=_OPTION)
+        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.")
     return rate
-
-
-def check_rate(rate: float, n_classes: int, otherwise: str = "auto") -> None:
-    """Raise a usage error for a share of wrong labels at which labels say nothing any more."""
-    most = (n_classes - 1) / n_classes
-    if rate >= most:
-        reason = (
-            f"it must be less than {most:.3g} for {n_classes} classes, since more wrong labels than that say nothing about "
-            f"the true ones, got {rate:g}; give a smaller share, or {otherwise}."
-        )
-        raise typer.BadParameter(reason, param_hint=_OPTION)
 
 
 def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
@@ -151,8 +141,8 @@ def _number(text: str, path: Path) -> float:
     return value
 
 
-def _refused(path: Path, reason: str) -> typer.BadParameter:
-    return typer.BadParameter(f"{str(path)!r} {reason}.", param_hint=_OPTION)
+def _refused(path: Path, reason: str) -> Exception:
+    return wrong(_OPTION, f"{str(path)!r} {reason}.")
 
 
 def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:

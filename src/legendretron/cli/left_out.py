@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from legendretron.cli.report import Report
+from legendretron.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
@@ -47,14 +47,14 @@ class LeftOut:
         """All rows that were left out."""
         return self.incomplete + self.unlabelled
 
-    def tell(self, report: Report) -> None:
+    def tell(self, terminal: Terminal) -> None:
         """Say how many there are, and warn of classes that have no other rows."""
         if self.unlabelled:
-            report.note(f"{self.unlabelled:,} rows without a label were left out")
+            terminal.note(f"{self.unlabelled:,} rows without a label were left out")
         if self.incomplete:
-            report.note(f"{self.incomplete:,} rows with missing values were left out")
+            terminal.note(f"{self.incomplete:,} rows with missing values were left out")
         if vanished := sorted(self._lost - self._there):
             named = ", ".join(map(repr, vanished[:8])) + (f" and {len(vanished) - 8} more" if len(vanished) > 8 else "")
-            report.warning(
+            terminal.warning(
                 f"all rows of {'class' if len(vanished) == 1 else 'classes'} {named} have missing values and were left out."
             )

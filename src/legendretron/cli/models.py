@@ -6,18 +6,15 @@ import bisect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-import typer
 
 from legendretron._internal.artifacts import read_kind
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.options import wrong_usage_of
-from legendretron.cli.wording import OPTIONS, refused_parameter, saying_options
+from legendretron.cli.options import wrong
 from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, quoted, read_frame
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
@@ -26,13 +23,12 @@ from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
     from legendretron.datasets.table_parts import TableParts
-    from legendretron.estimators import LegendreCalibrator, LegendreTronClassifier, TableClassifier
+    from legendretron.estimators import LegendreCalibrator, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
 
 __all__ = [
     "Model",
-    "check_parameters",
     "checked_features",
     "class_numbers",
     "features_for",
@@ -44,7 +40,6 @@ __all__ = [
     "load_model",
     "log_probabilities",
     "log_probability_parts",
-    "make_model",
     "missing_target",
     "probabilities",
     "table_for",
@@ -65,64 +60,6 @@ _MODELS = (
     "TableClassifier",
     "LegendreCalibrator",
 )
-
-
-def make_model(name: str, given: dict[str, Any]) -> LinearLinkClassifier:
-    """Return an estimator with the parameters that were given (those that are not None) and its own defaults.
-
-    Parameters
-    ----------
-    name : {"legendretron", "logistic"}
-        Which.
-    given : dict
-        Parameters of the estimator; one that is out of range or would change nothing is a usage error.
-    """
-    from legendretron._internal.validation import check_device
-    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-
-    classes: dict[str, type[LinearLinkClassifier]] = {
-        "legendretron": LegendreTronClassifier,
-        "logistic": MultinomialLogisticClassifier,
-    }
-    parameters = {key: value for key, value in given.items() if value is not None}
-    known = classes[name]._get_param_names()
-    for key in parameters:
-        if key not in known:
-            raise typer.BadParameter("it is for --model legendretron; leave it out.", param_hint=f"'{OPTIONS[key]}'")
-    # the value of an enum, as messages show it
-    plain = {key: value.value if isinstance(value, Enum) else value for key, value in parameters.items()}
-    estimator = classes[name](**plain)
-    check_parameters(estimator)
-    if isinstance(estimator, LegendreTronClassifier):
-        _check_settings_of_link(estimator)
-    with wrong_usage_of("--device"), saying_options():
-        check_device(estimator.device)
-    return estimator
-
-
-def check_parameters(estimator: Model) -> None:
-    """Raise a usage error for a parameter that is out of range."""
-    from legendretron._internal.sklearn_compat import validate_parameters
-
-    try:
-        validate_parameters(estimator)
-    except ValueError as error:
-        option, reason = refused_parameter(error)
-        raise typer.BadParameter(reason, param_hint=f"'{option}'") from error
-
-
-def _check_settings_of_link(estimator: LegendreTronClassifier) -> None:
-    """Raise a usage error for a link that there is not, or for settings that it does not have."""
-    from legendretron.links import link_names
-    from legendretron.links.registry import names_without_settings
-
-    if estimator.link not in link_names():
-        reason = f"there is no link {estimator.link!r}; there are {', '.join(names_without_settings())}."
-        raise typer.BadParameter(reason, param_hint="'--link'")
-    with wrong_usage_of("--link"), saying_options():
-        estimator._link_class()
-    with wrong_usage_of("--link-param"), saying_options():
-        estimator._strengths()  # builds such a link
 
 
 def is_model(path: Path) -> bool:
@@ -169,9 +106,8 @@ def format_for(path: Path, given: str | None) -> str:
     except UnreadFormatError:
         raise
     except ValueError as error:
-        raise typer.BadParameter(
-            f"the name of {str(path)!r} does not tell its format; give one of {', '.join(FORMATS)}.",
-            param_hint="'--format'",
+        raise wrong(
+            "--format", f"the name of {str(path)!r} does not tell its format; give one of {', '.join(FORMATS)}."
         ) from error
 
 
@@ -179,7 +115,7 @@ def missing_target(question: str, path: Path, format: str, text: TextOptions | N
     """Return a usage error that asks for a column and lists the column names."""
     names, most = read_frame(path, format, text=text).frame.columns.tolist(), 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return typer.BadParameter(f"{question} There are: {', '.join(names[:most])}{rest}.", param_hint="'--target'")
+    return wrong("--target", f"{question} There are: {', '.join(names[:most])}{rest}.")
 
 
 def linear_of(model: Any) -> Any:
@@ -233,22 +169,12 @@ def table_for(
     names = getattr(model, "feature_names_in_", None)
     if weight is not None and (weight == target or (names is not None and weight in names)):
         what = "the column of the true classes" if weight == target else "a feature of the model"
-        raise typer.BadParameter(f"{weight!r} is {what}; name the column of the weights.", param_hint="'--weight'")
+        raise wrong("--weight", f"{weight!r} is {what}; name the column of the weights.")
     keep = [*keep, *([] if weight is None else [weight])]
-    with saying_options():
-        return _ready(
-            model,
-            read_columns(
-                path,
-                target,
-                format=format,
-                text=text,
-                missing=missing,
-                missing_labels=missing_labels,
-                keep=keep,
-                **wanted,
-            ),
-        )
+    table = read_columns(
+        path, target, format=format, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
+    )
+    return _ready(model, table)
 
 
 def tables_for(
@@ -270,22 +196,14 @@ def tables_for(
     tables = read_in_chunks(
         parts, target, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
     )
-    while True:
-        with saying_options():  # not while the caller works on a table
-            table = next(tables, None)
-            if table is None:
-                return
-            table = _ready(model, table)
-        yield table
+    return (_ready(model, table) for table in tables)
 
 
 def _columns_for(model: Model, path: Path, target: str | None, format: str) -> dict[str, Any]:
     """Which columns to read for a model, as arguments of ``read_columns``."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and target in names:
-        raise typer.BadParameter(
-            f"{target!r} is a feature of the model; name the column of the true classes.", param_hint="'--target'"
-        )
+        raise wrong("--target", f"{target!r} is a feature of the model; name the column of the true classes.")
     if format == "libsvm":
         if _is_calibrator(model) and model.estimator is None:
             raise ValueError(
@@ -342,8 +260,7 @@ def log_probability_parts(
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table, watch)
-    with saying_options():
-        yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
+    yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -359,7 +276,7 @@ def checked_features(model: Model, table: Table, watch: DriftWatch | None = None
     check = model._scores if _is_calibrator(model) else model._check_features
     X = features_for(model, table)
     try:
-        with saying_options(), without_names(), watch or nullcontext():
+        with without_names(), watch or nullcontext():
             checked = check(X)
     except ValueError as error:
         with without_names(), DriftWatch():
@@ -412,8 +329,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
     if _is_calibrator(model):
         return np.exp(log_probabilities(model, table, DriftWatch()))
     X = checked_features(model, table, DriftWatch())
-    with saying_options():
-        return linear_of(model)._predict_all(X, log=False)
+    return linear_of(model)._predict_all(X, log=False)
 
 
 def class_numbers(model: Model, table: Table) -> np.ndarray:

@@ -1,134 +1,89 @@
-"""Arguments and options that several commands share."""
+"""Options that several commands share, and how options are declared.
+
+The options of a command are the fields of a dataclass: a field has the type, the help and the default, and its name is the
+parameter of the library that it sets. What is declared by :func:`option` with other names is called by these.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+if TYPE_CHECKING:
+    from legendretron.datasets.text_form import TextOptions
 
 __all__ = [
     "AnyModelFile",
     "DataFile",
-    "DecimalOption",
-    "EncodingOption",
     "Format",
-    "FormatOption",
+    "Keep",
+    "LabelledTableOptions",
     "Missing",
     "MissingLabels",
-    "MissingLabelsOption",
-    "MissingOption",
     "ModelFile",
-    "NaOption",
-    "SepOption",
-    "SkipOption",
     "StreamOption",
-    "ThousandsOption",
-    "count_or_auto",
-    "number_or_auto",
+    "TableOptions",
+    "given",
+    "option",
+    "option_names",
+    "parse_number",
+    "wrong",
     "wrong_usage_of",
 ]
 
-Format = StrEnum("Format", ["csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"])
 
-DataFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or "
-        "LIBSVM text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard "
-        "input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
-        "quotes, such as 'part-*.parquet'.",
-        show_default=False,
-        readable=False,  # not a usage error: opening the file reports it
-    ),
-]
-ModelFile = Annotated[
-    Path,
-    typer.Argument(metavar="MODEL", help="A file that 'legendretron fit' wrote.", show_default=False, readable=False),
-]
-AnyModelFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL",
-        help="A file that 'legendretron fit' or 'legendretron calibrate' wrote.",
-        show_default=False,
-        readable=False,
-    ),
-]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option(
-        "--format", help="Format of DATA, if its extension does not tell.", show_default=False, rich_help_panel="Data"
-    ),
-]
+#: Groups in the help of a command, in order.
+_PANELS = ("Data", "Model", "Training", "Calibration", "Output", "Many machines")
 
 
-def _about_text(help: str) -> Any:
-    return typer.Option(help=help, show_default=False, rich_help_panel="Data")
+def option(help: str, *names: str, panel: str | None = None, default: str | None = None, **more: Any) -> Any:
+    """Declare an option.
+
+    Parameters
+    ----------
+    help : str
+        What it does.
+    *names : str
+        What it is called; by default as the field.
+    panel : str, optional
+        Group in the help.
+    default : str, optional
+        What applies if it is not given, where the default of the field, None, does not tell.
+    **more
+        Arguments of :func:`typer.Option`.
+    """
+    shown = "" if default is None else f" (default: {default})"
+    return typer.Option(*names, help=help + shown, rich_help_panel=panel, **{"show_default": False, **more})
 
 
-SepOption = Annotated[
-    str | None, _about_text("Character between the columns of CSV. (default: comma, semicolon, tab or |, as found)")
-]
-DecimalOption = Annotated[
-    str | None,
-    _about_text("Decimal mark of text, . or ,. (default: as found; a comma not where columns are separated by it)"),
-]
-ThousandsOption = Annotated[
-    str | None,
-    _about_text("What separates thousands in text, as . in 1.234,56: . , ' or a space. (default: nothing does)"),
-]
-EncodingOption = Annotated[
-    str | None, _about_text("Encoding of text. (default: UTF-8, else Windows-1252 with a warning)")
-]
-NaOption = Annotated[
-    list[str] | None,
-    _about_text(
-        "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several."
-    ),
-]
-Missing = StrEnum("Missing", {"impute": "impute", "drop_rows": "drop-rows", "error": "error"})
-MissingOption = Annotated[
-    Missing,
-    typer.Option(
-        help="Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
-        "drop-rows: rows with missing values are left out. error: stop.",
-        rich_help_panel="Data",
-    ),
-]
-MissingLabels = StrEnum("MissingLabels", ["error", "drop"])
-MissingLabelsOption = Annotated[
-    MissingLabels,
-    typer.Option(
-        help="Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
-        rich_help_panel="Data",
-    ),
-]
+def option_names(options: type) -> dict[str, str]:
+    """Return what the fields of a class of options are called on the command line, its own fields first."""
+    hints = get_type_hints(options, include_extras=True)
+    own = [name for kind in options.__mro__ for name in vars(kind).get("__annotations__", ())]
+    panels = {name: getattr(hints[name].__metadata__[0], "rich_help_panel", None) for name in own}
+    names = {}
+    for name in sorted(panels, key=lambda name: _PANELS.index(panels[name]) if panels[name] in _PANELS else -1):
+        declared = hints[name].__metadata__[0]
+        # typer takes the first name for a default
+        names_given = (getattr(declared, "default", None), *(getattr(declared, "param_decls", None) or ()))
+        given = [text for text in names_given if isinstance(text, str) and text.startswith("--")]
+        argument = isinstance(declared, typer.models.ArgumentInfo)
+        names[name] = (
+            declared.metavar if argument else given[0].partition("/")[0] if given else f"--{name.replace('_', '-')}"
+        )
+    return names
 
 
-StreamOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--stream/--no-stream",
-        help="Read DATA in batches, in little memory. (default: if DATA is a folder, a pattern or more than 1 GiB)",
-        show_default=False,
-        rich_help_panel="Data",
-    ),
-]
-SkipOption = Annotated[
-    int,
-    typer.Option(
-        "--skip-bad-rows",
-        help="Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to "
-        "leave out at most, where DATA is read in batches.",
-        min=0,
-        rich_help_panel="Data",
-    ),
-]
+def wrong(option: str, reason: str) -> Exception:
+    """Return a usage error of an option."""
+    return typer.BadParameter(reason, param_hint=f"'{option}'")
 
 
 @contextmanager
@@ -137,34 +92,138 @@ def wrong_usage_of(option: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
+        raise wrong(option, str(error)) from error
 
 
-def number_or_auto(text: str | None, option: str) -> Any:
+def parse_number(text: str) -> str | float:
     """Parse ``auto`` or a number; the range is checked by the estimator.
 
     Examples
     --------
-    >>> number_or_auto("auto", "--alpha"), number_or_auto("1e-3", "--alpha")
+    >>> parse_number("auto"), parse_number("1e-3")
     ('auto', 0.001)
     """
-    if text is None or text == "auto":
-        return text
     try:
-        return float(text)
+        return text if text == "auto" else float(text)
     except ValueError:
-        raise typer.BadParameter(f"it must be auto or a number, got {text!r}.", param_hint=f"'{option}'") from None
+        raise typer.BadParameter(f"it must be auto or a number, got {text!r}.") from None
 
 
-def count_or_auto(text: str | None, option: str, most: int) -> Any:
-    """Parse ``auto`` or a whole number from 1 to ``most``."""
-    if text is None or text == "auto":
-        return text
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if not 1 <= count <= most:
-        reason = f"it must be auto or a whole number from 1 to {most:,}, got {text!r}."
-        raise typer.BadParameter(reason, param_hint=f"'{option}'")
-    return count
+Format = StrEnum("Format", ["csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"])
+Missing = StrEnum("Missing", {"impute": "impute", "drop_rows": "drop-rows", "error": "error"})
+MissingLabels = StrEnum("MissingLabels", ["error", "drop"])
+
+
+def _file(metavar: str, help: str) -> Any:
+    # not readable is not a usage error: opening the file reports it
+    return typer.Argument(metavar=metavar, help=help, show_default=False, readable=False)
+
+
+DataFile = Annotated[
+    Path,
+    _file(
+        "DATA",
+        "The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or "
+        "LIBSVM text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard "
+        "input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
+        "quotes, such as 'part-*.parquet'.",
+    ),
+]
+ModelFile = Annotated[Path, _file("MODEL", "A file that 'legendretron fit' wrote.")]
+AnyModelFile = Annotated[Path, _file("MODEL", "A file that 'legendretron fit' or 'legendretron calibrate' wrote.")]
+StreamOption = Annotated[
+    bool | None,
+    option(
+        "Read DATA in batches, in little memory.",
+        "--stream/--no-stream",
+        panel="Data",
+        default="if DATA is a folder, a pattern or more than 1 GiB",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    option("Column of DATA to write before the others, as it stands there; repeat it for several."),
+]
+
+
+@dataclass(kw_only=True)
+class TableOptions:
+    """How a table is read."""
+
+    missing: Annotated[
+        Missing,
+        option(
+            "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
+            "drop-rows: rows with missing values are left out. error: stop.",
+            panel="Data",
+            show_default=True,
+        ),
+    ] = Missing.impute
+    sep: Annotated[
+        str | None,
+        option("Character between the columns of CSV.", panel="Data", default="comma, semicolon, tab or |, as found"),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        option(
+            "Decimal mark of text, . or ,.",
+            panel="Data",
+            default="as found; a comma not where columns are separated by it",
+        ),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        option(
+            "What separates thousands in text, as . in 1.234,56: . , ' or a space.",
+            panel="Data",
+            default="nothing does",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None, option("Encoding of text.", panel="Data", default="UTF-8, else Windows-1252 with a warning")
+    ] = None
+    na_values: Annotated[
+        list[str] | None,
+        option(
+            "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several.",
+            "--na",
+            panel="Data",
+        ),
+    ] = None
+    format: Annotated[Format | None, option("Format of DATA, if its extension does not tell.", panel="Data")] = None
+
+    @property
+    def text(self) -> TextOptions:
+        """How text files are written."""
+        from legendretron.datasets.text_form import TextOptions
+
+        return TextOptions(self.sep, self.decimal, self.encoding, tuple(self.na_values or ()), self.thousands)
+
+
+@dataclass(kw_only=True)
+class LabelledTableOptions(TableOptions):
+    """How a table with labels is read."""
+
+    target: Annotated[
+        str | None, option("Column of the labels. LIBSVM text needs none.", "--target", "-t", panel="Data")
+    ] = None
+    missing_labels: Annotated[
+        MissingLabels,
+        option(
+            "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
+            panel="Data",
+            show_default=True,
+        ),
+    ] = MissingLabels.error
+
+
+def given(options: Any, *names: str) -> dict[str, Any]:
+    """Return fields of options by what they are called on the command line, those that were given."""
+    called = option_names(type(options))
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    values = {name: getattr(options, name) for name in names}
+    return {
+        called[name]: value
+        for name, value in values.items()
+        if value is not None and value != defaults[name] and value != []
+    }

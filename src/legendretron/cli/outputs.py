@@ -10,10 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
+from legendretron.cli.options import wrong
 
 __all__ = [
     "check_no_input",
@@ -25,6 +24,7 @@ __all__ = [
     "frames_to",
     "json_values",
     "naming",
+    "picture_bytes",
     "text_of",
     "write_output",
 ]
@@ -38,7 +38,7 @@ def file_or_none(path: Path | None) -> Path | None:
 def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
     """Raise a usage error for a file name without the extension of a supported format."""
     if path.suffix.lower() not in suffixes:
-        raise typer.BadParameter(f"{str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=f"'{option}'")
+        raise wrong(option, f"{str(path)!r} must end in {' or '.join(suffixes)}.")
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
@@ -65,9 +65,8 @@ def check_no_input(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path
     for option, path in outputs.items():
         for name, other in inputs.items():
             if path is not None and _same_file(path, other):
-                raise typer.BadParameter(
-                    f"{str(path)!r} is the file of {name}, which would be replaced; choose another name.",
-                    param_hint=f"'{option}'",
+                raise wrong(
+                    option, f"{str(path)!r} is the file of {name}, which would be replaced; choose another name."
                 )
 
 
@@ -168,6 +167,19 @@ def frame_bytes(frame: Any, suffix: str) -> bytes:
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
     return text_of(frame, suffix).encode()
+
+
+def picture_bytes(draw: Callable[[], Any], suffix: str) -> bytes:
+    """Return what a function draws, a display, in the format of a file extension."""
+    matplotlib = import_extra("matplotlib", "drawing", "plots")
+    matplotlib.use("Agg")  # a file, never a window
+    from matplotlib import pyplot
+
+    figure = draw().figure_
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
+    pyplot.close(figure)
+    return buffer.getvalue()
 
 
 def json_values(column: Any) -> list[Any]:

@@ -6,26 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from legendretron._internal.extras import import_extra
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    AnyModelFile,
-    DataFile,
-    DecimalOption,
-    EncodingOption,
-    FormatOption,
-    Missing,
-    MissingOption,
-    NaOption,
-    SepOption,
-    StreamOption,
-    ThousandsOption,
-)
+from legendretron.cli.options import AnyModelFile, DataFile, Keep, StreamOption, TableOptions, option, wrong
 from legendretron.cli.outputs import (
     check_outputs,
     check_suffix,
@@ -36,43 +23,32 @@ from legendretron.cli.outputs import (
     text_of,
     write_output,
 )
-from legendretron.cli.report import Report, grid
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     from legendretron.cli.models import Model
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.drift import DriftWatch
 
-__all__ = ["predict"]
+__all__ = ["PredictOptions", "predict"]
 
 
-def predict(
-    report: Report,
-    model: AnyModelFile,
-    data: DataFile,
+@dataclass(kw_only=True)
+class PredictOptions(TableOptions):
+    """Options of ``predict``."""
+
+    model: AnyModelFile
+    data: DataFile
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="File for the predictions: .csv, .tsv or .parquet, or -.", show_default="print as CSV"
-        ),
-    ] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Add a column p(class) for every class.")] = False,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of DATA to write before the predictions, as it stands there; repeat it for several.",
-            show_default=False,
-        ),
-    ] = None,
-    missing: MissingOption = Missing.impute,
-    sep: SepOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    format: FormatOption = None,
-    stream: StreamOption = None,
-) -> None:
+        option("File for the predictions: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"),
+    ] = None
+    proba: Annotated[bool, option("Add a column p(class) for every class.", "--proba", show_default=True)] = False
+    keep: Keep = None
+    stream: StreamOption = None
+
+
+def predict(terminal: Terminal, options: PredictOptions) -> None:
     """Predict the class of each row of a table, in its order.
 
     The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
@@ -82,44 +58,43 @@ def predict(
     """
     from legendretron.cli.models import format_for, load_model, table_for, tables_for
     from legendretron.cli.streams import is_small, streamed_parts
-    from legendretron.datasets.text_form import TextOptions
     from legendretron.preprocessing.drift import DriftWatch
 
-    out = file_or_none(out)
+    out, data, proba = file_or_none(options.out), options.data, options.proba
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
-        check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
+        check_outputs({"--out": out}, {"MODEL": options.model, "DATA": data})
     import_extra("pandas", "writing predictions", "cli")
-    estimator = load_model(model, only_predict=is_small(data))
-    options: dict[str, Any] = {
-        "text": TextOptions(sep, decimal, encoding, tuple(na or ()), thousands),
-        "missing": str(missing),
-        "keep": keep or (),
+    estimator = load_model(options.model, only_predict=is_small(data))
+    reading: dict[str, Any] = {
+        "text": options.text,
+        "missing": str(options.missing),
+        "keep": options.keep or (),
     }
     watch = DriftWatch()
-    parts = streamed_parts(data, format, stream, {"--out": out})
+    parts = streamed_parts(data, options.format, options.stream, {"--out": out})
     if parts is not None:
-        tables = tables_for(estimator, parts, None, **options)
+        tables = tables_for(estimator, parts, None, **reading)
         try:
-            _predict_in_parts(estimator, tables, proba, out, report, watch)
+            _predict_in_parts(estimator, tables, proba, out, terminal, watch)
         except KeyboardInterrupt as stopped:
             what = "predictions are not complete" if out is None else "no predictions were written"
             raise KeyboardInterrupt(f"interrupted, {what}") from stopped
         return
-    table = table_for(estimator, data, None, format_for(data, format), **options)
-    frame = _predictions(estimator, table, proba, report, watch)
-    LeftOut(table).tell(report)
-    drift = report.drift(watch.found)
+    table = table_for(estimator, data, None, format_for(data, options.format), **reading)
+    frame = _predictions(estimator, table, proba, terminal, watch)
+    LeftOut(table).tell(terminal)
+    drift = terminal.drift(watch.found)
     if out is None:
         kept = () if table.kept is None else table.kept
         columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
-        report.result({"rows": len(frame), "drift": drift, **columns}, frame_bytes(frame, ".csv").decode())
+        terminal.result({"rows": len(frame), "drift": drift, **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
-    _tell(Counter(frame["prediction"]), list(frame), drift, out, report)
+    _tell(Counter(frame["prediction"]), list(frame), drift, out, terminal)
 
 
-def _predictions(estimator: Model, table: Table, proba: bool, report: Report, watch: DriftWatch) -> Any:
+def _predictions(estimator: Model, table: Table, proba: bool, terminal: Terminal, watch: DriftWatch) -> Any:
     """Predictions for the rows of a table, after the columns to keep."""
     import numpy as np
     import pandas
@@ -134,18 +109,18 @@ def _predictions(estimator: Model, table: Table, proba: bool, report: Report, wa
     if proba:
         by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
         predicted |= {f"p({label})": own for label, own in by_class}
-    if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and report.json)]:
-        raise typer.BadParameter(f"{twice[0]!r} is the name of a column of predictions.", param_hint="'--keep'")
+    if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and terminal.json)]:
+        raise wrong("--keep", f"{twice[0]!r} is the name of a column of predictions.")
     return pandas.DataFrame(columns | predicted)
 
 
 def _predict_in_parts(
-    estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, report: Report, watch: DriftWatch
+    estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, terminal: Terminal, watch: DriftWatch
 ) -> None:
     """Predict some rows after the other, and write as it goes; the file is there when all of them are in it."""
-    if out is None and report.json:
+    if out is None and terminal.json:
         reason = "with --json, predictions for a table that is read in batches go to a file; give it."
-        raise typer.BadParameter(reason, param_hint="'--out'")
+        raise wrong("--out", reason)
     counts: Counter[Any] = Counter()
     names: list[str] = []
     left_out = LeftOut()
@@ -154,16 +129,16 @@ def _predict_in_parts(
             left_out.add(table)
             if table.X.shape[0] == 0:
                 continue
-            frame = _predictions(estimator, table, proba, report, watch)
+            frame = _predictions(estimator, table, proba, terminal, watch)
             write(frame if out is not None else (frame, not names))
             names = list(frame)
             counts.update(frame["prediction"])
         if not names:
             raise ValueError("there is no row to predict.")
-    left_out.tell(report)
-    drift = report.drift(watch.found)
+    left_out.tell(terminal)
+    drift = terminal.drift(watch.found)
     if out is not None:
-        _tell(counts, names, drift, out, report)
+        _tell(counts, names, drift, out, terminal)
 
 
 def _print(part: tuple[Any, bool]) -> None:
@@ -171,10 +146,10 @@ def _print(part: tuple[Any, bool]) -> None:
     sys.stdout.write(text_of(frame, ".csv", header=first))
 
 
-def _tell(counts: Counter[Any], names: list[str], drift: list[dict[str, Any]], out: Path, report: Report) -> None:
+def _tell(counts: Counter[Any], names: list[str], drift: list[dict[str, Any]], out: Path, terminal: Terminal) -> None:
     view = grid("prediction", "rows")
     for label in sorted(counts):
         view.add_row(str(label), f"{counts[label]:,}")
     view.caption = f"written to {out}"
     rows = sum(counts.values())
-    report.result({"rows": rows, "drift": drift, "out": str(out), "columns": names}, view, even_if_quiet=False)
+    terminal.result({"rows": rows, "drift": drift, "out": str(out), "columns": names}, view, even_if_quiet=False)

@@ -56,13 +56,10 @@ def read_predictions(
         for name in read_frame(path, format, text=text).frame.columns
         if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
     ]
-    try:
-        table = read_table(
-            path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text,
-            missing_labels=missing_labels,
-        )  # fmt: skip
-    except ValueError as error:
-        raise ValueError(str(error).replace("(fit --drop)", "(--drop)")) from error
+    table = read_table(
+        path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text,
+        missing_labels=missing_labels,
+    )  # fmt: skip
     columns = _classes_of_columns(table, meant=bool(features or named_as_ours))
     classes = _all_classes(table, columns)
     ordered = sorted(columns, key=lambda name: int(np.searchsorted(classes, columns[name])))

@@ -8,14 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from legendretron.cli.columns import check_named, warn_of_similar_labels
 from legendretron.cli.encoded_source import EncodedSource
 from legendretron.cli.fit_scores import FitScores
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.report import Report
-from legendretron.cli.wording import in_options, saying_options
+from legendretron.cli.options import wrong
+from legendretron.cli.terminal import Terminal
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.streams import column_names, open_source
 from legendretron.datasets.table_chunks import read_in_chunks
@@ -55,7 +54,7 @@ def fit_in_batches(
     max_categories: int,
     skip_bad_rows: int,
     set_noise: Callable[[np.ndarray], None] | None,
-    report: Report,
+    terminal: Terminal,
 ) -> tuple[FitScores, TableEncoder | None]:
     """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text.
 
@@ -71,78 +70,76 @@ def fit_in_batches(
         How many bad rows may be left out.
     set_noise : callable, optional
         What to do once the classes are known.
-    report : Report
+    terminal : Terminal
         For the progress bar.
     """
     if target is None and parts.format != "libsvm":
-        with saying_options():
-            names = column_names(parts, text)
+        names = column_names(parts, text)
         listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise typer.BadParameter(f"which column is to be predicted? There are: {listed}.", param_hint="'--target'")
+        raise wrong("--target", f"which column is to be predicted? There are: {listed}.")
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
-    estimator.set_params(verbose=0 if report.quiet else 1)
-    with saying_options():
-        encoder: TableEncoder | None = None
-        source: Source | None = None
-        left_out = LeftOut()
-        if target is not None and parts.format != "libsvm":
-            of_table: dict[str, Any] = {
-                "features": features,
-                "drop": drop,
-                "text": text,
-                "as_text": categorical,
-                "missing": missing,
-            }
-            # rows without a label are left out here; where they are not allowed, the passes that follow say so
-            first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
-            check_named("--categorical", categorical, first)
-            check_named("--numeric", numeric, first)
-            if first.form is not None:
-                files = [(path, text_form(path, parts.format, text)) for path in parts.files]
-                codes = padded_columns(files, numbers_among(first, numeric), text)
-                first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
-                of_table["as_text"] = [*categorical, *codes]
-            if of_table["as_text"] or not has_only_numbers(first, gaps=True):
-                encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-                numbers = numbers_among(first)
-                of_table |= {"missing_labels": missing_labels}
-                allowed = skip_bad_rows  # rows with gaps are left out where they are read
-                source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
-                left_out = source.left_out
-                for note in encoder.notes_:
-                    report.warning(in_options(note))
-            else:
-                with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
-                    for note in TableEncoder().partial_fit(first.X).notes_:
-                        report.warning(in_options(note))
-        if source is None:
-            # without a label, a row is bad, if some may be
-            unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
-            source = open_source(
-                parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed, missing_labels=unlabelled
-            )
-        if set_noise is not None:
-            set_noise(scan(source, skip_bad_rows=allowed).classes)
-        try:
-            estimator.fit_stream(source, skip_bad_rows=allowed)
-        except ValidationSplitError as error:
-            raise typer.BadParameter(
-                f"{estimator.early_stopping} of the rows is none, or all of them; choose another share, or leave out "
-                "--validation.",
-                param_hint="'--validation'",
-            ) from error
-        estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-        skipped = estimator.n_skipped_rows_
-        left_out.unlabelled += getattr(source, "n_unlabelled", 0)
-        if skipped:
-            rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
-            report.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
-        left_out.tell(report)
-        warn_of_similar_labels(estimator.classes_, parts.files[0], target, report)
-        scores = _scored(estimator, source, skipped)
-        if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
-            report.note(hint)
-        return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
+    estimator.set_params(verbose=0 if terminal.quiet else 1)
+    encoder: TableEncoder | None = None
+    source: Source | None = None
+    left_out = LeftOut()
+    if target is not None and parts.format != "libsvm":
+        of_table: dict[str, Any] = {
+            "features": features,
+            "drop": drop,
+            "text": text,
+            "as_text": categorical,
+            "missing": missing,
+        }
+        # rows without a label are left out here; where they are not allowed, the passes that follow say so
+        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
+        check_named("--categorical", categorical, first)
+        check_named("--numeric", numeric, first)
+        if first.form is not None:
+            files = [(path, text_form(path, parts.format, text)) for path in parts.files]
+            codes = padded_columns(files, numbers_among(first, numeric), text)
+            first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
+            of_table["as_text"] = [*categorical, *codes]
+        if of_table["as_text"] or not has_only_numbers(first, gaps=True):
+            encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+            numbers = numbers_among(first)
+            of_table |= {"missing_labels": missing_labels}
+            allowed = skip_bad_rows  # rows with gaps are left out where they are read
+            source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
+            left_out = source.left_out
+            for note in encoder.notes_:
+                terminal.warning(note)
+        else:
+            with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
+                for note in TableEncoder().partial_fit(first.X).notes_:
+                    terminal.warning(note)
+    if source is None:
+        # without a label, a row is bad, if some may be
+        unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
+        source = open_source(
+            parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed, missing_labels=unlabelled
+        )
+    if set_noise is not None:
+        set_noise(scan(source, skip_bad_rows=allowed).classes)
+    try:
+        estimator.fit_stream(source, skip_bad_rows=allowed)
+    except ValidationSplitError as error:
+        raise wrong(
+            "--validation",
+            f"{estimator.early_stopping} of the rows is none, or all of them; choose another share, or leave out "
+            "--validation.",
+        ) from error
+    estimator.set_params(verbose=0)  # the progress bar is not saved with the model
+    skipped = estimator.n_skipped_rows_
+    left_out.unlabelled += getattr(source, "n_unlabelled", 0)
+    if skipped:
+        rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
+        terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
+    left_out.tell(terminal)
+    warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
+    scores = _scored(estimator, source, skipped)
+    if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
+        terminal.note(hint)
+    return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from legendretron.cli.options import wrong
 from legendretron.cli.outputs import check_no_input
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ def streamed_parts(
         format_for(data, format)  # a usage error if the name does not tell
     parts = find_parts(data, format)
     if len(parts.files) > 1 and stream is False:
-        raise typer.BadParameter(
+        raise wrong(
+            "--no-stream",
             f"{str(data)!r} is {len(parts.files)} files, which are read in batches; leave it out, or give one file.",
-            param_hint="'--no-stream'",
         )
     for path in parts.files:
         check_no_input(outputs, {"DATA": path})
@@ -60,7 +59,7 @@ def check_streamable(options: dict[str, Any]) -> None:
     """Raise a usage error for options that were given, but need all rows in memory."""
     for name, given in options.items():
         if given:
-            raise typer.BadParameter(
+            raise wrong(
+                name,
                 "it needs all rows in memory, but DATA is read in batches; leave it out, or give one file and --no-stream.",
-                param_hint=f"'{name}'",
             )

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.label_noise import found_noise, noise_in_words
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    DataFile,
-    DecimalOption,
-    EncodingOption,
-    FormatOption,
-    Missing,
-    MissingLabels,
-    MissingLabelsOption,
-    MissingOption,
-    ModelFile,
-    NaOption,
-    SepOption,
-    ThousandsOption,
+from legendretron.cli.options import DataFile, Keep, LabelledTableOptions, ModelFile, option, wrong
+from legendretron.cli.outputs import (
+    check_outputs,
+    check_suffix,
+    file_or_none,
+    frame_bytes,
+    json_values,
+    picture_bytes,
+    write_output,
 )
-from legendretron.cli.outputs import check_outputs, check_suffix, file_or_none, frame_bytes, json_values, write_output
-from legendretron.cli.report import Report, grid
-from legendretron.cli.wording import saying_options
+from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +29,7 @@ if TYPE_CHECKING:
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["FOLDS", "THRESHOLD", "folds_for", "judged", "suspicious", "suspicious_frame"]
+__all__ = ["FOLDS", "THRESHOLD", "SuspiciousOptions", "folds_for", "judge", "suspicious", "suspicious_frame"]
 
 #: Parts of the rows, each judged by a model that was fitted to the others.
 FOLDS = 5
@@ -45,53 +37,36 @@ FOLDS = 5
 THRESHOLD = 0.5
 
 
-def suspicious(
-    report: Report,
-    model: ModelFile,
-    data: DataFile,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", "-t", help="Column of the labels. LIBSVM text needs none.", show_default=False,
-            rich_help_panel="Data",
-        ),
-    ] = None,
+@dataclass(kw_only=True)
+class SuspiciousOptions(LabelledTableOptions):
+    """Options of ``suspicious``."""
+
+    model: ModelFile
+    data: DataFile
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File for the rows: .csv, .tsv or .parquet, or -.", show_default="print as CSV"),
-    ] = None,
+        option("File for the rows: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"),
+    ] = None
     threshold: Annotated[
-        float, typer.Option(help="Rows whose label is right with a smaller probability are listed.", min=0.0, max=1.0)
-    ] = THRESHOLD,
+        float,
+        option("Rows whose label is right with a smaller probability are listed.", show_default=True, min=0.0, max=1.0),
+    ] = THRESHOLD
     refit: Annotated[
         bool,
-        typer.Option(
-            "--refit/--no-refit",
-            help="Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows "
+        option(
+            "Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows "
             "that MODEL was fitted to. Or judge all rows by MODEL itself.",
+            "--refit/--no-refit",
+            show_default=True,
         ),
-    ] = True,
+    ] = True
     plot: Annotated[
-        Path | None,
-        typer.Option(help="File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.",
-                     show_default=False),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of DATA to write before the others, as it stands there; repeat it for several.",
-            show_default=False,
-        ),
-    ] = None,
-    missing: MissingOption = Missing.impute,
-    missing_labels: MissingLabelsOption = MissingLabels.error,
-    sep: SepOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    format: FormatOption = None,
-) -> None:  # fmt: skip
+        Path | None, option("File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.")
+    ] = None
+    keep: Keep = None
+
+
+def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     """List the rows of a table whose labels are probably wrong, the most suspicious first.
 
     Columns: line, that of a text file; row_from_0, the number of the row of data, counted from 0; label, as it is;
@@ -101,9 +76,8 @@ def suspicious(
     wrong, so that rows are still in order.
     """
     from legendretron.cli.models import class_numbers, format_for, linear_of, load_estimator, missing_target, table_for
-    from legendretron.datasets.text_form import TextOptions
 
-    out = file_or_none(out)
+    model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
     if out is not None:
         check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
     if plot is not None:
@@ -111,44 +85,46 @@ def suspicious(
         import_extra("matplotlib", "drawing", "plots")
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
     fitted = load_estimator(model)
-    kind, text = format_for(data, format), TextOptions(sep, decimal, encoding, tuple(na or ()), thousands)
-    if target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind, text)
-    options: dict[str, Any] = {"missing": str(missing), "missing_labels": str(missing_labels), "keep": keep or ()}
-    table = table_for(fitted, data, target, kind, text=text, **options)
-    LeftOut(table).tell(report)
+    kind = format_for(data, options.format)
+    if options.target is None and kind != "libsvm":
+        raise missing_target("which column holds the labels?", data, kind, options.text)
+    table = table_for(
+        fitted, data, options.target, kind, text=options.text, missing=str(options.missing),
+        missing_labels=str(options.missing_labels), keep=options.keep or (),
+    )  # fmt: skip
+    LeftOut(table).tell(terminal)
     estimator = linear_of(fitted)
     y = estimator.classes_[class_numbers(estimator, table)]
-    if refit:
+    if options.refit:
         try:
             folds: int | None = folds_for(estimator, y)
         except ValueError as error:
-            raise typer.BadParameter(f"{error}; give --no-refit.", param_hint="'--refit'") from error
+            raise wrong("--refit", f"{error}; give --no-refit.") from error
     else:
         folds = None
-    quality, suggested = judged(fitted, table, y, folds)
-    frame = suspicious_frame(table, y, quality, suggested, threshold)
+    quality, suggested = judge(fitted, table, y, folds)
+    frame = suspicious_frame(table, y, quality, suggested, options.threshold)
     payload = {
         "rows": len(y),
         "suspicious": len(frame),
-        "threshold": threshold,
-        "refit": refit,
+        "threshold": options.threshold,
+        "refit": options.refit,
         "label_noise": found_noise(estimator),
         "out": None if out is None else str(out),
         "plot": None if plot is None else str(plot),
     }
     if plot is not None:
-        write_output(plot, _draw(quality, threshold, plot.suffix))
-        report.note(f"picture: {plot}")
+        write_output(plot, _draw(quality, options.threshold, plot.suffix))
+        terminal.note(f"picture: {plot}")
     if out is None:
         kept = () if table.kept is None else table.kept
         columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
-        if report.json and (twice := [name for name in kept if name in payload]):
-            raise typer.BadParameter(f"{twice[0]!r} is the name of a part of the result.", param_hint="'--keep'")
-        report.result({**payload, **columns}, frame_bytes(frame, ".csv").decode())
+        if terminal.json and (twice := [name for name in kept if name in payload]):
+            raise wrong("--keep", f"{twice[0]!r} is the name of a part of the result.")
+        terminal.result({**payload, **columns}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
-    report.result(payload, _view(payload), even_if_quiet=False)
+    terminal.result(payload, _view(payload), even_if_quiet=False)
 
 
 def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
@@ -167,7 +143,7 @@ def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
     return int(min(FOLDS, counts.max()))
 
 
-def judged(
+def judge(
     model: LinearLinkClassifier | TableClassifier, table: Any, y: np.ndarray, folds: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability that each label is right, and the most probable class of each row.
@@ -179,7 +155,7 @@ def judged(
     from legendretron.cli.models import checked_features, linear_of
 
     estimator = linear_of(model)
-    with saying_options(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class in y has only")
         posterior = estimator._posterior(checked_features(model, table), y, folds, groups=None)
     own = np.searchsorted(estimator.classes_, y)
@@ -209,22 +185,14 @@ def suspicious_frame(
         "quality": quality[places],
     }
     if twice := [name for name in columns if name in found]:
-        raise typer.BadParameter(f"{twice[0]!r} is the name of a column of the result.", param_hint="'--keep'")
+        raise wrong("--keep", f"{twice[0]!r} is the name of a column of the result.")
     return pandas.DataFrame(columns | found)
 
 
 def _draw(quality: np.ndarray, threshold: float, suffix: str) -> bytes:
-    matplotlib = import_extra("matplotlib", "drawing", "plots")
-    matplotlib.use("Agg")  # a file, never a window
-    from matplotlib import pyplot
-
     from legendretron.plots import LabelQualityDisplay
 
-    figure = LabelQualityDisplay(quality, threshold).plot().figure_
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
-    pyplot.close(figure)
-    return buffer.getvalue()
+    return picture_bytes(LabelQualityDisplay(quality, threshold).plot, suffix)
 
 
 def _view(payload: dict[str, Any]) -> Any:

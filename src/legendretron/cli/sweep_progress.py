@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from legendretron.cli.report import Report
+from legendretron.cli.terminal import Terminal
 from legendretron.experiments import Experiment, Sweep
 from legendretron.experiments.backends import Finished
 
@@ -22,14 +22,14 @@ class SweepProgress:
     ----------
     experiment : Experiment
         The experiment that is run.
-    report : Report
+    terminal : Terminal
         Nothing is shown if it is quiet.
     """
 
-    def __init__(self, experiment: Experiment, report: Report) -> None:
-        self.experiment, self.report = experiment, report
+    def __init__(self, experiment: Experiment, terminal: Terminal) -> None:
+        self.experiment, self.terminal = experiment, terminal
         self.bar: Progress | None = None
-        if sys.stderr.isatty() and not report.quiet:
+        if sys.stderr.isatty() and not terminal.quiet:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -59,7 +59,7 @@ class SweepProgress:
         if self.bar is not None:
             self.bar.update(self.task, total=total, completed=done, last=f"downloading {name}")
         elif done == total or done == 0:
-            self.report.note(f"downloading {name}" + (f": {done:,} bytes, done" if done else ""))
+            self.terminal.note(f"downloading {name}" + (f": {done:,} bytes, done" if done else ""))
 
     def __call__(self, state: Sweep, finished: Finished | None) -> None:
         """Show where the sweep is; see :func:`legendretron.experiments.sweep`."""
@@ -67,10 +67,10 @@ class SweepProgress:
         if self.bar is not None:
             self.bar.update(self.task, total=state.cost, completed=state.cost_done, last=last)
         elif finished is None:
-            self.report.note(
+            self.terminal.note(
                 f"{self.experiment.name}: {state.total:,} runs, {state.before:,} of them done before"
                 + (f"; missing data sets: {', '.join(state.skipped)}" if state.skipped else "")
             )
         else:
             what = f"{len(finished.batch.runs)} runs in {finished.seconds:.1f} s" if finished.outcome else "failed"
-            self.report.note(f"{last}: {what}; {state.before + state.now:,} of {state.total:,} done")
+            self.terminal.note(f"{last}: {what}; {state.before + state.now:,} of {state.total:,} done")

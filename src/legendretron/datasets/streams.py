@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from legendretron._internal.extras import import_extra
+from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm_stream import LibsvmSource
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.table_parts import TableParts
@@ -64,7 +65,8 @@ def open_source(
         )
     if text is not None and text.na:
         raise ValueError(
-            f"na_values={text.na[0]!r} is looked for in text, or in a table that is read as a whole; write nothing instead."
+            f"{spell('na_values', text.na[0])} is looked for in text, or in a table that is read as a whole; write "
+            "nothing instead."
         )
     if parts.format not in _DATASETS:
         raise ValueError(

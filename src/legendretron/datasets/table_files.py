@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.extras import import_extra
+from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import clean_frame, clean_names
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions, text_form
@@ -310,7 +311,8 @@ def _reading_text(path: Path, form: TextForm) -> Iterator[None]:
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         raise _OtherEncodingError(
-            f"{name} is not text in {form.encoding}{byte}; give its encoding, such as encoding='latin1'.", byte
+            f"{name} is not text in {form.encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}.",
+            byte,
         ) from error
     except errors.ParserWarning as error:
         raise ValueError(f"{name} has rows with more fields than the header has names.") from error
@@ -345,11 +347,11 @@ def _read_text(path: Path, form: TextForm, as_text: Sequence[str], given: TextOp
         except ValueError as other:
             raise ValueError(
                 f"{name} is not UTF-8 text{error.byte}, nor Windows-1252; convert it, or give its encoding, as "
-                "encoding='latin1'."
+                f"{spell('encoding', 'latin1')}."
             ) from other
         warnings.warn(
-            f"{name} is not UTF-8 text{error.byte} and was read as Windows-1252; give encoding='utf-8' to refuse it, or "
-            "another encoding if letters look wrong.",
+            f"{name} is not UTF-8 text{error.byte} and was read as Windows-1252; give {spell('encoding', 'utf-8')} to refuse "
+            "it, or another encoding if letters look wrong.",
             stacklevel=2,
         )
         return read

@@ -16,6 +16,7 @@ import numpy as np
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
+from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import numbers_in, type_columns
 from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.row_places import lines_of_rows, place_of_row
@@ -360,7 +361,7 @@ def _missing_labels_error(
     return ValueError(
         f"{how_many} labels in target column {target!r} of {str(path)!r} are missing "
         f"({_MARKS_ARE[read.form is not None]}), in {', '.join(places)}{', ...' if len(rows) > _PLACES else ''}; "
-        "missing_labels='drop' leaves those rows out; if this is the name of a class, give it another."
+        f"{spell('missing_labels', 'drop')} leaves those rows out; if this is the name of a class, give it another."
     )
 
 
@@ -432,8 +433,8 @@ def choose_columns(
     unnamed = [name for name in chosen if name.startswith("Unnamed: ")]
     if unnamed and features is None:
         raise ValueError(
-            f"{str(path)!r} has a column without a name (row numbers, often); leave it out (fit --drop) as "
-            f"{unnamed[0]!r}, or name it."
+            f"{str(path)!r} has a column without a name (row numbers, often); leave it out by "
+            f"{spell('drop', unnamed[0])}, or name it."
         )
     return chosen
 
@@ -479,7 +480,7 @@ def _numbers(table: Table) -> Any:
         read = "" if marks is None else f"read the file with {marks.in_words}, "
         raise ValueError(
             f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; {read}leave them out (fit --drop), or encode them as numbers."
+            f"{table.place_of(words[0][1])}; {read}leave them out ({spell('drop', text[0])}), or encode them as numbers."
         )
     _check_gaps(table)
     single = all(dtype == np.float32 for dtype in frame.dtypes)

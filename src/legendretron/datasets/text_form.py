@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from legendretron._internal.numbers import THOUSANDS
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron.datasets.compressed import open_compressed
 
 __all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "text_form"]
@@ -95,21 +96,21 @@ def given_decimal(given: TextOptions) -> str | None:
 
 def _check(given: TextOptions) -> None:
     if given.sep is not None and (len(given.sep) != 1 or given.sep in '"\n\r'):
-        raise ValueError(f"sep must be one character, such as ';', got {given.sep!r}.")
+        raise ParameterError("sep", f"must be one character, such as ';', got {given.sep!r}.")
     if given.decimal is not None and given.decimal not in (".", ","):
-        raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}.")
+        raise ParameterError("decimal", f"must be '.' or ',', got {given.decimal!r}.")
     if given.thousands is not None and given.thousands not in THOUSANDS:
-        raise ValueError(f"thousands must be '.', ',', \"'\" or a space, got {given.thousands!r}.")
+        raise ParameterError("thousands", f"must be '.', ',', \"'\" or a space, got {given.thousands!r}.")
     if given.thousands is not None and given.thousands == given.decimal:
-        raise ValueError(f"thousands and decimal must be different, got {given.decimal!r} for both.")
+        raise ParameterError("thousands", f"must differ from {spell('decimal')}, got {given.decimal!r} for both.")
     if given.decimal is not None and given.decimal == given.sep:
-        raise ValueError(f"decimal and sep must be different, got {given.sep!r} for both.")
+        raise ParameterError("decimal", f"must differ from {spell('sep')}, got {given.sep!r} for both.")
     if given.encoding is not None:
         try:
             "".encode(given.encoding)
         except LookupError as error:
-            raise ValueError(
-                f"encoding must be one that Python knows, such as latin1, got {given.encoding!r}."
+            raise ParameterError(
+                "encoding", f"must be one that Python knows, such as latin1, got {given.encoding!r}."
             ) from error
 
 

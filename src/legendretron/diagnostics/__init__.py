@@ -12,31 +12,31 @@ if TYPE_CHECKING:
         calibration_curve,
         expected_calibration_error,
     )
-    from legendretron.diagnostics.monotonicity_check import MonotonicityReport, monotonicity
-    from legendretron.diagnostics.properness_check import PropernessReport, properness
+    from legendretron.diagnostics.monotonicity_check import MonotonicityCheck, monotonicity
+    from legendretron.diagnostics.properness_check import PropernessCheck, properness
     from legendretron.diagnostics.smooth_calibration import (
         SmoothCalibrationCurve,
         smooth_calibration_curve,
         smooth_calibration_error,
     )
-    from legendretron.links.canonicality import CanonicalityReport, canonicality
+    from legendretron.links.canonicality import CanonicalityCheck, canonicality
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
-            "monotonicity_check": ("MonotonicityReport", "monotonicity"),
-            "properness_check": ("PropernessReport", "properness"),
+            "monotonicity_check": ("MonotonicityCheck", "monotonicity"),
+            "properness_check": ("PropernessCheck", "properness"),
             "smooth_calibration": ("SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"),
-            "legendretron.links.canonicality": ("CanonicalityReport", "canonicality"),
+            "legendretron.links.canonicality": ("CanonicalityCheck", "canonicality"),
         },
     )
 
 __all__ = [
     "CalibrationCurve",
-    "CanonicalityReport",
-    "MonotonicityReport",
-    "PropernessReport",
+    "CanonicalityCheck",
+    "MonotonicityCheck",
+    "PropernessCheck",
     "SmoothCalibrationCurve",
     "calibration_curve",
     "canonicality",

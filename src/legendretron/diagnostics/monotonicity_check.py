@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["MonotonicityReport", "monotonicity"]
+__all__ = ["MonotonicityCheck", "monotonicity"]
 
 
 @dataclass(frozen=True)
-class MonotonicityReport:
+class MonotonicityCheck:
     """What :func:`monotonicity` found.
 
     Attributes
@@ -56,7 +56,7 @@ class MonotonicityReport:
         return asdict(self)
 
 
-def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike) -> MonotonicityReport:
+def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike) -> MonotonicityCheck:
     """Measure a function from predictors to probabilities at points ``z``, for instance the predictors of a test set.
 
     Parameters
@@ -86,7 +86,7 @@ def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike)
     steps = np.diff(p)
     # neighbours so close that rounding decides do not count as falling
     noise = 4 * np.finfo(float).eps
-    return MonotonicityReport(
+    return MonotonicityCheck(
         n_points=len(points),
         falling_share=float((steps < -noise).mean()),
         flat_share=float((steps == 0.0).mean()),

@@ -11,11 +11,11 @@ from torch import Tensor
 from legendretron._internal.validation import check_integer
 from legendretron.losses import ProperLoss
 
-__all__ = ["PropernessReport", "properness"]
+__all__ = ["PropernessCheck", "properness"]
 
 
 @dataclass(frozen=True)
-class PropernessReport:
+class PropernessCheck:
     """What :func:`properness` found.
 
     Attributes
@@ -50,7 +50,7 @@ def properness(
     n_rounds: int = 60,
     seed: int = 0,
     dtype: torch.dtype | None = None,
-) -> PropernessReport:
+) -> PropernessCheck:
     r"""Search for probabilities ``p, q`` with :math:`E_p\,\ell(q) < E_p\,\ell(p)`.
 
     True probabilities ``p`` are drawn all over the simplex, corners included. For each, one search for a better ``q``
@@ -103,7 +103,7 @@ def properness(
             q, best = _descend(risk, began, q, best)
     violation = (risk_of_p - best) / (1.0 + risk_of_p.abs())
     worst = int(violation.nan_to_num(nan=torch.inf).argmax())
-    return PropernessReport(
+    return PropernessCheck(
         worst_violation=float(violation[worst]),
         p=tuple(p[worst].tolist()),
         q=tuple(q[worst].tolist()),

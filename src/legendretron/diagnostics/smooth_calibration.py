@@ -134,11 +134,11 @@ def smooth_calibration_curve(
     frequency[shown] = _frequency(count, residuals, sigma)[shown]
     if n_bootstrap:
         rng = np.random.default_rng(seed)
-        draws = np.empty((n_bootstrap, int(shown.sum())))
-        for draw in draws:
-            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)).astype(float)
-            drawn *= rows
-            draw[:] = _frequency(sums.count(drawn), sums.residuals(drawn), sigma)[shown]
+        counts, drawn_residuals = np.empty((2, n_bootstrap, _CELLS))
+        for draw in range(n_bootstrap):
+            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)) * rows
+            counts[draw], drawn_residuals[draw] = sums.count(drawn), sums.residuals(drawn)
+        draws = _frequency(counts, drawn_residuals, sigma)[:, shown]
         low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     error = _find_bandwidth(residuals / count.sum())
     return SmoothCalibrationCurve(_MIDDLES, frequency, low, high, count, float(sigma), error)
@@ -172,6 +172,20 @@ def smooth_error_of_outcomes(
     return _find_bandwidth(sums.residuals(rows) / sums.count(rows).sum())
 
 
+def smooth_errors_by_chance(
+    confidence: np.ndarray, sample_weight: np.ndarray | None, n_draws: int, seed: int
+) -> np.ndarray:
+    """Smooth calibration errors of outcomes that are drawn from the probabilities ``(n,)`` themselves: ``(n_draws,)``.
+
+    In each cell, the sum of the residuals is drawn from the normal distribution with its mean, zero, and its variance.
+    """
+    sums = _Sums(confidence[:, None], np.zeros((len(confidence), 1)))
+    rows = _weights(sample_weight, sums.n_rows)
+    spread = np.sqrt(sums.count(rows**2 * confidence * (1.0 - confidence))) / rows.sum()
+    rng = np.random.default_rng(seed)
+    return np.array([_find_bandwidth(spread * rng.standard_normal(_CELLS)) for _ in range(n_draws)])
+
+
 def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
     weight = row_weights(sample_weight, n_rows)
     return np.ones(n_rows) if weight is None else weight
@@ -186,7 +200,8 @@ class _Sums:
         self._cells = np.minimum((confidence.ravel() * _CELLS).astype(int), _CELLS - 1)
 
     def _sum(self, values: np.ndarray | float, rows: np.ndarray) -> np.ndarray:
-        return np.bincount(self._cells, np.repeat(rows, self._each) * values, minlength=_CELLS)
+        each = rows if self._each == 1 else np.repeat(rows, self._each)
+        return np.bincount(self._cells, each * values, minlength=_CELLS)
 
     def count(self, rows: np.ndarray) -> np.ndarray:
         """Number of predictions."""

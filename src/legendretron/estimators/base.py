@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
@@ -475,11 +476,13 @@ class LinearLinkClassifier(SavedLinearClassifier):
     def _checkpoint_path(self, online: bool) -> Path | None:
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
         if path is not None and self.solver == "lbfgs":
-            raise ValueError(f"checkpoint needs solver='adam', got solver={self.solver!r}.")
+            raise ParameterError("checkpoint", f"needs {spell('solver', 'adam')}, got {self.solver!r}.")
         if path is not None and self.random_state is None:
-            raise ValueError("checkpoint needs a random_state, without which a fit cannot be resumed; got None.")
+            raise ParameterError(
+                "checkpoint", f"needs {spell('random_state')}, without which a fit cannot be resumed; got None."
+            )
         if path is not None and path.is_dir():
-            raise ValueError(f"checkpoint must be the path of a file, but {str(path)!r} is a folder.")
+            raise ParameterError("checkpoint", f"must be the path of a file, but {str(path)!r} is a folder.")
         return path
 
     def _training_settings(
@@ -551,14 +554,15 @@ class LinearLinkClassifier(SavedLinearClassifier):
             highest = np.nanmax(result.history["train_loss"])
             warnings.warn(
                 f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that looks "
-                f"at no feature. Lower learning_rate, got {self.learning_rate}.",
+                f"at no feature. Lower {spell('learning_rate')}, got {self.learning_rate}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
         elif not bool(result.converged.all()):
             warnings.warn(
-                f"Training has not converged in {int(result.n_iter.max())} iterations (max_epochs={self.max_epochs}); raise "
-                "max_epochs or alpha, or scale the features.",
+                f"Training has not converged in {int(result.n_iter.max())} iterations "
+                f"({spell('max_epochs', self.max_epochs)}); raise {spell('max_epochs')} or {spell('alpha')}, or "
+                "scale the features.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -37,6 +37,7 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.labels import check_labels
+from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import (
     Classifier,
     HasMethods,
@@ -304,9 +305,10 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         if self.label_noise is not None:
             replaced = None if self.label_noise == "symmetric" else replaced_share(float(self.label_noise), n_classes)
             if replaced is not None and replaced >= 1.0:
-                raise ValueError(
-                    f"label_noise must be below {(n_classes - 1) / n_classes:.3g}, with which labels of {n_classes} classes "
-                    f"say nothing, got {self.label_noise!r}."
+                raise ParameterError(
+                    "label_noise",
+                    f"must be below {(n_classes - 1) / n_classes:.3g}, with which labels of {n_classes} classes say "
+                    f"nothing, got {self.label_noise!r}.",
                 )
         found = calibrate(
             ScoreReader(form)(torch.as_tensor(scores[kept])),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device
 from legendretron.estimators.label_noise import is_learned
 from legendretron.estimators.label_quality import LabelQuality
@@ -71,12 +72,13 @@ class ChoosingClassifier(LabelQuality, ABC):
             which = "groups" if groups is not None else f"cv={self.cv!r}"
             raise ValueError(
                 f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
-                "out, or give alpha and link_alpha."
+                f"out, or give {spell('alpha')} and {spell('link_alpha')}."
             )
         if not folds and is_learned(self.label_noise):
-            raise ValueError(
-                f"label_noise={self.label_noise!r} needs rows to hold out, of classes that the other rows have too, and "
-                "there are too few; give a rate, or leave it out."
+            raise ParameterError(
+                "label_noise",
+                f"needs rows to hold out, of classes that the other rows have too, and there are too few; give a rate, or "
+                f"leave it out, got {self.label_noise!r}.",
             )
         n_classes, device = int(labels.max()) + 1, check_device(self.device)
         return TuningProblem(

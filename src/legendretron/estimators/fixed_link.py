@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from legendretron._internal.parameters import ParameterError
 from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
 from legendretron.links.persistence import blank_link, check_finite
 from legendretron.losses import CanonicalLoss, CompositeLoss
@@ -89,21 +90,22 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
     if online:
         raise ValueError(f"partial_fit needs a link that is trained or softmax: {why}; call fit.")
     if estimator.solver == "adam":
-        raise ValueError(f"solver='adam' does not apply: {why}; give 'auto' or 'lbfgs'.")
+        raise ParameterError("solver", f"cannot be 'adam': {why}; give 'auto' or 'lbfgs'.")
     if estimator.early_stopping:
-        raise ValueError(f"early_stopping={estimator.early_stopping} does not apply: {why}; leave it out.")
+        raise ParameterError("early_stopping", f"does not apply: {why}; leave it out, got {estimator.early_stopping}.")
     if estimator.checkpoint is not None:
-        raise ValueError(f"checkpoint={estimator.checkpoint!r} does not apply: {why}; leave it out.")
+        raise ParameterError("checkpoint", f"does not apply: {why}; leave it out, got {estimator.checkpoint!r}.")
     if estimator.link_alpha not in ("auto", None):
-        raise ValueError(
-            f"link_alpha={estimator.link_alpha!r} does not apply to a link that is kept fixed; leave it out."
+        raise ParameterError(
+            "link_alpha", f"does not apply to a link that is kept fixed; leave it out, got {estimator.link_alpha!r}."
         )
     if not (
         estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")
     ):
-        raise ValueError(
-            "label_noise must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that "
-            f"is kept fixed is not convex; got {estimator.label_noise!r}."
+        raise ParameterError(
+            "label_noise",
+            "must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that "
+            f"is kept fixed is not convex; got {estimator.label_noise!r}.",
         )
 
 

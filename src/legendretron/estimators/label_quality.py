@@ -128,10 +128,14 @@ class LabelQuality(LinkPredictor):
             raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
         labels = np.searchsorted(self.classes_, y)
         log_p = self._log_proba_to_judge(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
+        return self._posterior_of(log_p, labels)
+
+    def _posterior_of(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """See :meth:`label_posterior`, for log-probabilities without a floor, and classes from 0."""
         noise: FittedNoise | None = getattr(self, "_noise", None)
         if noise is not None and noise.rates.rate > 0.0:
             return label_posterior(log_p, labels, noise.matrix_by_classes())
-        one = SymmetricNoise(len(self.classes_), 1.0 / max(len(y), 2), learned=False, dtype=torch.float64)
+        one = SymmetricNoise(len(self.classes_), 1.0 / max(len(labels), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:

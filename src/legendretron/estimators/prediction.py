@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron._internal.features import check_features
+from legendretron._internal.parameters import spell
 from legendretron._internal.sklearn_compat import Classifier
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
@@ -93,8 +94,8 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
             self._check_weights()
             row = rows.start + int(np.flatnonzero(~np.isfinite(log_p).all(axis=1))[0])
             raise ValueError(
-                f"row {row} of X has features so large that its probabilities are not finite in {log_p.dtype}; scale X "
-                "as the data of the fit were, or fit again with a lower learning_rate if they were as large."
+                f"row {row} of {spell('X')} has features so large that its probabilities are not finite in {log_p.dtype}; "
+                f"scale them as in the fit, or fit again with a lower {spell('learning_rate')} if they were as large."
             )
         part: np.ndarray = swap_classes(log_p if log else np.exp(log_p))
         if out is not None:
@@ -126,7 +127,7 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
         if not all(np.isfinite(values).all() for values in weights):
             raise ValueError(
                 "coef_, intercept_ or the parameters of link_ are not finite, so the fit has diverged; fit again with a "
-                "lower learning_rate, or with scaled features."
+                f"lower {spell('learning_rate')}, or with scaled features."
             )
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.fields import BOOLEAN, check_fields, integer, number
+from legendretron._internal.parameters import spell
 
 __all__ = ["ScoreForm", "ScoreReader", "as_columns", "score_form"]
 
@@ -43,8 +44,9 @@ class ScoreForm(NamedTuple):
         """Raise a ``ValueError`` if probabilities are expected and these are none."""
         if self.is_proba and not _are_probabilities(X, _SLACK_IF_GIVEN):
             raise ValueError(
-                "X must hold probabilities, in rows that are not negative and sum to 1. If they are rounded, divide each row "
-                "by its sum; if these are logits, fit a calibrator with input='logits' on logits."
+                f"{spell('X')} must hold probabilities, in rows that are not negative and sum to 1. If they "
+                f"are rounded, divide each row by its sum; if these are logits, fit a calibrator with "
+                f"{spell('input', 'logits')} on logits."
             )
 
 

@@ -11,6 +11,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 from legendretron._internal.chunks import chunks
+from legendretron._internal.parameters import spell
 
 __all__ = ["Standardized", "Standardizer"]
 
@@ -33,7 +34,7 @@ class Standardizer:
             mean = mean if sparse else scaler.mean_.astype(np.float64)
             scale = scaler.scale_.astype(np.float64)
             if not np.isfinite(scale).all():
-                raise ValueError("X has features too large to take a variance of; scale X first.")
+                raise ValueError(f"{spell('X')} has features too large to take a variance of; scale them first.")
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
@@ -57,7 +58,9 @@ class Standardizer:
         coef = (weight / self.scale[:, None]).T
         folded = coef.astype(dtype), (bias - coef @ self.mean).astype(dtype)
         if not all(np.isfinite(values).all() for values in folded):
-            raise ValueError(f"X has features of a size that {dtype} cannot hold the coefficients of; scale X first.")
+            raise ValueError(
+                f"{spell('X')} has features of a size that {dtype} cannot hold the coefficients of; scale them first."
+            )
         return folded
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse
 
+from legendretron._internal.parameters import spell
 from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Batch, Source, Summary, scan
@@ -49,7 +50,8 @@ def scan_shards(
         n_skipped = sum(summary.n_skipped for summary in summaries)
         if n_skipped > skip_bad_rows:
             raise BadRowError(
-                f"{n_skipped} rows are bad, but only {skip_bad_rows} may be left out; repair them, or raise skip_bad_rows."
+                f"{n_skipped} rows are bad, but only {skip_bad_rows} may be left out; repair them, or raise "
+                f"{spell('skip_bad_rows')}."
             )
         return summaries
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fixed_link import is_fixed
@@ -61,8 +62,9 @@ def fit_source(
 def check_streamable(estimator: Any) -> None:
     """Raise a ``ValueError`` for parameters that need all rows in memory."""
     if estimator.solver == "lbfgs":
-        raise ValueError(
-            "solver='lbfgs' takes all rows at once, which a stream does not have; give 'auto' or 'adam', or call fit."
+        raise ParameterError(
+            "solver",
+            "cannot be 'lbfgs', which takes all rows at once: a stream does not have them; give 'auto' or 'adam'.",
         )
     if is_fixed(getattr(estimator, "link", None)):
         raise ValueError(
@@ -195,8 +197,9 @@ class StreamFit:
         if early_stopping:
             if not 0 < sum(n_held) < summary.n_rows:
                 raise ValidationSplitError(
-                    f"early_stopping cannot hold out {estimator._held_out_share():g} of "
-                    f"{summary.n_rows} rows; give another share, or set early_stopping=False."
+                    "early_stopping",
+                    f"cannot hold out {estimator._held_out_share():g} of {summary.n_rows} rows; give another share, or leave "
+                    "it out.",
                 )
             self.held = join_rows(list(held.values()))
         if not share:
@@ -249,7 +252,7 @@ class StreamFit:
         if len(missing):
             raise ValueError(
                 f"the sample of {len(sample.places)} rows that strengths are chosen on has none of class "
-                f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give alpha and link_alpha."
+                f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give {spell('alpha')} and {spell('link_alpha')}."
             )
         features = as_features(self.units.transform(sample.X), dtype, self.layout.device)
         labels, rows = swap_labels(sample.places, len(classes)), np.arange(len(sample.places))

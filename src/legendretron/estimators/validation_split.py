@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from sklearn.model_selection import train_test_split
 
+from legendretron._internal.parameters import ParameterError
+
 __all__ = ["ValidationSplitError", "validation_split"]
 
 
-class ValidationSplitError(ValueError):
+class ValidationSplitError(ParameterError):
     """There are too few samples, or too few of a class, to hold out a validation set."""
 
 
@@ -28,7 +30,7 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
         kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
         raise ValidationSplitError(
-            f"early_stopping={fraction:g} cannot hold out that share of {len(rows)} rows: {error} "
-            "Give another share, or set early_stopping=False."
+            "early_stopping",
+            f"cannot hold out a share of {fraction:g} of {len(rows)} rows: {error} Give another share, or leave it out.",
         ) from error
     return kept, held

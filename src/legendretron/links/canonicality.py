@@ -12,11 +12,11 @@ from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links.base import Link
 from legendretron.links.runs import check_single_link
 
-__all__ = ["CanonicalityReport", "JacobianDefects", "canonicality", "check_points", "jacobian_defects"]
+__all__ = ["CanonicalityCheck", "JacobianDefects", "canonicality", "check_points", "jacobian_defects"]
 
 
 @dataclass(frozen=True)
-class CanonicalityReport:
+class CanonicalityCheck:
     r"""What :func:`canonicality` found.
 
     Attributes
@@ -62,7 +62,7 @@ class JacobianDefects(NamedTuple):
 
 
 @torch.no_grad()
-def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int = 0) -> CanonicalityReport:
+def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int = 0) -> CanonicalityCheck:
     r"""Measure symmetry, definiteness and monotonicity of a link at predictors ``z``.
 
     A canonical link has a symmetric positive definite Jacobian everywhere, and is monotone. Thresholds are at rounding
@@ -95,7 +95,7 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     product = (dp * dz).sum(-1)
     # rounding of a difference of probabilities is absolute: about eps, in each of the K terms
     noise = 4 * torch.finfo(points.dtype).eps * dz.abs().sum(-1)
-    return CanonicalityReport(
+    return CanonicalityCheck(
         n_points=points.shape[0],
         n_pairs=first.shape[0],
         median_asymmetry=float(defects.asymmetry.median()),

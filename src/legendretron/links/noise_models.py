@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from legendretron._internal.parameters import ParameterError
 from legendretron._internal.process_groups import is_sharded, whole
 from legendretron._internal.start import blank, set_start
 from legendretron._internal.validation import (
@@ -435,10 +436,11 @@ def known_noise(
     if isinstance(label_noise, Real) and not isinstance(label_noise, bool):
         most = (n_classes - 1) / n_classes
         if not 0.0 <= float(label_noise) < most:
-            raise ValueError(
-                f"label_noise must be a share of wrong labels from 0 to below {most:.3g} for {n_classes} classes, got "
+            raise ParameterError(
+                "label_noise",
+                f"must be a share of wrong labels from 0 to below {most:.3g} for {n_classes} classes, got "
                 f"{label_noise!r}: with more, a label says nothing about the true class, or what it is not. Give such noise "
-                "as a matrix."
+                "as a matrix.",
             )
         rate = replaced_share(float(label_noise), n_classes)
         return SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype)
@@ -447,19 +449,21 @@ def known_noise(
             raise TypeError("not a matrix")
         matrix = label_noise if isinstance(label_noise, Tensor) else np.asarray(label_noise, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            "label_noise must be a share of wrong labels such as 0.2, or a (C, C) matrix of transition probabilities, got "
-            f"{label_noise!r}."
+        raise ParameterError(
+            "label_noise",
+            "must be a share of wrong labels such as 0.2, or a (C, C) matrix of transition probabilities, got "
+            f"{label_noise!r}.",
         ) from error
     if tuple(matrix.shape) != (n_classes, n_classes):
-        raise ValueError(
-            f"label_noise must have shape ({n_classes}, {n_classes}) if it is a matrix, a row for each true class, got shape "
-            f"{tuple(matrix.shape)}."
+        raise ParameterError(
+            "label_noise",
+            f"must have shape ({n_classes}, {n_classes}) if it is a matrix, a row for each true class, got shape "
+            f"{tuple(matrix.shape)}.",
         )
     try:
         return TransitionNoise(matrix, device=device, dtype=dtype)
     except ValueError as error:
-        raise ValueError(f"label_noise is not a matrix of transition probabilities: {error}") from error
+        raise ParameterError("label_noise", f"is not a matrix of transition probabilities: {error}") from error
 
 
 def _widen(raw: Any, dtype: torch.dtype | None) -> Tensor:

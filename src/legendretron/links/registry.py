@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from legendretron._internal.json_values import as_json
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron.links.base import Link
 
 __all__ = [
@@ -209,7 +210,8 @@ def make_link(
         raise ValueError(f"init={init!r} is not valid for link {kind!r}, which accepts {_join_names(cls.starts)}.")
     if missing := [name for name in _required_settings(cls) if name not in settings]:
         raise ValueError(
-            f"link {kind!r} needs the setting {missing[0]}; an estimator takes it in link_params, a head by its name."
+            f"link {kind!r} needs the setting {missing[0]}; an estimator takes it in {spell('link_params')}, a head by its "
+            "name."
         )
     try:
         link = cls.from_settings(n_classes, settings, init=init, generator=generator, device=device, dtype=dtype)
@@ -259,10 +261,10 @@ def check_settings(link: str | Link, settings: object, where: str) -> dict[str, 
         cls = link_class(link)
         names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), f"link={link!r}"
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
-        raise ValueError(f"{where} must be a dict of settings of the link, or None, got {settings!r}.")
+        raise ParameterError(where, f"must be a dict of settings of the link, or None, got {settings!r}.")
     if unknown := [name for name in settings if name not in names]:
-        raise ValueError(
-            f"{where} holds {unknown[0]!r}, which does not apply to {which}; there it can hold {_join_names(names)}."
+        raise ParameterError(
+            where, f"holds {unknown[0]!r}, which does not apply to {which}; there it can hold {_join_names(names)}."
         )
     return dict(settings)
 

@@ -10,7 +10,7 @@ from legendretron._internal.validation import at_least_single
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
-from legendretron.links.canonicality import CanonicalityReport, canonicality
+from legendretron.links.canonicality import CanonicalityCheck, canonicality
 from legendretron.links.runs import check_single_link
 from legendretron.losses.link_loss import LinkLoss, freeze_copy
 from legendretron.losses.named import LogLoss
@@ -78,7 +78,7 @@ class CompositeLoss(LinkLoss, LogLoss):
         return log_proba(self.composite_link, logits, all_classes=True)
 
     @property
-    def canonicality(self) -> CanonicalityReport:
+    def canonicality(self) -> CanonicalityCheck:
         """How far the link is from canonical, at predictors of probabilities drawn evenly from the simplex with a fixed seed.
 
         They are 512, and fewer for very many classes. :func:`legendretron.canonicality` measures at predictors of your own.

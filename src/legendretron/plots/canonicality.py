@@ -11,7 +11,7 @@ import torch
 
 from legendretron._internal.validation import check_integer
 from legendretron.links import Link
-from legendretron.links.canonicality import CanonicalityReport, canonicality, jacobian_defects
+from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
 from legendretron.plots.axes import add_legend_below, axes_or_new, styles
 from legendretron.plots.display import Display
 from legendretron.plots.models import core, link_of, named, predictors
@@ -32,7 +32,7 @@ class MeasuredLink:
         ``|J - J^T| / |J|`` at each row.
     eigenvalue_ratio : ndarray of shape (n,)
         Smallest eigenvalue of the symmetric part over its largest in size.
-    report : CanonicalityReport
+    report : CanonicalityCheck
         The summary.
 
     Examples
@@ -47,7 +47,7 @@ class MeasuredLink:
 
     asymmetry: np.ndarray
     eigenvalue_ratio: np.ndarray
-    report: CanonicalityReport
+    report: CanonicalityCheck
 
     @classmethod
     def of(cls, link: Link, z: torch.Tensor) -> MeasuredLink:

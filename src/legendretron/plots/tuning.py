@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from legendretron._internal.parameters import spell
 from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
 from legendretron.plots.models import core, single
@@ -56,7 +57,8 @@ class TuningDisplay(Display):
             )
         if not len(tuning):
             raise ValueError(
-                "tuning holds no candidate: there were too few rows to hold any out; fit to more rows, or give alpha."
+                "tuning holds no candidate: there were too few rows to hold any out; fit to more rows, or give "
+                f"{spell('alpha')}."
             )
         self.tuning = tuning
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.labels import similar_words
+from legendretron._internal.parameters import spell
 from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn, columns_from_state
 from legendretron.preprocessing.dates import look_like_dates
@@ -180,7 +181,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 reasons = ", ".join(f"{column.name!r} ({_REASONS[column.kind]})" for column in columns[:8])
                 first = columns[0].name
                 raise ValueError(
-                    f"there is no column to learn from: {reasons}; take one as it is by categorical={first!r}."
+                    f"there is no column to learn from: {reasons}; take one as it is by {spell('categorical', first)}."
                 )
             of_numbers = [s for s, column in zip(self._statistics, columns, strict=True) if column.kind == "number"]
             dates = any(column.is_date for column in columns)
@@ -193,11 +194,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Remarks on columns that are left out, taken for categories, or seem to number the rows, one line each."""
         notes = []
         for column in self.columns_:
-            spared = f"drop(columns={column.name!r}) spares you this remark"
+            drop = spell("drop", column.name, code=f"drop(columns={column.name!r})")
+            spared = f"{drop} spares you this remark"
             if column.kind == "identifier":
                 notes.append(
                     f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
-                    f"numbers of rows. {spared}; categorical={column.name!r} takes its most frequent values as categories."
+                    f"numbers of rows. {spared}; {spell('categorical', column.name)} takes its most frequent values as "
+                    "categories."
                 )
             elif column.kind == "empty":
                 notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
@@ -207,18 +210,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 notes.append(f"{words} Write them alike if they are the same.")
         for statistics in getattr(self, "_statistics", ()):
             name = statistics.name
-            spared = f"categorical={name!r} spares you this remark"
+            spared = f"{spell('categorical', name)} spares you this remark"
             if statistics.holds_codes and not statistics.is_identifier:
                 code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
                 notes.append(
                     f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
-                    f"{spared}; astype({{{name!r}: float}}) makes them numbers."
+                    f"{spared}; {spell('numeric', name, code=f'astype({{{name!r}: float}})')} makes them numbers."
                 )
             elif statistics.numbers_rows:
                 low, high = int(statistics.numbers.low), int(statistics.numbers.high)
                 notes.append(
                     f"column {name!r} seems to number the rows: it holds different whole numbers, from {low} to {high}. It "
-                    f"is a feature like any other; drop(columns={name!r}) leaves it out."
+                    f"is a feature like any other; {spell('drop', name, code=f'drop(columns={name!r})')} leaves it out."
                 )
             elif (date := statistics.ambiguous_date) is not None:
                 notes.append(

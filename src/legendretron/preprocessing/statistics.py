@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from legendretron._internal.numbers import Marks, marks_of
+from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.dates import (
     DATE_KINDS,
@@ -84,7 +85,7 @@ class ColumnStatistics:
                 of_text._check_words()
             raise ValueError(
                 f"column {self.name!r} holds values of kind {self.kind} in the first rows, and {values.kind} in later ones; "
-                f"convert them, or give categorical={self.name!r}."
+                f"convert them, or give {spell('categorical', self.name)}."
             )
 
     def add(self, values: Values) -> None:
@@ -225,7 +226,7 @@ class ColumnStatistics:
             is_number |= np.isfinite(marks.numbers(texts))
         words = [text for text, number in zip(texts, is_number, strict=True) if not number]
         signs = [text for text in words if _WITH_SIGN.fullmatch(text)]
-        names = f"give categorical={self.name!r} if they are names"
+        names = f"give {spell('categorical', self.name)} if they are names"
         if signs and len(signs) == len(words):
             raise ValueError(
                 f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; take out the sign, or {names}."
@@ -241,7 +242,8 @@ class ColumnStatistics:
             too = "" if marks is None else f" and {marks.in_words}"
             raise ValueError(
                 f"column {self.name!r} holds numbers, and the text {shown}; if that stands for a missing value, read the "
-                f"file with na_values={words[0]!r}{too}; if the numbers are names, give categorical={self.name!r}."
+                f"file with {spell('na_values', words[0])}{too}; if the numbers are names, give "
+                f"{spell('categorical', self.name)}."
             )
 
     @staticmethod
@@ -252,5 +254,5 @@ class ColumnStatistics:
         example = next(text for text in texts if "," in text)
         either = ""
         if np.isfinite(Marks(".", ",").numbers(texts)).all():  # 1,234
-            either = ", or with thousands=',' if commas separate thousands"
-        return f"numbers with a decimal comma, such as {example!r}; read the file with decimal=','{either}"
+            either = f", or with {spell('thousands', ',')} if commas separate thousands"
+        return f"numbers with a decimal comma, such as {example!r}; read the file with {spell('decimal', ',')}{either}"

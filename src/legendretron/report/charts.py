@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron.report.markup import escaped, figure, number, shortened
 
@@ -226,27 +227,22 @@ class Chart:
         )
         return "".join(parts)
 
-    def svg(self) -> str:
+    def svg(self) -> Markup:
         """Return the picture, with lines below the points to hover over."""
         name = escaped(f"{self._labels[1]} against {self._labels[0]}")
         left, top = _LEFT, _TOP
         width, height = self._width - _LEFT - _RIGHT, self._height - _TOP - _BOTTOM
         # an inner picture cuts what leaves the axes, without the name that a clip path would need
         marks = "".join(self._marks)
-        return (
+        return Markup(
             f'<svg viewBox="0 0 {self._width} {self._height}" role="img" aria-label="{name}">{self._axes()}'
             f'<svg x="{left}" y="{top}" width="{width}" height="{height}" viewBox="{left} {top} {width} {height}">{marks}'
             "</svg></svg>"
         )
 
-    def figure(self, caption: str) -> str:
-        """Return the picture with a caption (HTML) and a legend of the lines that have names."""
-        legend = "".join(
-            f'<li><svg viewBox="0 0 24 10" aria-hidden="true"><path class="line {colour}"{_DASHES * dashed} d="M1 5H23"/>'
-            f"</svg>{escaped(name)}</li>"
-            for colour, name, dashed in self._legend
-        )
-        return figure(self.svg(), caption, f'<ul class="legend">{legend}</ul>' if legend else "")
+    def figure(self, caption: str) -> Markup:
+        """Return the picture with a caption and a legend of the lines that have names."""
+        return figure(self.svg(), caption, self._legend)
 
 
 def _circle(kind: str, colour: str, x: float, y: float, r: float, text: str) -> str:
@@ -254,7 +250,7 @@ def _circle(kind: str, colour: str, x: float, y: float, r: float, text: str) -> 
     return f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}">{title}</circle>'
 
 
-def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) -> str:
+def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) -> Markup:
     """Return values with intervals, one line each.
 
     Parameters
@@ -289,10 +285,12 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
             f'<line class="whisker {colour}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
             + _circle("dot", colour, at(value), y, 4.5, text)
         )
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
+    return Markup(
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
+    )
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], label: str) -> str:
+def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], label: str) -> Markup:
     """Return horizontal bars of parts that add up; negative parts are left out of the picture.
 
     Parameters
@@ -323,10 +321,12 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], l
                 f"<title>{escaped(f'{name}, {part}: {number(value)}')}</title></rect>"
             )
             at += length
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(found)}</svg>'
+    return Markup(
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(found)}</svg>'
+    )
 
 
-def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> str:
+def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 
     Parameters
@@ -368,7 +368,7 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
                     f'<text class="value{dark}" x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle">'
                     f"{100 * value:.0f}</text>"
                 )
-    return (
+    return Markup(
         f'<svg viewBox="0 0 {size:.0f} {size:.0f}" role="img" aria-label="confusion matrix: true classes in rows, '
         f'predicted ones in columns" style="max-width:{1.2 * size:.0f}px">{"".join(parts)}</svg>'
     )

@@ -26,8 +26,8 @@ LEAST_ROWS = 30
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 2, 5000
 #: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
 _MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
-#: Most numbers (rows x classes) a calibration map is fitted to.
-_MOST_SCORES = 2e5
+#: Most numbers (rows x classes) a calibration map is fitted to, and most that its strength is chosen on.
+_MOST_SCORES, _MOST_CHOSEN = 2e5, 5e4
 
 
 class Fold(NamedTuple):
@@ -72,7 +72,8 @@ def features_for_logistic(X: Any) -> tuple[Any, str]:
 def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
     """Return log-probabilities of a tuned logistic regression, and the number of rows that it was fitted to.
 
-    None if the rows to fit to have one class only.
+    Of many rows, the penalty is chosen on some of the first fold and used in all. None if the rows to fit to have one class
+    only.
     """
     X = _single(X)
     columns = X.nnz / max(X.shape[0], 1) if scipy.sparse.issparse(X) else X.shape[1]
@@ -80,26 +81,32 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
         max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
     )
 
-    def fit(part: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+    penalty: float | None = (
+        None  # times the number of rows: it is added to a mean loss, so with more rows it is smaller
+    )
+
+    def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
+        nonlocal penalty
         if len(np.unique(rows.y[part])) < 2:
             return None
         tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
-        model = MultinomialLogisticClassifier(random_state=0)
-        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
-        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
-            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
+        if penalty is None or len(tuned) == len(part):
+            model = MultinomialLogisticClassifier(random_state=0)
+            model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
+        if len(tuned) < len(part):
+            penalty = penalty or model.alpha_ * len(tuned)
+            model = MultinomialLogisticClassifier(alpha=penalty / len(part))
             model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
 
-        def predict(others: np.ndarray) -> np.ndarray:
+        def predict(others: np.ndarray) -> tuple[np.ndarray]:
             # a class that none of these rows has may be that of the next one
             log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
             log_p[:, model.classes_] = model.predict_log_proba(X[others])
-            normalised: np.ndarray = log_softmax(log_p, axis=1)
-            return normalised
+            return (log_softmax(log_p, axis=1),)
 
         return predict
 
-    found, fitted_to = _out_of_fold(rows, folds, most, lambda part: _one(fit(part)))
+    found, fitted_to = _out_of_fold(rows, folds, most, fit)
     return (None if found is None else found[0]), fitted_to
 
 
@@ -109,10 +116,6 @@ def _single(X: Any) -> Any:
         return X.astype(np.float32)
     spread = X.std(0)
     return ((X - X.mean(0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
-
-
-def _one(predict: Callable[[np.ndarray], np.ndarray] | None) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
-    return None if predict is None else lambda others: (predict(others),)
 
 
 class Recalibrated(NamedTuple):
@@ -131,8 +134,9 @@ def recalibrated(log_p: np.ndarray, rows: Rows, folds: list[Fold]) -> Recalibrat
     places = np.arange(log_p.shape[1])
 
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
-        # two folds tell strengths apart well enough, in half the time
-        calibrator = LegendreCalibrator(input="logits", classes=places, cv=2)
+        # two folds tell strengths apart well enough, in half the time; with many rows, the usual strength is as good
+        strength = "auto" if log_p[part].size <= _MOST_CHOSEN else 1.0
+        calibrator = LegendreCalibrator(input="logits", strength=strength, classes=places, cv=2)
         calibrator.fit(log_p[part], rows.y[part], sample_weight=rows.weight[part])
         temperature = calibrator.temperature_
         temperatures.append(temperature)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
@@ -27,12 +28,11 @@ from legendretron.report.cross_fitting import (
     logistic_regression,
     recalibrated,
 )
-from legendretron.report.markup import escaped, rows_in_words
+from legendretron.report.markup import page, rows_in_words
 from legendretron.report.measured import SCORES, Measured
 from legendretron.report.models import feature_names, inner
-from legendretron.report.page import page
 from legendretron.report.rows import Contestant, Rows, predicted, rows_of, taken
-from legendretron.report.sections.answer import summary, tiles
+from legendretron.report.sections.answer import main_numbers, summary
 from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
 from legendretron.report.sections.classes import classes, confusions, ranking
@@ -77,6 +77,8 @@ class EvaluationReport:
     row_numbers : array of int of shape (n_samples,), optional
         What to call the rows in the table of suspicious labels, if they are some of a larger table; by default their places,
         from 0.
+    log_proba : array of shape (n_samples, n_classes) or pair of these, optional
+        What the model, or both models, predict for these rows, if that is known: it is then not computed again.
     random_state : int, default=0
         Seed of the bootstrap and the folds. The same rows and seed give the same numbers.
 
@@ -90,7 +92,7 @@ class EvaluationReport:
     Notes
     -----
     With more than 5,000 rows there are two folds instead of five. What is fitted has at most so many rows that it takes
-    seconds, and the report tells how many. Curves of single classes are of at most 10,000 rows.
+    seconds, and the report tells how many. Curves of single classes are of at most 5,000 rows.
 
     Examples
     --------
@@ -116,6 +118,7 @@ class EvaluationReport:
         data: str | None = None,
         facts: Mapping[str, str] | None = None,
         row_numbers: Any = None,
+        log_proba: Any = None,
         random_state: int = 0,
     ) -> None:
         began = time.perf_counter()
@@ -123,8 +126,10 @@ class EvaluationReport:
         rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
         X = taken(X, rows, n_given)
         names = _names(model, against, name, against_name)
-        with DriftWatch() as watch:
-            contestants = {"model": Contestant.of(names[0], rows.y, predicted(model, X, rows, "model"))}
+        given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
+        with DriftWatch():  # what there is to say is found below
+            log_p = predicted(model, X, rows, "model", given[0])
+        contestants = {"model": Contestant.of(names[0], rows.y, log_p)}
         models = {names[0]: model}
         if against is not None:
             other, other_X = against if isinstance(against, tuple) else (against, X)
@@ -132,8 +137,9 @@ class EvaluationReport:
                 other_X = taken(other_X, rows, n_given, "X of against")
             models[names[1]] = other
             with DriftWatch():  # the first model's columns are named, once
-                contestants["against"] = Contestant.of(names[1], rows.y, predicted(other, other_X, rows, "against"))
-        with DriftWatch():
+                other_log_p = predicted(other, other_X, rows, "against", given[1])
+            contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
+        with DriftWatch() as watch:
             classifier, features = inner(model, X)
         if not watch.tallies and isinstance(classifier, LinearLinkClassifier):
             watch.add(feature_tallies(classifier, features))
@@ -142,6 +148,7 @@ class EvaluationReport:
         measured = Measured(rows, contestants, {key: found.calibrated for key, found in maps.items()}, seed)
         error = measured.calibration_error("model")
         errors = class_errors(measured, "model", seed)
+        self._measured = measured
         answer = summary(measured, error, watch.found)
         self.summary = " ".join(sentence for sentence, _ in answer)
         self.scores: dict[str, dict[str, Estimate]] = {
@@ -161,7 +168,7 @@ class EvaluationReport:
         parts["training"] = ("Training", training(classifier))
         with DriftWatch():  # said above
             judge, own_features = core(model, X)
-        posterior = judge_labels(judge, own_features, rows, contestants["model"].log_p)
+        posterior = judge_labels(judge, own_features, rows, log_p)
         parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))
@@ -169,7 +176,12 @@ class EvaluationReport:
         subtitle = f"{data + ', ' if data else ''}{rows_in_words(len(rows))}, {len(rows.classes)} classes, {now}"
         links = {place: label for place, (label, _) in parts.items()}
         self._html = page(
-            title, subtitle, answer, tiles(measured, error), [content for _, content in parts.values()], links
+            title=title,
+            subtitle=subtitle,
+            answer=answer,
+            tiles=main_numbers(measured, error),
+            content=Markup("").join(content for _, content in parts.values()),
+            links=links,
         )
 
     def to_html(self) -> str:
@@ -236,7 +248,7 @@ def _add_comparisons(
         reason = f"there are fewer than {LEAST_ROWS} rows"
         notes.append(f"Temperature scaling is left out: {reason}.")
     if "logistic" not in contestants:
-        notes.append(f"Logistic regression is left out: {escaped(reason)}.")
+        notes.append(f"Logistic regression is left out: {reason}.")
     share = rows.share
     with np.errstate(divide="ignore"):
         log_share = np.broadcast_to(np.log(share), (len(rows), len(share)))

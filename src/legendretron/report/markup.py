@@ -1,41 +1,55 @@
-"""Pieces of HTML. All text that comes from users passes through :func:`escaped`."""
+"""Pieces of HTML, from templates that escape all text but what is :class:`markupsafe.Markup`, and numbers as text."""
 
 from __future__ import annotations
 
-import html
+import functools
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jinja2
+from markupsafe import Markup
+from markupsafe import escape as escaped
+
 __all__ = [
     "Cell",
+    "Head",
     "abridged",
     "bar_list",
+    "block",
     "details",
     "escaped",
+    "facts",
     "figure",
     "grid",
-    "long_head",
+    "heading",
     "note",
     "number",
+    "page",
     "paragraph",
     "percent",
     "rows_in_words",
     "section",
+    "shortened",
     "table",
+    "tiles",
+    "verdict",
 ]
 
 
-def escaped(text: object) -> str:
-    """Return text for HTML, in elements and in quoted attributes.
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("legendretron.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
 
-    Examples
-    --------
-    >>> escaped('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
-    return html.escape(str(text), quote=True)
+
+def _make(piece: str, *values: Any) -> Markup:
+    made: Markup = getattr(_environment().get_template("parts.html").module, piece)(*values)
+    return made
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -85,80 +99,67 @@ def rows_in_words(count: int) -> str:
 
 
 class Cell(NamedTuple):
-    """A cell of a table: its HTML, and the value to sort by."""
+    """A cell of a table: its text, what is in small print below it, and the value to sort by."""
 
-    html: str
+    text: str
     value: float | str | None = None
     numeric: bool = True
+    small: str = ""
 
     @classmethod
-    def text(cls, text: object) -> Cell:
-        """Return a cell of text of the user's."""
-        return cls(escaped(text), str(text), numeric=False)
+    def of_text(cls, text: object) -> Cell:
+        """Return a cell of text."""
+        return cls(Markup(text) if isinstance(text, Markup) else str(text), str(text), numeric=False)
 
     @classmethod
-    def of(cls, value: float, shown: str | None = None) -> Cell:
+    def of(cls, value: float, shown: str | None = None, small: str = "") -> Cell:
         """Return a cell of a number."""
-        return cls(escaped(number(value) if shown is None else shown), float(value))
+        return cls(number(value) if shown is None else shown, float(value), small=small)
 
     @classmethod
     def share(cls, value: float) -> Cell:
         """Return a cell of a share in percent."""
         return cls.of(value, percent(value))
 
+    @property
+    def sort_key(self) -> str:
+        """The value as text, empty if it is not known."""
+        if self.value is None or (isinstance(self.value, float) and math.isnan(self.value)):
+            return ""
+        return f"{self.value:.6g}" if isinstance(self.value, float) else str(self.value)
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str = "", tall: bool = False) -> str:
+
+class Head(NamedTuple):
+    """The head of a column, which may have lines, and may break anywhere if it is text of the user's."""
+
+    lines: tuple[str, ...]
+    anywhere: bool = False
+
+
+def table(
+    head: Sequence[str | Head], rows: Iterable[Sequence[Cell]], *, caption: str = "", tall: bool = False
+) -> Markup:
     """Return a table that can be sorted by a click on the head of a column.
 
     Parameters
     ----------
-    head : sequence of str
-        Heads of the columns, as HTML.
+    head : sequence of str or Head
+        Heads of the columns.
     rows : iterable of sequences of Cell
         The cells.
     caption : str
-        What it shows, as HTML.
+        What it shows.
     tall : bool
         Whether it may be long: it then has a height of its own, and scrolls.
     """
-    body = []
-    columns: list[bool] = [True] * len(head)
-    labels = [re.sub("<[^>]*>", " ", name).replace('"', "&quot;") for name in head]
-    for row in rows:
-        cells = []
-        for place, cell in enumerate(row):
-            columns[place] = columns[place] and cell.numeric
-            value = cell.value
-            kept = "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
-            shown = f"{kept:.6g}" if isinstance(kept, float) else str(kept)
-            # names wrap, numbers do not; what sorts as it reads needs no value
-            kind = ' class="n"' if cell.numeric else ""
-            sorts = "" if not cell.numeric else f' data-v="{escaped(shown)}"'
-            tag = "th" if place == 0 else "td"
-            scope = ' scope="row"' if place == 0 else ""
-            # on a phone a cell stands below others, beside the head of its column
-            beside = f' data-head="{labels[place]}"' if len(head) > 2 and labels[place] else ""
-            cells.append(f"<{tag}{scope}{kind}{sorts}{beside}><span>{cell.html}</span></{tag}>")
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    wide = len(head) > 2
-    heads = "".join(
-        f'<th scope="col"{" class=n" if numeric and body else ""}>{name}</th>'
-        for name, numeric in zip(head, columns, strict=True)
-    )
-    title = f"<caption>{caption}</caption>" if caption else ""
-    kind = "scroll tall" if tall else "scroll"
-    return (
-        f'<div class="{kind}" tabindex="0"><table class="sortable{" wide" * wide}">{title}<thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
+    body = list(rows)
+    heads = [one if isinstance(one, Head) else Head((one,)) for one in head]
+    numeric = [all(row[place].numeric for row in body) for place in range(len(heads))]
+    described = [(one.lines, is_number, one.anywhere) for one, is_number in zip(heads, numeric, strict=True)]
+    return _make("table", described, body, caption, tall)
 
 
-def long_head(text: object) -> str:
-    """Return text of the user's as the head of a column, which may break anywhere."""
-    return f'<span class="any">{escaped(text)}</span>'
-
-
-def bar_list(bars: Sequence[tuple[str, float]], most: float) -> str:
+def bar_list(bars: Sequence[tuple[str, float]], most: float) -> Markup:
     """Return horizontal bars to the left and the right of zero, with names and values.
 
     Parameters
@@ -168,47 +169,83 @@ def bar_list(bars: Sequence[tuple[str, float]], most: float) -> str:
     most : float
         The length of the longest bar.
     """
-    rows = []
+    entries = []
     for name, value in bars:
         share = 0.0 if not most > 0 else min(abs(value) / most, 1.0) * 50
-        side = f"left:50%;width:{share:.1f}%" if value >= 0 else f"right:50%;width:{share:.1f}%"
-        kind = "up" if value >= 0 else "down"
-        shown = f"{value:z.2f}".replace("-", "\u2212")
-        rows.append(
-            f'<li><span class="name">{escaped(name)}</span><span class="track"><span class="{kind}" style="{side}"></span>'
-            f'</span><span class="n">{shown}</span></li>'
-        )
-    return f'<ol class="bars">{"".join(rows)}</ol>'
+        kind, side = ("up", "left") if value >= 0 else ("down", "right")
+        entries.append((name, kind, side, f"{share:.1f}", f"{value:z.2f}".replace("-", "\u2212")))
+    return _make("bars", entries)
 
 
-def paragraph(text: str) -> str:
-    """Return a paragraph of HTML."""
-    return f"<p>{text}</p>"
+def paragraph(text: str) -> Markup:
+    """Return a paragraph."""
+    return _make("paragraph", text)
 
 
-def note(text: str) -> str:
+def note(text: str) -> Markup:
     """Return a paragraph in small print."""
-    return f'<p class="note">{text}</p>'
+    return _make("note", text)
 
 
-def details(summary: str, content: str) -> str:
+def heading(text: str, level: int = 3) -> Markup:
+    """Return a heading inside a section."""
+    return _make("heading", text, level)
+
+
+def details(summary: str, content: Markup) -> Markup:
     """Return content that opens on a click."""
-    return f"<details><summary>{summary}</summary>{content}</details>"
+    return _make("details", summary, content)
 
 
-def figure(content: str, caption: str, legend: str = "") -> str:
-    """Return a picture with its title above and a legend below."""
-    return f"<figure><figcaption>{caption}</figcaption>{content}{legend}</figure>"
+def figure(content: Markup, caption: str, legend: Sequence[tuple[str, str, bool]] = ()) -> Markup:
+    """Return a picture with its title above and a legend below: colour, name, and whether the line is dashed."""
+    return _make("figure", content, caption, legend)
 
 
-def grid(figures: Iterable[str], *, small: bool = False) -> str:
+def grid(figures: Iterable[Markup], *, small: bool = False) -> Markup:
     """Return pictures side by side where there is room."""
-    return f'<div class="{"charts small" if small else "charts"}">{"".join(figures)}</div>'
+    return _make("grid", list(figures), small)
 
 
-def section(place: str, title: str, *content: str) -> str:
-    """Return a section with a title, and an address inside the page."""
-    return f'<section id="{place}"><h2>{title}</h2>{"".join(content)}</section>'
+def block(*content: Markup) -> Markup:
+    """Return pieces as one."""
+    return _make("block", Markup("").join(content))
+
+
+def verdict(good: bool, text: str) -> Markup:
+    """Return coloured text."""
+    return _make("verdict", "good" if good else "bad", text)
+
+
+def tiles(entries: Sequence[tuple[str, str, str]]) -> Markup:
+    """Return numbers in large print, each with a name above and a line below."""
+    return _make("tiles", entries)
+
+
+def facts(entries: dict[str, Any]) -> Markup:
+    """Return a list of names and values."""
+    return _make("facts", entries)
+
+
+def section(place: str, title: str, *content: str) -> Markup:
+    """Return a section with a title, and an address inside the page; what is empty is left out."""
+    return _make("section", place, title, Markup("").join(piece for piece in content if piece))
+
+
+def page(**content: Any) -> str:
+    """Return the whole page: one file with its style and script inside."""
+    templates = _environment()
+    for name in ("style.css", "script.js"):
+        assert templates.loader is not None
+        content[name.partition(".")[0]] = Markup(templates.loader.get_source(templates, name)[0])
+    content |= {name: _glue(content[name]) for name in ("tiles", "content")}
+    content["answer"] = [(_glue(sentence), sign) for sentence, sign in content["answer"]]
+    return templates.get_template("page.html").render(**content)
+
+
+def _glue(text: Any) -> Any:
+    """Text in which a number and its percent sign stay on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def shortened(text: Any, most: int) -> str:

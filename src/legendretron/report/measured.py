@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from legendretron.diagnostics.scores import area_under_curve
+from legendretron.diagnostics.scores import Scores, area_under_curve
+from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
 from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.report.rows import Contestant, Rows
 
@@ -16,7 +17,7 @@ __all__ = ["SCORES", "CalibrationError", "ClassArea", "Measured"]
 #: Scores, and whether lower ones are better.
 SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
 #: Most numbers (rows x classes) of which areas under ROC curves are computed; of more, rows are drawn.
-_MOST_RANKED = 1e6
+_MOST_RANKED = 5e5
 #: Outcomes that are drawn from the probabilities, to see how large an error is by chance.
 _CHANCES = 100
 
@@ -118,6 +119,11 @@ class Measured:
             return exact_interval(round(value), self.rows.weight)
         return interval(value, self._draws[key, name])
 
+    def scores(self, key: str) -> Scores:
+        """Return the scores of a contestant without intervals."""
+        values = {name: self._value[key, name] for name in SCORES}
+        return Scores(**values, calibration_error=self.contestants[key].rows.calibration_error(self.rows.weight))
+
     def all_or_none(self, key: str) -> bool:
         """Whether all rows are right, or none: draws of such rows are all alike, and tell nothing about other rows."""
         right = self.contestants[key].rows.right
@@ -136,9 +142,7 @@ class Measured:
     def calibration_error(self, key: str) -> CalibrationError:
         """Return the smooth calibration error of a contestant, and how large it is by chance."""
         scores, weight = self.contestants[key].rows, self.rows.weight
-        rng = np.random.default_rng(self._seed)
-        drawn = (scores._replace(right=rng.random(len(weight)) < scores.confidence) for _ in range(_CHANCES))
-        chance = [one.calibration_error(weight) for one in drawn]
+        chance = smooth_errors_by_chance(scores.confidence, weight, _CHANCES, self._seed)
         return CalibrationError(scores.calibration_error(weight), float(np.quantile(chance, LEVEL)))
 
 

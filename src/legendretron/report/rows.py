@@ -162,7 +162,7 @@ def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
     return X[rows.place] if hasattr(X, "shape") else [X[place] for place in rows.place]
 
 
-def predicted(model: Any, X: Any, rows: Rows, what: str) -> np.ndarray:
+def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> np.ndarray:
     """Return log-probabilities of the rows, classes in the order of ``rows.classes``.
 
     Parameters
@@ -175,6 +175,8 @@ def predicted(model: Any, X: Any, rows: Rows, what: str) -> np.ndarray:
         Labels.
     what : str
         What to call the model in errors.
+    known : array of shape (n_given, C), optional
+        Its log-probabilities of all rows that were given, if they are known.
     """
     check_is_fitted(model)
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
@@ -187,10 +189,14 @@ def predicted(model: Any, X: Any, rows: Rows, what: str) -> np.ndarray:
         )
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
-        if hasattr(model, "predict_log_proba"):
+        if known is not None:
+            log_p = np.asarray(known, dtype=np.float64)[rows.place]
+        elif hasattr(model, "predict_log_proba"):
             log_p = np.asarray(model.predict_log_proba(X), dtype=np.float64)
         else:
             log_p = np.log(np.asarray(model.predict_proba(X), dtype=np.float64))
+    if log_p.shape != (len(rows), len(own)):
+        raise ValueError(f"{what} must predict {len(own)} probabilities for each row, got shape {log_p.shape}.")
     if np.isnan(log_p).any() or not np.allclose(np.exp(log_p).sum(1), 1.0, atol=1e-3):
         raise ValueError(
             f"{what} must predict probabilities that sum to 1 in every row, which its predict_proba does not."

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from legendretron._internal.labels import missing_labels
+from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 from legendretron.streaming.source import Source
 
@@ -46,7 +47,8 @@ class LabelledRows:
             if missing.any() and not self._drop:
                 row = int(batch.row_numbers[missing.argmax()]) % ROWS_OF_A_FILE
                 raise ValueError(
-                    f"{batch.origin}: the label is missing in row {row} (from 0); missing_labels='drop' leaves such rows out."
+                    f"{batch.origin}: the label is missing in row {row} (from 0); "
+                    f"{spell('missing_labels', 'drop')} leaves such rows out."
                 )
             left_out += int(missing.sum())
             rest = batch.take(~missing)

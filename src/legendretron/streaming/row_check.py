@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from legendretron._internal.labels import missing_labels
+from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 
 __all__ = ["BadRowError", "RowCheck"]
@@ -75,7 +76,7 @@ class RowCheck:
         if self.n_skipped > self._most:
             raise BadRowError(
                 f"{self._fault(batch, int(places[self._most - before]))}; repair or leave out the row, or allow more rows to "
-                f"be left out by skip_bad_rows, got {self._most}."
+                f"be left out by {spell('skip_bad_rows')}, got {self._most}."
             )
         self.skipped += [self._fault(batch, int(row)) for row in places[: _MOST_TOLD - len(self.skipped)]]
         if batch.y is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import Batch
 from legendretron.streaming.moments import Moments
 from legendretron.streaming.read_ahead import read_ahead
@@ -84,7 +85,7 @@ class Summary:
     def scale(self) -> np.ndarray:
         """Standard deviations, shape (d,); 1 for features that are constant up to rounding."""
         if not np.isfinite(self.variance).all():
-            raise ValueError("X has features too large to take a variance of; scale X first.")
+            raise ValueError(f"{spell('X')} has features too large to take a variance of; scale them first.")
         eps = np.finfo(np.float64).eps
         rounding = self.n_rows * eps * self.variance + (self.n_rows * self.mean * eps) ** 2
         return np.where(self.variance <= rounding, 1.0, np.sqrt(self.variance))

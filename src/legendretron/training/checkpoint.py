@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from legendretron._internal.artifacts import load_state, read_kind, save_state
 from legendretron._internal.fields import OBJECT, TEXT, check_fields
+from legendretron._internal.parameters import ParameterError, spell
 
 __all__ = ["CheckpointStore", "load_checkpoint", "read_progress", "save_checkpoint"]
 
@@ -57,9 +58,10 @@ def save_checkpoint(path: Path, kind: str, fingerprint: str, state: dict[str, An
 def load_checkpoint(path: Path, kind: str, fingerprint: str, from_state: Callable[[dict[str, Any]], T]) -> T:
     """Return what ``from_state`` makes of a state that :func:`save_checkpoint` wrote; refuse what is not of this fit."""
     if read_kind(path) != kind:  # it may be a file that somebody needs: do not suggest removing it
-        raise ValueError(
-            f"checkpoint must be a path at which there is nothing, or a {kind} of this fit, but {str(path)!r} is not a "
-            f"{kind} of legendretron; choose another path."
+        raise ParameterError(
+            "checkpoint",
+            f"must be a path at which there is nothing, or a {kind} of this fit, but {str(path)!r} is not a {kind} of "
+            "legendretron; choose another path.",
         )
 
     def read(state: dict[str, Any]) -> T | None:
@@ -69,13 +71,14 @@ def load_checkpoint(path: Path, kind: str, fingerprint: str, from_state: Callabl
     try:
         found = load_state(path, {kind: read})
     except ValueError as error:
-        raise ValueError(
-            f"checkpoint cannot be read: {error} Remove the file to start anew, or choose another path."
+        raise ParameterError(
+            "checkpoint", f"cannot be read: {error} Remove the file to start anew, or choose another path."
         ) from error
     if found is None:
-        raise ValueError(
-            f"checkpoint {str(path)!r} belongs to other data, settings or random_state; remove it to start anew, or "
-            "choose another path."
+        raise ParameterError(
+            "checkpoint",
+            f"{str(path)!r} belongs to other data, settings or {spell('random_state')}; remove it to start anew, or choose "
+            "another path.",
         )
     return found
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.fields import OBJECT, array, check_fields, integer, number
+from legendretron._internal.parameters import spell
 from legendretron._internal.process_groups import is_sharded
 from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import CheckpointStore, load_checkpoint, save_checkpoint
@@ -211,7 +212,7 @@ class TrainingState:
         run = int(bad.nonzero()[0, 0])
         message = (
             f"training diverged: the loss of run {run} is {float(train_loss[run])} in epoch {self.epoch} at a "
-            f"learning rate of {float(self.rate[run, 0]):.3g}; lower learning_rate, or scale the features."
+            f"learning rate of {float(self.rate[run, 0]):.3g}; lower {spell('learning_rate')}, or scale the features."
         )
         self.stopped = self.stopped | bad
         self.diverged = self.diverged | bad

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from legendretron.preprocessing.drift import Tally
 from legendretron.report.cross_fitting import LEAST_ROWS
-from legendretron.report.markup import escaped, number, percent
+from legendretron.report.markup import number, percent, tiles
 from legendretron.report.measured import CalibrationError, Measured
 
-__all__ = ["calibration_in_words", "summary", "tiles"]
+__all__ = ["calibration_in_words", "main_numbers", "summary"]
 
 #: A calibration error below this is small, even where so many rows show that it is there; and so is a share of the log-loss.
 _SMALL = 0.01
@@ -99,7 +101,7 @@ def _compared(measured: Measured, other: str, name: str) -> tuple[str, int]:
     return f"By log-loss it is {_BETTER[better]} {name} ({number(own)} against {number(their)}).", better
 
 
-def tiles(measured: Measured, error: CalibrationError) -> str:
+def main_numbers(measured: Measured, error: CalibrationError) -> Markup:
     """Return the main numbers."""
     accuracy, loss, auc = (measured.score("model", name) for name in ("accuracy", "log_loss", "auc"))
     dummy = measured.score("dummy", "log_loss").value
@@ -117,11 +119,4 @@ def tiles(measured: Measured, error: CalibrationError) -> str:
             f"{number(auc.low)} to {number(auc.high)}; without features 0.5",
         ),
     )
-    return (
-        '<div class="tiles">'
-        + "".join(
-            f"<div><span>{escaped(name)}</span><b>{escaped(value)}</b><span>{escaped(rest)}</span></div>"
-            for name, value, rest in shown
-        )
-        + "</div>"
-    )
+    return tiles(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
@@ -10,9 +11,9 @@ from legendretron.report.charts import Chart, stacked_bars
 from legendretron.report.cross_fitting import Recalibrated
 from legendretron.report.markup import (
     Cell,
-    escaped,
     figure,
     grid,
+    heading,
     note,
     number,
     paragraph,
@@ -34,7 +35,7 @@ _BARS = 20
 #: Classes with a picture of their own, the worst first.
 _PICTURES = 12
 #: Rows that curves of single classes are drawn from, and numbers (rows x classes) that their errors are computed from.
-_CLASS_ROWS, _CLASS_NUMBERS = 10_000, 1e6
+_CLASS_ROWS, _CLASS_NUMBERS = 5000, 5e5
 _DRAWS, _CLASS_DRAWS = 100, 60
 
 
@@ -58,7 +59,7 @@ def calibration(
     fitted: dict[str, Recalibrated],
     errors: np.ndarray,
     seed: int,
-) -> str:
+) -> Markup:
     """Return the section on calibration.
 
     Parameters
@@ -124,14 +125,14 @@ def _models(measured: Measured) -> list[str]:
     return [key for key in ("model", "against") if key in measured.contestants]
 
 
-def _top_label(measured: Measured, seed: int) -> str:
+def _top_label(measured: Measured, seed: int) -> Markup:
     chart = _reliability(measured, _models(measured), seed, small=False, kind="top")
     if chart is None:
         return note("There are too few rows to draw how often the predicted class was right.")
     return chart.figure("Reliability of the predicted class, smooth, with 95 % bands")
 
 
-def _histogram(measured: Measured) -> str:
+def _histogram(measured: Measured) -> Markup:
     edges = np.linspace(0, 1, _BARS + 1)
     chart_share = {}
     for key in _models(measured):
@@ -156,7 +157,7 @@ def _histogram(measured: Measured) -> str:
     return chart.figure(text)
 
 
-def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
+def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
         return note("There are too few rows to recalibrate the model on some and to judge the others.")
     pictures, rows = [], []
@@ -168,13 +169,10 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
             bars.append((name, [("refinement", rest.value, "c5"), ("calibration", cost.value, "c1")]))
             rows.append(
                 [
-                    Cell.text(f"{name}, {title}"),
+                    Cell.of_text(f"{name}, {title}"),
                     Cell.of(cost.value + rest.value),
-                    Cell(
-                        f"{number(cost.value, 4)}<small>{number(cost.low, 4)} to {number(cost.high, 4)}</small>",
-                        cost.value,
-                    ),
-                    Cell(f"{number(rest.value)}<small>{number(rest.low)} to {number(rest.high)}</small>", rest.value),
+                    Cell.of(cost.value, number(cost.value, 4), f"{number(cost.low, 4)} to {number(cost.high, 4)}"),
+                    Cell.of(rest.value, small=f"{number(rest.low)} to {number(rest.high)}"),
                 ]
             )
         pictures.append(figure(stacked_bars(bars, title), f"{title}: refinement (blue) and calibration (orange)"))
@@ -186,7 +184,7 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
         verdict = "Recalibration would not clearly lower the log-loss: the interval of the gain holds zero."
     temperature = float(np.exp(np.mean(np.log(maps.temperatures))))
     return (
-        "<h3>Calibration and refinement</h3>"
+        heading("Calibration and refinement")
         + paragraph(
             f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
             f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
@@ -201,7 +199,7 @@ def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> str:
     )
 
 
-def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> str:
+def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> Markup:
     rows, names = measured.rows, measured.rows.spoken
     count = np.bincount(rows.y, minlength=len(names))
     worst = [k for k in np.argsort(-errors, kind="stable") if count[k] > 0][:_PICTURES]
@@ -209,9 +207,9 @@ def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> str:
     for k in worst:
         chart = _reliability(measured, _models(measured), seed, small=True, kind="classwise", column=int(k))
         if chart is not None:
-            pictures.append(figure(chart.svg(), f"{escaped(names[k])}: error {percent(float(errors[k]))}"))
+            pictures.append(figure(chart.svg(), f"{names[k]}: error {percent(float(errors[k]))}"))
     if not pictures:
-        return ""
+        return Markup("")
     which = (
         "Every class"
         if len(pictures) == len(names)
@@ -219,7 +217,7 @@ def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> str:
     )
     drawn = f" Curves are of {rows_in_words(_CLASS_ROWS)} drawn at random." if len(rows) > _CLASS_ROWS else ""
     return (
-        "<h3>Reliability of each class</h3>"
+        heading("Reliability of each class")
         + paragraph(
             f"{which}: its probability on every row, against how often it was the true one, with 95 % bands.{drawn}"
         )

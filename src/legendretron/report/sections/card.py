@@ -7,9 +7,10 @@ import reprlib
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron._internal.provenance import provenance
-from legendretron.report.markup import escaped, number, section
+from legendretron.report.markup import facts, heading, number, section
 from legendretron.report.models import inner
 from legendretron.report.rows import Rows
 
@@ -30,7 +31,7 @@ _FOUND = {
 
 def card(
     models: dict[str, Any], rows: Rows, n_given: int, data: str, described: dict[str, str], took: float, now: str
-) -> str:
+) -> Markup:
     """Return the section of the model card.
 
     Parameters
@@ -53,7 +54,7 @@ def card(
     made = provenance()
     share = rows.share
     largest = int(share.argmax())
-    facts = {
+    about = {
         "data": data or "given as an array",
         "rows": f"{len(rows):,}" + (f" of {n_given:,}; the others have weight zero" if n_given > len(rows) else ""),
         "classes": f"{len(rows.classes):,}, the largest {rows.spoken[largest]} with {100 * share[largest]:.1f} %",
@@ -71,35 +72,29 @@ def card(
         "made at": now,
         "computed in": f"{took:.1f} s",
     }
-    parts = ["<h3>Data</h3>", _facts(facts)]
+    parts = [heading("Data"), facts(about)]
     for name, model in models.items():
-        parts += [f"<h3>Model: {escaped(name)}</h3>", _facts(_described(model))]
+        parts += [heading(f"Model: {name}"), facts(_described(model))]
         if (classifier := inner(model)[0]) is not model:
-            parts += ["<h4>The classifier inside</h4>", _facts(_described(classifier))]
-    parts += ["<h3>Program</h3>", _facts(program)]
+            parts += [heading("The classifier inside", 4), facts(_described(classifier))]
+    parts += [heading("Program"), facts(program)]
     return section("card", "Model card", *parts)
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    return (
-        "<dl>" + "".join(f"<dt>{escaped(key)}</dt><dd>{escaped(value)}</dd>" for key, value in facts.items()) + "</dl>"
-    )
-
-
 def _described(model: Any) -> dict[str, str]:
-    facts = {"kind": type(model).__name__}
+    known = {"kind": type(model).__name__}
     link = getattr(model, "link_", None)
     if link is not None:
-        facts["link"] = type(link).__name__
+        known["link"] = type(link).__name__
     for name, what in _FOUND.items():
         try:
             value = getattr(model, name, None)
         except (AttributeError, ValueError):
             continue
         if value is not None and np.ndim(value) == 0:
-            facts[what] = f"{float(value):.6g}"
+            known[what] = f"{float(value):.6g}"
     if not hasattr(model, "get_params"):
-        return facts
+        return known
     defaults = {
         name: parameter.default for name, parameter in inspect.signature(type(model).__init__).parameters.items()
     }
@@ -107,10 +102,10 @@ def _described(model: Any) -> dict[str, str]:
     usual: list[tuple[str, Any]] = []
     for name, value in model.get_params(deep=False).items():
         (usual if value is defaults.get(name) or _same(value, defaults.get(name)) else given).append((name, value))
-    facts["settings"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in given) or "all at their defaults"
+    known["settings"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in given) or "all at their defaults"
     if usual and given:
-        facts["at their defaults"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in usual)
-    return facts
+        known["at their defaults"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in usual)
+    return known
 
 
 def _same(one: Any, other: Any) -> bool:

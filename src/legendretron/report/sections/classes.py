@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from legendretron.diagnostics.scores import class_scores
 from legendretron.report.charts import Chart, heat_map
 from legendretron.report.markup import (
     Cell,
-    escaped,
+    block,
     figure,
     grid,
     note,
@@ -36,7 +37,7 @@ _POINTS = 80
 _LEAST_FOR_ERROR = 10
 
 
-def classes(measured: Measured, errors: np.ndarray) -> str:
+def classes(measured: Measured, errors: np.ndarray) -> Markup:
     """Return the section with a row for every class.
 
     Parameters
@@ -58,18 +59,18 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
     for k in order:
         half = 1.96 * areas.error[k]
         low, high = max(areas.area[k] - half, 0.0), min(areas.area[k] + half, 1.0)
-        area = number(areas.area[k])
+        between = ""
         if min(ranked[k], len(measured.ranked) - ranked[k]) >= _LEAST_FOR_ERROR and half > 0:
-            area += f"<small>{number(low)} to {number(high)}</small>"
+            between = f"{number(low)} to {number(high)}"
         else:
             uncertain = True
         body.append(
             [
-                Cell.text(rows.classes[k]),
+                Cell.of_text(rows.classes[k]),
                 Cell.of(found[k]["rows"], f"{found[k]['rows']:,}"),
                 Cell.share(found[k]["recall"]),
                 Cell.share(found[k]["precision"]),
-                Cell(area if np.isfinite(areas.area[k]) else "-", float(areas.area[k])),
+                Cell.of(float(areas.area[k]), small=between),
                 Cell.share(float(share[k])),
                 Cell.share(float(predicted[k])),
                 Cell.share(float(errors[k])),
@@ -79,8 +80,8 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
     said = rows.spoken
     if recall[worst] < recall[best]:
         intro = (
-            f"Rows of {escaped(said[worst])} are found least often, {percent(recall[worst])} of them, and those of "
-            f"{escaped(said[best])} most often, {percent(recall[best])}."
+            f"Rows of {said[worst]} are found least often, {percent(recall[worst])} of them, and those of "
+            f"{said[best]} most often, {percent(recall[best])}."
         )
     else:
         intro = f"Rows of all classes are found equally often, {percent(recall[best])} of them."
@@ -102,7 +103,7 @@ def classes(measured: Measured, errors: np.ndarray) -> str:
     return section("classes", "Class by class", paragraph(intro), listed, few if uncertain else "")
 
 
-def confusions(measured: Measured) -> str:
+def confusions(measured: Measured) -> Markup:
     """Return the section on mistakes."""
     rows, model = measured.rows, measured.contestants["model"]
     names, n = rows.names, len(rows.classes)
@@ -117,8 +118,8 @@ def confusions(measured: Measured) -> str:
         true, predicted = divmod(int(different[k]), n)
         listed.append(
             [
-                Cell.text(names[true]),
-                Cell.text(names[predicted]),
+                Cell.of_text(names[true]),
+                Cell.of_text(names[predicted]),
                 Cell.of(int(count[k]), f"{count[k]:,}"),
                 Cell.share(float(weight[k] / own[true])),
                 Cell.share(float(sure[k])),
@@ -131,8 +132,8 @@ def confusions(measured: Measured) -> str:
     true, predicted = divmod(int(different[wrong[0]]), n)
     said = rows.spoken
     intro = (
-        f"The most frequent mistake is to predict {escaped(said[predicted])} instead of {escaped(said[true])}, on "
-        f"{percent(float(weight[wrong[0]] / own[true]))} of the rows of {escaped(said[true])}."
+        f"The most frequent mistake is to predict {said[predicted]} instead of {said[true]}, on "
+        f"{percent(float(weight[wrong[0]] / own[true]))} of the rows of {said[true]}."
     )
     parts = []
     if n <= _MAPPED:
@@ -156,11 +157,11 @@ def confusions(measured: Measured) -> str:
         f"These {len(listed)} pairs are {percent(first / total)} of all mistakes." if len(wrong) > len(listed) else ""
     )
     heads = ["true class", "predicted", "rows", "share of the class", "mean confidence"]
-    parts.append(f"<div>{table(heads, listed)}{note(covered) if covered else ''}</div>")
+    parts.append(block(table(heads, listed), note(covered) if covered else Markup("")))
     return section("confusions", "Mistakes", paragraph(intro), grid(parts))
 
 
-def ranking(measured: Measured) -> str:
+def ranking(measured: Measured) -> Markup:
     """Return the section of ROC and precision-recall curves."""
     rows, model = measured.rows, measured.contestants["model"]
     chosen, names = measured.ranked, measured.rows.spoken
@@ -194,7 +195,7 @@ def ranking(measured: Measured) -> str:
         )
     each = f"{_CURVES // 2} classes"
     if len(names) == 2:
-        which = f"of {escaped(names[1])} against {escaped(names[0])}"
+        which = f"of {names[1]} against {names[0]}"
     elif len(drawn) == int(np.isfinite(areas).sum()):
         which = "of each class against all others"
     else:

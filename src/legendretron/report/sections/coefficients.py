@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from markupsafe import Markup
 
-from legendretron.report.markup import Cell, bar_list, details, escaped, figure, grid, note, paragraph, section, table
+from legendretron.report.markup import Cell, bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
 
 __all__ = ["coefficients", "deviations"]
@@ -41,7 +42,7 @@ def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
     return coef if len(coef) == (1 if n_classes == 2 else n_classes) else None
 
 
-def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> str:
+def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
     """Return the section on coefficients.
 
     Parameters
@@ -58,7 +59,7 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
     labels = rows.spoken
     coef = _effects(classifier, len(labels))
     if coef is None:
-        kind = escaped(type(classifier).__name__)
+        kind = type(classifier).__name__
         return section("coefficients", _TITLE, paragraph(f"{kind} has no coefficients, so there are none to show."))
     effect = coef * deviations(features, rows.weight)
     most = float(np.abs(effect).max())
@@ -69,10 +70,10 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
     for k in shown:
         own = effect[0] if len(labels) == 2 else effect[k]
         first = np.argsort(-np.abs(own), kind="stable")[: 2 * _LISTED if len(labels) == 2 else _LISTED]
-        lists.append(figure(bar_list([(names[j], float(own[j])) for j in first], most), escaped(labels[k])))
+        lists.append(figure(bar_list([(names[j], float(own[j])) for j in first], most), labels[k]))
     rest = details(f"{len(lists) - _OPEN} more classes", grid(lists[_OPEN:])) if len(lists) > _OPEN else ""
     if len(labels) == 2:
-        against = f"towards {escaped(labels[1])} (right, blue) or {escaped(labels[0])} (left, orange)"
+        against = f"towards {labels[1]} (right, blue) or {labels[0]} (left, orange)"
     else:
         against = "towards a class (right, blue) or away from it (left, orange), relative to the mean of all classes"
     order = np.argsort(-strength, kind="stable")[:_FEATURES]
@@ -82,16 +83,21 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
         if len(labels) == 2:
             up, down = (1, 0) if effect[0, j] >= 0 else (0, 1)
             body.append(
-                [Cell.text(names[j]), Cell.of(float(effect[0, j])), Cell.of(float(coef[0, j])), Cell.text(labels[up])]
+                [
+                    Cell.of_text(names[j]),
+                    Cell.of(float(effect[0, j])),
+                    Cell.of(float(coef[0, j])),
+                    Cell.of_text(labels[up]),
+                ]
             )
         else:
             body.append(
                 [
-                    Cell.text(names[j]),
+                    Cell.of_text(names[j]),
                     Cell.of(float(strength[j])),
-                    Cell.text(labels[up]),
+                    Cell.of_text(labels[up]),
                     Cell.of(float(effect[up, j])),
-                    Cell.text(labels[down]),
+                    Cell.of_text(labels[down]),
                     Cell.of(float(effect[down, j])),
                 ]
             )
@@ -106,7 +112,7 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
         "coefficients",
         _TITLE,
         paragraph(
-            f"{escaped(names[strongest])} has the strongest effect. An effect is how far one standard deviation of the "
+            f"{names[strongest]} has the strongest effect. An effect is how far one standard deviation of the "
             f"feature, in these rows, moves the score {against}."
         ),
         grid(lists[:_OPEN]),

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron.estimators import LegendreCalibrator
+from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.links.noise_models import replaced_share
 from legendretron.report.charts import Chart
-from legendretron.report.markup import (
-    Cell,
-    grid,
-    note,
-    paragraph,
-    percent,
-    rows_in_words,
-    section,
-    table,
-)
+from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
 from legendretron.report.rows import Contestant, Rows
 
 __all__ = ["judge_labels", "labels", "noise_in_words"]
@@ -47,6 +40,8 @@ def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarra
     log_p : array of shape (n, C)
         Its predictions.
     """
+    if isinstance(model, LabelQuality) and clean_link(model.link_) is model.link_:  # without a floor
+        return model._posterior_of(log_p, rows.y)
     if isinstance(model, LabelQuality):
         return model.label_posterior(X, rows.classes[rows.y], cv=None)
     n, n_classes = log_p.shape
@@ -73,7 +68,7 @@ def noise_in_words(model: Any) -> str:
     )
 
 
-def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> str:
+def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> Markup:
     """Return the section on suspicious labels.
 
     Parameters
@@ -99,8 +94,8 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         body.append(
             [
                 Cell.of(int(rows.numbers[i]), f"{rows.numbers[i]:,}"),
-                Cell.text(names[rows.y[i]]),
-                Cell.text(names[other]),
+                Cell.of_text(names[rows.y[i]]),
+                Cell.of_text(names[other]),
                 Cell.share(float(quality[i])),
                 Cell.share(float(np.exp(contestant.log_p[i, rows.y[i]]))),
                 *([Cell.of(float(rows.weight[i]))] if rows.weighted else []),
@@ -136,7 +131,7 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         "labels",
         _TITLE,
         paragraph(intro),
-        grid([chart.figure("Doubt about labels"), f"<div>{listed}</div>"]),
+        grid([chart.figure("Doubt about labels"), block(listed)]),
         note(
             "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
             f"label can be a wrong label or a mistake of the model: look before you correct.{assumed}"

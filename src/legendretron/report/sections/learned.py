@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from scipy.special import expit
 
 from legendretron.links import Link
@@ -18,7 +19,7 @@ from legendretron.report.learned_link import (
     link_sections,
     loss_sections,
 )
-from legendretron.report.markup import escaped, grid, note, number, paragraph, percent, section
+from legendretron.report.markup import grid, note, number, paragraph, percent, section
 from legendretron.report.rows import Rows
 
 __all__ = ["learned"]
@@ -30,7 +31,7 @@ _CLOSE = 0.01
 _TITLE = "What was learned: link and loss"
 
 
-def learned(classifier: Any, features: Any, rows: Rows) -> str:
+def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
     """Return the section on the learned link and loss.
 
     Parameters
@@ -58,10 +59,13 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
         return section(
             "learned",
             _TITLE,
-            paragraph(f"{escaped(type(classifier).__name__)} learns no link, so there is none to draw."),
+            paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw."),
         )
-    z = np.asarray(classifier.linear_predictor(features)).reshape(len(rows), -1)
-    sections = link_sections(classifier, rows.weight @ z / len(rows), rows.share)
+    mean = np.asarray(rows.weight @ features / len(rows)).reshape(1, -1)
+    if hasattr(features, "columns"):
+        mean = type(features)(mean, columns=features.columns)
+    centre = np.asarray(classifier.linear_predictor(mean)).ravel()
+    sections = link_sections(classifier, centre, rows.share)
     if not sections:
         return section(
             "learned", _TITLE, paragraph("The link does not rise from 1/4 to 3/4 for any class, so it cannot be drawn.")
@@ -90,7 +94,7 @@ def learned(classifier: Any, features: Any, rows: Rows) -> str:
 
 
 def _link_in_words(one: LinkSection, names: list[str]) -> str:
-    name = escaped(names[one.place])
+    name = names[one.place]
     low, high = np.interp([-np.log(19), np.log(19)], SCORES, one.p).tolist()
     if one.gap < _CLOSE:
         most = (
@@ -121,7 +125,7 @@ def _loss_in_words(one: LossSection, names: list[str]) -> str:
     kind = "more" if change > 0 else "less"
     amount = f"{percent(abs(change), 0)} {kind} than" if abs(change) >= 0.01 else "the same as"
     return (
-        f"The learned loss is what a forecast costs once the truth is known. If {escaped(names[one.place])} is true and was "
+        f"The learned loss is what a forecast costs once the truth is known. If {names[one.place]} is true and was "
         f"given 10 %, it costs {number(found, 2)}, {amount} the log-loss ({number(usual, 2)}). "
         + ("Bold mistakes weigh more." if change >= 0.01 else "Bold mistakes weigh less." if change <= -0.01 else "")
     )
@@ -136,7 +140,7 @@ def _composite_in_words(classifier: Any) -> str:
     )
 
 
-def _link_chart(sections: list[LinkSection], names: list[str]) -> str:
+def _link_chart(sections: list[LinkSection], names: list[str]) -> Markup:
     chart = Chart("score of the class, in the sigmoid's unit", "probability of the class", (-6, 6), (0, 1))
     usual = expit(SCORES)
     chart.line(SCORES, usual, "grey", "sigmoid")
@@ -150,7 +154,7 @@ def _link_chart(sections: list[LinkSection], names: list[str]) -> str:
     return chart.figure("Learned link")
 
 
-def _loss_chart(sections: list[LossSection], names: list[str]) -> str:
+def _loss_chart(sections: list[LossSection], names: list[str]) -> Markup:
     chart = Chart("forecast for the true class", "loss, scaled to the log-loss", (0, 1), (0, 4.6))
     usual = -np.log(FORECASTS)
     chart.line(FORECASTS, usual, "grey", "log-loss")
@@ -164,7 +168,7 @@ def _loss_chart(sections: list[LossSection], names: list[str]) -> str:
     return chart.figure("Learned loss")
 
 
-def _score_loss_chart(sections: list[LinkSection], names: list[str]) -> str:
+def _score_loss_chart(sections: list[LinkSection], names: list[str]) -> Markup:
     chart = Chart("score of the class, in the sigmoid's unit", "loss if the class is true", (-6, 6), (0, 6.5))
     chart.line(SCORES, np.log1p(np.exp(-SCORES)), "grey", "logistic regression")
     for place, one in enumerate(sections):

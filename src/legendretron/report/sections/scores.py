@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 
-from legendretron.report.bootstrap import Estimate, n_draws
+from legendretron.report.bootstrap import DRAWS, Estimate
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
-    escaped,
+    Head,
     figure,
     grid,
-    long_head,
     note,
     number,
     paragraph,
@@ -19,6 +19,7 @@ from legendretron.report.markup import (
     rows_in_words,
     section,
     table,
+    verdict,
 )
 from legendretron.report.measured import SCORES, Measured
 
@@ -27,10 +28,10 @@ __all__ = ["COLOURS", "comparison", "scores"]
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
 _HEADS = {
-    "accuracy": "accuracy <br>(higher is better)",
-    "log_loss": "log-loss <br>(lower)",
-    "brier": "Brier score <br>(lower)",
-    "auc": "area under ROC <br>(higher)",
+    "accuracy": ("accuracy", "(higher is better)"),
+    "log_loss": ("log-loss", "(lower)"),
+    "brier": ("Brier score", "(lower)"),
+    "auc": ("area under ROC", "(higher)"),
 }
 
 
@@ -40,10 +41,10 @@ def _shown(name: str, value: float) -> str:
 
 def _cell(name: str, found: Estimate) -> Cell:
     low, high = _shown(name, found.low), _shown(name, found.high)
-    return Cell(f"{_shown(name, found.value)}<small>{low} to {high}</small>", found.value)
+    return Cell.of(found.value, _shown(name, found.value), f"{low} to {high}")
 
 
-def scores(measured: Measured, notes: list[str]) -> str:
+def scores(measured: Measured, notes: list[str]) -> Markup:
     """Return the section of the scores.
 
     Parameters
@@ -54,8 +55,9 @@ def scores(measured: Measured, notes: list[str]) -> str:
         How contestants were fitted, and which were left out, as HTML.
     """
     names = {key: one.name for key, one in measured.contestants.items()}
-    rows = [[Cell.text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
-    draws = n_draws(len(measured.rows))
+    rows = [
+        [Cell.of_text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names
+    ]
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
@@ -66,8 +68,8 @@ def scores(measured: Measured, notes: list[str]) -> str:
         sampled = f" Areas under ROC curves are of {rows_in_words(len(measured.ranked))} drawn at random."
     impossible = [
         note(
-            f"{escaped(one.name)} gave the true class a probability of zero on {rows_in_words(one.impossible)}. They count "
-            "as 10<sup>&minus;15</sup>; the log-loss would be infinite."
+            f"{one.name} gave the true class a probability of zero on {rows_in_words(one.impossible)}. They count "
+            "as 10\u207b\u00b9\u2075; the log-loss would be infinite."
         )
         for one in measured.contestants.values()
         if one.impossible
@@ -80,10 +82,10 @@ def scores(measured: Measured, notes: list[str]) -> str:
     return section(
         "scores",
         "Scores",
-        table(["", *_HEADS.values()], rows),
+        table(["", *map(Head, _HEADS.values())], rows),
         grid(pictures),
         note(
-            f"Small print: 95 % bootstrap intervals, from {draws:,} draws of the rows with replacement. Overlapping "
+            f"Small print: 95 % bootstrap intervals, from {DRAWS:,} draws of the rows with replacement. Overlapping "
             "intervals do not mean that two models are equally good: the sentences above use the interval of the difference."
             f"{exact}{weights}{sampled}"
         ),
@@ -92,7 +94,7 @@ def scores(measured: Measured, notes: list[str]) -> str:
     )
 
 
-def comparison(measured: Measured) -> str:
+def comparison(measured: Measured) -> Markup:
     """Return the section of two models side by side."""
     one, other = measured.contestants["model"], measured.contestants["against"]
     rows = []
@@ -100,17 +102,15 @@ def comparison(measured: Measured) -> str:
         change = measured.difference("model", "against", score)
         better = measured.better("model", "against", score)
         winner = one.name if better > 0 else other.name
-        kind = "good" if better > 0 else "bad"
-        verdict = f'<span class="{kind}">{escaped(winner)} is better</span>' if better else "no clear difference"
-        head = _HEADS[score].replace("<br>", "")
+        told = verdict(better > 0, f"{winner} is better") if better else "no clear difference"
         own, their = measured.score("model", score).value, measured.score("against", score).value
         rows.append(
             [
-                Cell(head, head, numeric=False),
+                Cell.of_text(" ".join(_HEADS[score])),
                 Cell.of(own, _shown(score, own)),
                 Cell.of(their, _shown(score, their)),
                 _cell(score, change),
-                Cell(verdict, verdict, numeric=False),
+                Cell.of_text(told),
             ]
         )
     right, also = one.rows.right, other.rows.right
@@ -120,16 +120,16 @@ def comparison(measured: Measured) -> str:
         return Cell.share(float(weight[which].sum() / weight.sum()))
 
     agreement = [
-        [Cell.text(f"{one.name} right"), share(right & also), share(right & ~also)],
-        [Cell.text(f"{one.name} wrong"), share(~right & also), share(~right & ~also)],
+        [Cell.of_text(f"{one.name} right"), share(right & also), share(right & ~also)],
+        [Cell.of_text(f"{one.name} wrong"), share(~right & also), share(~right & ~also)],
     ]
     same = float(weight[one.rows.predicted == other.rows.predicted].sum() / weight.sum())
     return section(
         "against",
         "Side by side",
-        table(["", long_head(one.name), long_head(other.name), "difference", "verdict"], rows),
+        table(["", Head((one.name,), True), Head((other.name,), True), "difference", "verdict"], rows),
         paragraph(f"Both predict the same class on {percent(same)} of the rows."),
-        table(["", long_head(f"{other.name} right"), long_head(f"{other.name} wrong")], agreement),
+        table(["", Head((f"{other.name} right",), True), Head((f"{other.name} wrong",), True)], agreement),
         note(
             "Differences are of the same rows in each draw, so their intervals are narrower than those of the scores."
         ),

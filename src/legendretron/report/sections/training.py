@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from legendretron.plots.tuning import by_link_alpha, heights, logistic_curves
 from legendretron.report.charts import Chart
-from legendretron.report.markup import escaped, grid, note, number, paragraph, section
+from legendretron.report.markup import grid, note, number, paragraph, section
 from legendretron.training import History
 
 __all__ = ["training"]
@@ -17,7 +18,7 @@ __all__ = ["training"]
 _TITLE = "Training and tuning"
 
 
-def training(classifier: Any) -> str:
+def training(classifier: Any) -> Markup:
     """Return the section on how the classifier was fitted, as far as it knows."""
     said, pictures = [], []
     history = getattr(classifier, "history_", None)
@@ -27,7 +28,7 @@ def training(classifier: Any) -> str:
         if len(history) > 1:
             pictures.append(_history(history))
     else:
-        said.append(f"{escaped(type(classifier).__name__)} keeps no record of its training.")
+        said.append(f"{type(classifier).__name__} keeps no record of its training.")
     try:
         tuning = getattr(classifier, "tuning_", None)
     except ImportError:  # the table of candidates is a data frame
@@ -59,7 +60,7 @@ def training(classifier: Any) -> str:
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
 
 
-def _history(history: History) -> str:
+def _history(history: History) -> Markup:
     run = history.select_run(0)
     epoch, train, held = run["epoch"], run["train_loss"], run["validation_loss"]
     both = np.concatenate([train, held[np.isfinite(held)]])
@@ -77,11 +78,11 @@ def _history(history: History) -> str:
     return chart.figure("Training")
 
 
-def _tuning(tuning: Any) -> str:
+def _tuning(tuning: Any) -> Markup:
     table, _ = heights(tuning)
     table = table[table["alpha"] > 0]  # zero has no place on a logarithmic axis
     if len(table) < 2:
-        return ""
+        return Markup("")
     value, bar = table["height"].to_numpy(dtype=float), table["bar"].to_numpy(dtype=float)
     low, high = float(np.nanmin(value)), float(np.nanmax(value))
     high = (

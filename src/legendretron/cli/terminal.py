@@ -19,7 +19,7 @@ from legendretron.cli.errors import one_line
 if TYPE_CHECKING:
     from legendretron.preprocessing.drift import Tally
 
-__all__ = ["Report", "grid"]
+__all__ = ["Terminal", "grid"]
 
 #: Without a terminal nothing is wrapped or cut to a width.
 _UNBOUNDED = 10_000
@@ -35,7 +35,7 @@ def grid(*columns: str, title: str | None = None) -> Grid:
     return table
 
 
-class Report:
+class Terminal:
     """Output of a command.
 
     Parameters
