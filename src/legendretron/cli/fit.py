@@ -432,8 +432,7 @@ def _check_link(estimator: LegendreTronClassifier) -> None:
 
     if estimator.link not in link_names():
         raise wrong("--link", f"there is no link {estimator.link!r}; there are {', '.join(names_without_settings())}.")
-    with wrong_usage_of("--link"):
-        estimator._link_class()
+    estimator._link_class()
     with wrong_usage_of("--link-param"):
         estimator._strengths()  # builds such a link
 

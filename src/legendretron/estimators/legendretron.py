@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
@@ -271,7 +272,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         """Return the class of the link to train; raise a ``ValueError`` if it is unknown, or has noise of its own."""
         kind = type(self.link) if isinstance(self.link, Link) else link_class(self.link)  # type: ignore[arg-type]
         if issubclass(kind, NoisyLink):
-            raise ValueError(f"link must be that of the true labels, got {self.link!r}; give the noise by label_noise.")
+            reason = f"must be that of the true labels, got {self.link!r}; give the noise by {spell('label_noise')}."
+            raise ParameterError("link", reason)
         return kind
 
     def _link_init(self, kind: type[Link]) -> str | None:

@@ -17,7 +17,7 @@ __all__ = ["SCORES", "CalibrationError", "ClassArea", "Measured"]
 #: Scores, and whether lower ones are better.
 SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
 #: Most numbers (rows x classes) of which areas under ROC curves are computed; of more, rows are drawn.
-_MOST_RANKED = 5e5
+_MOST_RANKED = 5e6
 #: Outcomes that are drawn from the probabilities, to see how large an error is by chance.
 _CHANCES = 100
 
