@@ -17,9 +17,9 @@ from legendretron._internal.arguments import check_choice
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.padded_codes import padded_columns
-from legendretron.datasets.row_places import lines_of_rows, place_of_row
-from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
+from legendretron.datasets.row_places import place_of_row
+from legendretron.datasets.table_files import FileRows, format_of, quoted, read_frame
+from legendretron.datasets.text_file import lines_of_rows
 from legendretron.datasets.text_form import TextForm, TextOptions
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "read_columns",
     "read_table",
     "texts_of",
-    "typed_labels",
+    "type_labels",
     "without_faults",
 ]
 
@@ -232,7 +232,7 @@ def read_columns(
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
     texts = texts_of(target, as_text, features, keep)
-    read = read_frame(path, kind, as_text=texts, text=text, keep=keep)
+    read = read_frame(path, kind, as_text=texts, text=text, keep=keep, numeric=[*numeric] if find_codes else None)
     table = columns_of(
         path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels,
         as_text=texts,
@@ -242,20 +242,7 @@ def read_columns(
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
         )
         raise ValueError(f"no row of {str(path)!r} {what}.")
-    return _with_codes(table, text or TextOptions(), numeric) if find_codes else table
-
-
-def _with_codes(table: Table, text: TextOptions, numeric: Sequence[str]) -> Table:
-    """The table with columns of numbers that are codes as text."""
-    if table.form is None:
-        return table
-    codes = padded_columns([(table.path, table.form)], numbers_among(table, numeric), text)
-    if not codes:
-        return table
-    written = next(text_chunks(table.path, table.form, 2**62, codes, text))
-    if table.rows is not None:
-        written = written.iloc[table.rows]
-    return replace(table, X=table.X.assign(**{name: written[name] for name in codes}))
+    return table
 
 
 def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
@@ -283,7 +270,7 @@ def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]
 
 def columns_of(
     path: Path,
-    read: ReadRows,
+    read: FileRows,
     target: str | None,
     *,
     features: Sequence[str] | None = None,
@@ -349,11 +336,11 @@ def columns_of(
     if read.form is None:
         return replace(table, y=_labels(frame[target], name))
     written = [str(value) for value in frame[target]]
-    return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
+    return replace(table, y=type_labels(written, name), written=np.asarray(written, dtype=object))
 
 
 def _missing_labels_error(
-    path: Path, read: ReadRows, target: str | None, rows: np.ndarray, in_parts: bool
+    path: Path, read: FileRows, target: str | None, rows: np.ndarray, in_parts: bool
 ) -> ValueError:
     places = [place_of_row(path, row, read.form) for row in rows[:_PLACES].tolist()]
     how_many = f"at least {len(rows)}" if in_parts else f"{len(rows)} of {len(read.frame)}"
@@ -382,9 +369,14 @@ def without_faults(
     return frame.drop(frame.index[list(faults)]) if faults else frame, faults
 
 
-def typed_labels(texts: list[str], name: str) -> np.ndarray:
-    """Labels from text, integers or booleans if all of them are; ``name`` says in messages where they stand."""
-    return _labels(_parsed(texts), name)
+def type_labels(labels: Any, name: str) -> np.ndarray:
+    """Labels as integers, booleans or strings; texts are numbers or booleans if all of them are.
+
+    ``name`` says in messages where they stand.
+    """
+    if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
+        labels = _parsed(labels)
+    return _labels(labels, name)
 
 
 def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
