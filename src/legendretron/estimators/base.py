@@ -179,7 +179,9 @@ class LinearLinkClassifier(SavedLinearClassifier):
         ----------
         source : path, list of paths, tuple of arrays, data set, iterable or Source
             Files, folders or patterns, such as ``"part-*.parquet"``, of Parquet, CSV, TSV or LIBSVM text, whose columns are
-            numbers; ``(X, y)`` or ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a
+            numbers (text is read once, into temporary Parquet files in the folder that the environment variable
+            ``LEGENDRETRON_SPOOL`` names, or where the system keeps such files); ``(X, y)`` or ``(X, y, sample_weight)`` of
+            arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; a
             list, torch ``DataLoader`` or other iterable of batches, with the same rows in the same order each time; or a
             :class:`~legendretron.streaming.Source`. See :func:`~legendretron.streaming.as_source`.
         target, weight : str, optional
@@ -211,17 +213,11 @@ class LinearLinkClassifier(SavedLinearClassifier):
         >>> clf.score(X, y) > 0.95
         True
         """
-        from legendretron.datasets.sources import source_of
+        from legendretron.datasets.sources import open_rows
 
-        with restore_on_error(self):
-            rows = source_of(
-                source,
-                target=target,
-                weight=weight,
-                features=features,
-                drop=drop,
-                skip_bad_rows=check_integer("skip_bad_rows", skip_bad_rows, 0),
-            )
+        columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
+        skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
+        with restore_on_error(self), open_rows(source, **columns, skip_bad_rows=skip_bad_rows) as rows:
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
         return self
 
