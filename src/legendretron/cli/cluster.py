@@ -152,7 +152,7 @@ def fit_by_cluster(
     skip_bad_rows: int = 0,
 ) -> None:
     """Fit, write the model, and report; of the processes of torchrun the first writes and reports."""
-    from legendretron.training.layout import JointError
+    from legendretron.distributed.fitting import JointError
 
     place = re.sub(r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", str(data))  # an address; a path has lost its second slash
     first = os.environ.get("RANK", "0") == "0"
