@@ -4,10 +4,11 @@
 
 The table is made up: 50 features in float32 and 26 classes, in Parquet files, 20 million rows if not told otherwise; these
 are kept, and used again. The same rows as CSV files (--csv) show what it costs to read text, once. Each contestant trains in
-a process of its own with one thread, after a fit to a few rows, so that imports and compilation are not counted. Peak memory (VmHWM) is that of the whole process, libraries included. Speeds are
-rows a second through one pass: reading and decoding included, except for training in memory, where rows lie there. The first
-pass over a stream, for means and deviations, has a time of its own; SGDClassifier is given them. Seconds are those of the
-whole fit, in which text is read into temporary files first.
+a process of its own with one thread, after a fit to a few rows, so that imports and compilation are not counted. Peak memory
+(VmHWM) is that of the whole process, libraries included. Speeds are rows a second through one pass: reading and decoding
+included, except for training in memory, where rows lie there. The first pass over a stream, for means and deviations, has a
+time of its own; SGDClassifier is given them. Seconds are those of the whole fit, in which text is read into temporary files
+first.
 """
 
 from __future__ import annotations

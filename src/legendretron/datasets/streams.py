@@ -15,7 +15,7 @@ from legendretron.datasets.text_form import TextForm, TextOptions
 from legendretron.datasets.text_source import TextSource
 from legendretron.datasets.typed_files import TYPED
 from legendretron.streaming import Source, as_source
-from legendretron.streaming.labelled import LabelledRows
+from legendretron.streaming.labelled import LabelledSource
 from legendretron.streaming.spool import Spool
 
 __all__ = ["column_names", "forms_of", "keep_rows", "open_source", "text_files"]
@@ -55,7 +55,7 @@ def open_source(
         every = open_source(
             parts, target, features=features, drop=drop, n_features=n_features, text=text, skip_bad_rows=skip_bad_rows
         )
-        return LabelledRows(every, drop=missing_labels == "drop")
+        return LabelledSource(every, drop=missing_labels == "drop")
     if parts.format == "libsvm":
         if features is not None or drop:
             raise ValueError(

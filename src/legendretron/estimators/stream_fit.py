@@ -19,7 +19,7 @@ from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fixed_link import is_fixed
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.stream_data import LabelledRows, Shard, join_rows, map_shards, scan_shards
+from legendretron.estimators.stream_data import RowsInMemory, Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
@@ -233,10 +233,10 @@ class StreamFit:
     def _set_skipped(self) -> None:
         self.estimator.n_skipped_rows_, self.estimator.skipped_rows_ = self.summary.n_skipped, self.summary.skipped
 
-    def _gather(self) -> LabelledRows | None:
+    def _gather(self) -> RowsInMemory | None:
         """Read the rows held out; return the sample that strengths are chosen on, on the first process."""
         summary, estimator, layout = self.summary, self.estimator, self.layout
-        self.held: LabelledRows | None = None
+        self.held: RowsInMemory | None = None
         self.sizes = [shard.n_rows for shard in self.shards]
         share = self.sample_rows / summary.n_rows if self.tuned else 0.0
         early_stopping = self.shards[0].held_out > 0.0
@@ -287,7 +287,7 @@ class StreamFit:
         numbers = [self.seed, self.sample_rows, -1 if self.buffer_rows is None else self.buffer_rows, *settings]
         return fingerprint(self.estimator, (s.classes, s.class_weight, s.mean, s.variance, numbers))
 
-    def _choose(self, sample: LabelledRows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+    def _choose(self, sample: RowsInMemory | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
         path = self.estimator.checkpoint
         if path is not None:
@@ -301,7 +301,7 @@ class StreamFit:
             self.kept_choice.save(tuning)
         return tuning
 
-    def _choose_on(self, sample: LabelledRows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+    def _choose_on(self, sample: RowsInMemory, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes
         missing = np.setdiff1d(np.arange(len(classes)), sample.places)
         if len(missing):
