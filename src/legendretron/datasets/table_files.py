@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
+from legendretron._internal.columns import check_names, quoted
 from legendretron._internal.extras import import_extra
 from legendretron.datasets.clean_text import clean_frame, marks_for, type_text
-from legendretron.datasets.text_file import OtherEncodingError, TextFile, check_names, join_batches, quoted
+from legendretron.datasets.text_file import OtherEncodingError, TextFile, join_batches
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions
 from legendretron.datasets.typed_files import TYPED, typed_chunks, typed_header
 
@@ -108,7 +109,7 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     if kind not in TYPED:
         return list(TextFile.open(path, kind, text).names)
     names = typed_header(path, kind)
-    check_names(path, names)
+    check_names(repr(str(path)), names)
     return names
 
 
@@ -146,7 +147,7 @@ def read_frame(
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
     options = TextOptions() if text is None else text
     if kind in TYPED:
-        check_names(path, typed_header(path, kind))
+        check_names(repr(str(path)), typed_header(path, kind))
         ((frame, kept),) = typed_chunks(path, kind, None, keep, options.na)
         rows = FileRows(clean_frame(frame, options, as_text), kept=kept)
     else:
@@ -174,7 +175,7 @@ def frame_chunks(
     """
     options = TextOptions() if text is None else text
     if kind in TYPED:
-        check_names(path, typed_header(path, kind))
+        check_names(repr(str(path)), typed_header(path, kind))
         for frame, kept in typed_chunks(path, kind, rows, keep, options.na):
             yield FileRows(clean_frame(frame, options, as_text), kept=kept)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import warnings
@@ -14,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.arguments import check_choice
+from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron.datasets.clean_text import numbers_in, type_columns
 from legendretron.datasets.row_places import place_of_row
-from legendretron.datasets.table_files import FileRows, format_of, quoted, read_frame
+from legendretron.datasets.table_files import FileRows, format_of, read_frame
 from legendretron.datasets.text_file import lines_of_rows
 from legendretron.datasets.text_form import TextForm, TextOptions
 
@@ -290,7 +290,7 @@ def columns_of(
     there. For the other arguments see :func:`read_columns`.
     """
     frame, kept = read.frame, read.kept
-    _check_known(path, list(frame.columns), keep)
+    check_known(repr(str(path)), list(frame.columns), keep)
     only_kept = _only_kept(features, keep)
     columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
     labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
@@ -409,18 +409,8 @@ def _from_libsvm(
 def choose_columns(
     path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
-    """The columns of the features, after checking every given name."""
-    _check_known(path, names, [] if target is None else [target], "target ")
-    _check_known(path, names, [] if features is None else features)
-    _check_known(path, names, drop or [])
-    chosen = [name for name in names if name != target] if features is None else list(dict.fromkeys(features))
-    if target in chosen:
-        raise ValueError(f"{target!r} is the target and cannot be a feature too; take it out of features.")
-    if drop and target in drop:
-        raise ValueError(f"{target!r} is the target and cannot be dropped.")
-    chosen = [name for name in chosen if name not in (drop or [])]
-    if not chosen:
-        raise ValueError(f"{str(path)!r} has no column left for a feature; it has {quoted(names)}.")
+    """The columns of the features of a file, after checking every given name."""
+    chosen = choose_names(repr(str(path)), names, target=target, features=features, drop=drop or ())
     unnamed = [name for name in chosen if name.startswith("Unnamed: ")]
     if unnamed and features is None:
         raise ValueError(
@@ -430,33 +420,9 @@ def choose_columns(
     return chosen
 
 
-def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str = "") -> None:
-    lacking = [name for name in wanted if name not in names]
-    if not lacking:
-        return
-    close = difflib.get_close_matches(lacking[0], names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    several = [name.strip() for name in lacking[0].split(",")]
-    if len(several) > 1 and all(name in names for name in several):
-        hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
-    elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
-    elif all(_is_number(name) for name in names):
-        hint = "; the first line must hold the names of the columns."
-    raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
-
-
 #: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 must stay 01.
 _WHOLE = re.compile(r"\s*([+-]?(?:0|[1-9][0-9]*))(?:\.0*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _numbers(table: Table) -> Any:

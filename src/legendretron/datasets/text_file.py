@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from legendretron._internal.columns import check_names
 from legendretron._internal.extras import import_extra
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import TextForm, TextOptions, find_form
 
-__all__ = ["OtherEncodingError", "TextFile", "check_names", "join_batches", "lines_of_rows", "quoted"]
+__all__ = ["OtherEncodingError", "TextFile", "join_batches", "lines_of_rows"]
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -31,28 +31,6 @@ class OtherEncodingError(ValueError):
     def __init__(self, message: str, byte: str, encoding: str) -> None:
         super().__init__(message)
         self.byte, self.encoding = byte, encoding
-
-
-def quoted(names: Any, most: int = 8) -> str:
-    """Quoted, comma-separated names for a message, at most ``most`` of them.
-
-    Examples
-    --------
-    >>> quoted(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
-    names = list(names)
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(str(name)) for name in names[:most]) + rest
-
-
-def check_names(path: Path, names: Sequence[str]) -> None:
-    """Raise a ``ValueError`` if a name occurs twice."""
-    twice = [name for name, count in Counter(names).items() if count > 1 and name]
-    if twice:
-        raise ValueError(
-            f"{str(path)!r} has more than one column {quoted(twice)}; rename or remove all but one of them."
-        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +86,7 @@ class TextFile:
             if any("\ufffd" in name for name in header):
                 start[:-4].decode(form.encoding)  # raises if a name is in another encoding
         names = [name.strip() for name in header]
-        check_names(path, names)
+        check_names(repr(str(path)), names)
         longest = max(len(line) for line in lines)
         return cls(
             path,
