@@ -3,10 +3,12 @@
     OMP_NUM_THREADS=1 python benchmarks/streaming.py --folder /tmp/table --out docs/results/streaming.json
 
 The table is made up: 50 features in float32 and 26 classes, in Parquet files, 20 million rows if not told otherwise; these
-are kept, and used again. Each contestant trains in a process of its own with one thread, after a fit to a few rows, so that
-imports and compilation are not counted. Peak memory (VmHWM) is that of the whole process, libraries included. Speeds are
-rows a second through one pass: reading and decoding included, except for training in memory, where rows lie there. The first
-pass over a stream, for means and deviations, has a time of its own; SGDClassifier is given them.
+are kept, and used again. The same rows as CSV files (--csv) show what it costs to read text, once. Each contestant trains in
+a process of its own with one thread, after a fit to a few rows, so that imports and compilation are not counted. Peak memory
+(VmHWM) is that of the whole process, libraries included. Speeds are rows a second through one pass: reading and decoding
+included, except for training in memory, where rows lie there. The first pass over a stream, for means and deviations, has a
+time of its own; SGDClassifier is given them. Seconds are those of the whole fit, in which text is read into temporary files
+first.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 from sklearn.linear_model import SGDClassifier
@@ -74,10 +77,29 @@ def write_table(folder: Path, rows: int) -> None:
         new.rename(path)
 
 
-def _dataset(folder: Path, rows: int) -> Any:
+def write_csv(folder: Path, rows: int) -> None:
+    """Write the same rows as CSV, for those files that are not there yet."""
+    for path in map(Path, _paths(folder, rows)):
+        if not path.with_suffix(".csv").exists():
+            new = path.with_suffix(".tmp")
+            with pyarrow.csv.CSVWriter(new, pa.parquet.read_schema(path)) as writer:
+                for batch in pa.parquet.ParquetFile(path).iter_batches():
+                    writer.write_batch(batch)
+            new.rename(path.with_suffix(".csv"))
+
+
+def _files(folder: Path, rows: int) -> int:
+    """How many files have so many rows."""
+    return -(-rows // (json.loads((folder / "rows.json").read_text()) // FILES))
+
+
+def _paths(folder: Path, rows: int, suffix: str = ".parquet") -> list[str]:
     """The first files, with so many rows."""
-    size = json.loads((folder / "rows.json").read_text()) // FILES
-    return pyarrow.dataset.dataset([str(folder / f"part-{number:02}.parquet") for number in range(-(-rows // size))])
+    return [str(folder / f"part-{number:02}{suffix}") for number in range(_files(folder, rows))]
+
+
+def _dataset(folder: Path, rows: int) -> Any:
+    return pyarrow.dataset.dataset(_paths(folder, rows))
 
 
 def _in_memory(folder: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,6 +121,15 @@ def streamed(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, di
     model = LegendreTronClassifier(**settings)
     began = time.perf_counter()
     model.fit_stream(_dataset(folder, rows), target="label")
+    seconds = time.perf_counter() - began
+    return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
+
+
+def from_csv(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
+    """Our training by streaming from text."""
+    model = LegendreTronClassifier(**settings)
+    began = time.perf_counter()
+    model.fit_stream(_paths(folder, rows, ".csv"), target="label")
     seconds = time.perf_counter() - began
     return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
 
@@ -143,6 +174,8 @@ def sgd(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[st
 CONTESTANTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "streamed, one pass": (streamed, ONE_PASS),
     "streamed, by default": (streamed, DEFAULT),
+    "streamed from CSV, one pass": (from_csv, ONE_PASS),
+    "streamed from CSV, by default": (from_csv, DEFAULT),
     "in memory, one pass": (in_memory, ONE_PASS),
     "SGDClassifier, one pass": (sgd, {}),
 }
@@ -170,6 +203,9 @@ def main() -> None:
     benchmark.add_argument("--folder", type=Path, required=True, help="for the table; 4 GB with 20 million rows")
     benchmark.add_argument("--rows", type=int, default=20_000_000)
     benchmark.add_argument(
+        "--csv", action="store_true", help="only compare text with Parquet; 10 GB more with 20 million rows"
+    )
+    benchmark.add_argument(
         "--contestant", choices=CONTESTANTS, help="only print the record of this one, of --some rows"
     )
     benchmark.add_argument("--some", type=int)
@@ -189,9 +225,19 @@ def main() -> None:
         ("SGDClassifier, one pass", all_rows),
         *(("streamed, by default", rows) for rows in (small, all_rows)),
     ]
+    if options.csv:
+        write_csv(options.folder, all_rows)
+        kinds = ("one pass", "by default")
+        plan = [(f"streamed{of}, {kind}", all_rows) for kind in kinds for of in ("", " from CSV")]
     found = [
         show(measure_apart("--contestant", name, "--folder", options.folder, "--some", rows)) for name, rows in plan
     ]
+    if options.csv:
+        seconds = {row["contestant"]: row["seconds"] for row in found}
+        ratios = {kind: seconds[f"streamed from CSV, {kind}"] / seconds[f"streamed, {kind}"] for kind in kinds}
+        show({f"from CSV / from Parquet, {kind}": ratio for kind, ratio in ratios.items()})
+        benchmark.write(shape=[options.rows, FEATURES, CLASSES], seconds_from_csv_to_parquet=ratios, runs=found)
+        return
     speed = {(row["contestant"], row["rows"]): row.get("rows_per_second") for row in found}
     ours = speed["streamed, one pass", small]
     benchmark.write(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from legendretron.datasets.tables import read_table
+from legendretron.datasets.tables import read_columns, read_table
 
 GOOD = "a,b,y\n1,2.5,u\n3,4.5,v\n"
 
@@ -32,6 +32,33 @@ def test_text(tmp_path, name, pack):
     assert table.X.to_numpy().tolist() == [[1, 2.5], [3, 4.5]]
     assert table.y.tolist() == ["u", "v"]
     assert table.classes.tolist() == ["u", "v"]
+
+
+def test_lines_that_are_not_regular(tmp_path):
+    """Blank lines, too few fields, separators at the end, a space before a quotation mark, and a lone one in a field."""
+    text = 'a,b,name,y\n\n1,2,"x, ""y""\nz",u\n   \n3,4,5" pipe,v,,\n5, 6, "p, q" ,u\n7\n'
+    table = read_columns(write(tmp_path, text), "y", missing_labels="drop")
+    assert table.X["a"].tolist() == [1, 3, 5]
+    assert table.X["name"].tolist() == ['x, "y"\nz', '5" pipe', "p, q"]
+    assert (table.y.tolist(), table.unlabelled) == (["u", "v", "u"], 1)
+    assert table.lines_of(np.array([0, 1, 2])).tolist() == [3, 6, 7]
+
+
+def test_names_in_another_encoding(tmp_path):
+    path = write(tmp_path, "größe,y\n1,u\n2,v\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match="was read as Windows-1252"):
+        assert read_table(path, "y").feature_names == ("größe",)
+
+
+def test_a_table_is_opened_twice(tmp_path, monkeypatch):
+    """To see how it is written, and to read it: types, codes and columns to keep are found in one pass."""
+    path = write(tmp_path, "code,a,y\n007,1.5,u\n010,NA,v\n")
+    opened, plain = [], type(path).open
+    monkeypatch.setattr(type(path), "open", lambda self, *how, **more: opened.append(self) or plain(self, *how, **more))
+    table = read_columns(path, "y", keep=["a"], features=["code", "a"], find_codes=True)
+    assert len(opened) == 2
+    assert table.X["code"].tolist() == ["007", "010"]
+    assert table.kept["a"].tolist() == ["1.5", "NA"]
 
 
 def test_format_overrides_the_name(tmp_path):
@@ -117,10 +144,11 @@ BAD = {
     "empty": ("", "t.csv", "is empty"),
     "blank": ("\n\n", "t.csv", "is empty"),
     "header only": ("a,b,y\n", "t.csv", "has column names but no rows"),
-    "long row": ("a,b,y\n1,2,u\n1,2,3,v\n", "t.csv", "not a regular table: Expected 3 fields in line 3, saw 4"),
-    "long rows": ("a,b,y\n1,2,u,9\n1,2,v,9\n", "t.csv", "more fields than the header"),
+    "long row": ("a,b,y\n1,2,u\n1,2,3,v\n", "t.csv", "not a regular table: line 3 has 4 fields, not 3"),
+    "long rows": ("a,b,y\n1,2,u,9\n1,2,v,9\n", "t.csv", "not a regular table: line 2 has 4 fields, not 3"),
     "short row": ("a,b,y\n1,2,u\n1\n", "t.csv", "1 of 2 labels in target column 'y' of .* are missing"),
-    "open quote": ('a,b,y\n1,"2,u\n', "t.csv", "not a regular table: EOF inside string"),
+    "open quote": ('a,b,y\n1,"2,u\n', "t.csv", "not a regular table: a quotation mark is not closed, in line 2"),
+    "open quote at the end": ('a,b,y\n1,2,u\n"', "t.csv", "a quotation mark is not closed, in line 3"),
     "garbage": (bytes(range(256)) * 9, "t.csv", "holds binary data"),
     "a pickle": (pickle.dumps({"a": [1]}), "t.csv", "binary data|not UTF-8"),
     "neither UTF-8 nor Windows": (b"a,y\n1,\x81\n", "t.csv", "is not UTF-8 text .byte 0x81., nor Windows-1252; convert it"),

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from legendretron.datasets.tables import has_only_numbers, read_columns, read_table
-from legendretron.datasets.text_form import TextOptions, text_form
+from legendretron.datasets.text_file import TextFile
+from legendretron.datasets.text_form import TextOptions
 
 WRITTEN = {
     "plain": ("a,b,y\n1.5,2,u\n3,4,v\n", ("utf-8", ",", ".", None)),
@@ -27,7 +28,7 @@ def test_guesses(tmp_path, name):
     for end, pack in ((".csv", bytes), (".csv.gz", gzip.compress)):
         path = tmp_path / f"t{end}"
         path.write_bytes(pack(text.encode()))
-        assert text_form(path, "csv", TextOptions()) == form
+        assert TextFile.open(path, "csv").form == form
         table = read_table(path, features=["a", "b"])
         assert table.X.to_numpy().tolist() == [[1.5, 2], [3, 4]]
 

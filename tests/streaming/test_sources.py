@@ -231,7 +231,7 @@ def test_names_of_columns_are_checked(files):
         ({"target": "nothing"}, "no target column 'nothing'"),
         ({"target": "label", "features": ["a", "z"]}, "no column 'z'"),
         ({"target": "label"}, r"not numbers in the source: 'other' \(.*string\)"),
-        ({"target": "label", "features": ["label"]}, "features must not hold the target"),
+        ({"target": "label", "features": ["label"]}, "'label' is the target and cannot be a feature too"),
     ):
         with pytest.raises(ValueError, match=message):
             as_source(data, **arguments)

@@ -11,7 +11,7 @@ import numpy as np
 from legendretron.cli.left_out import LeftOut
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import Table, typed_labels, without_faults
+from legendretron.datasets.tables import Table, without_faults
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
@@ -48,7 +48,6 @@ class EncodedSource(BlockSource):
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips = skip_bad_rows > 0
         self.left_out = LeftOut()
-        texts: dict[str, None] = {}
         for path in parts.files:
             for table in self._tables(path, {}):
                 self.left_out.add(table)
@@ -60,13 +59,6 @@ class EncodedSource(BlockSource):
                     _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
-                if table.written is not None:
-                    texts |= dict.fromkeys(table.written)
-        self._labels: dict[str, Any] = {}
-        if texts:  # they are numbers only if all of them are
-            typed = typed_labels(list(texts), f"target column {target!r} of {str(parts.files[0])!r}")
-            self._labels = dict(zip(texts, typed.tolist(), strict=True))
-            self._kind = typed.dtype
         self.feature_names = tuple(encoder.get_feature_names_out())
 
     @property
@@ -88,11 +80,9 @@ class EncodedSource(BlockSource):
             done += n + table.left_out + table.unlabelled
             if n == 0:
                 continue
-            y = table.y
-            if table.written is not None:
-                y = np.array([self._labels[text] for text in table.written], dtype=self._kind)
+            y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
             yield Batch(self.encoder.transform(table.X), y, None, first + rows, origin)
         if faults:
             bad = {first + number % ROWS_OF_A_FILE: fault for number, fault in faults.items()}
             X = np.full((len(bad), len(self.encoder.get_feature_names_out())), np.nan)
-            yield Batch(X, np.full(len(bad), np.nan), None, np.array(list(bad)), origin, bad)
+            yield Batch(X, np.full(len(bad), None, dtype=object), None, np.array(list(bad)), origin, bad)

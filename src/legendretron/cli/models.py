@@ -16,7 +16,7 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.options import wrong
 from legendretron.datasets.clean_text import numbers_in
-from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, quoted, read_frame
+from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of, quoted
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.preprocessing.drift import DriftWatch
@@ -113,7 +113,7 @@ def format_for(path: Path, given: str | None) -> str:
 
 def missing_target(question: str, path: Path, format: str, text: TextOptions | None = None) -> Exception:
     """Return a usage error that asks for a column and lists the column names."""
-    names, most = read_frame(path, format, text=text).frame.columns.tolist(), 20
+    names, most = header_of(path, format, text), 20
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return wrong("--target", f"{question} There are: {', '.join(names[:most])}{rest}.")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from legendretron.cli.models import label_text
-from legendretron.datasets.table_files import quoted, read_frame
+from legendretron.datasets.table_files import header_of, quoted
 from legendretron.datasets.tables import Table, read_table
 from legendretron.datasets.text_form import TextOptions
 
@@ -53,7 +53,7 @@ def read_predictions(
     """
     named_as_ours = [
         name
-        for name in read_frame(path, format, text=text).frame.columns
+        for name in header_of(path, format, text)
         if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
     ]
     table = read_table(

@@ -16,11 +16,11 @@ from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.padded_codes import padded_columns
-from legendretron.datasets.streams import column_names, open_source
+from legendretron.datasets.streams import column_names, keep_rows, open_source, text_files
 from legendretron.datasets.table_chunks import read_in_chunks
 from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import has_only_numbers, numbers_among
-from legendretron.datasets.text_form import TextOptions, text_form
+from legendretron.datasets.text_form import TextOptions
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -95,8 +95,7 @@ def fit_in_batches(
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
         if first.form is not None:
-            files = [(path, text_form(path, parts.format, text)) for path in parts.files]
-            codes = padded_columns(files, numbers_among(first, numeric), text)
+            codes = padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
             first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
             of_table["as_text"] = [*categorical, *codes]
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
@@ -104,8 +103,8 @@ def fit_in_batches(
             numbers = numbers_among(first)
             of_table |= {"missing_labels": missing_labels}
             allowed = skip_bad_rows  # rows with gaps are left out where they are read
-            source = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
-            left_out = source.left_out
+            encoded = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
+            source, left_out = keep_rows(encoded, parts, target), encoded.left_out
             for note in encoder.notes_:
                 terminal.warning(note)
         else:

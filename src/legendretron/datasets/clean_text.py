@@ -1,4 +1,4 @@
-"""Text in tables: without white space at its ends, and with gaps where a mark for a missing value stands."""
+"""Text in tables: without white space at its ends, with gaps for marks of missing values, and as what it means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.numbers import Marks, written_numbers
 from legendretron.datasets.text_form import TextForm, TextOptions, given_decimal
 
-__all__ = ["MISSING_MARKS", "clean_frame", "clean_names", "marks_for", "numbers_in", "type_columns"]
+__all__ = [
+    "MISSING_MARKS",
+    "are_digits",
+    "clean_frame",
+    "clean_names",
+    "clean_texts",
+    "hold_leading_zeros",
+    "marks_for",
+    "numbers_in",
+    "type_columns",
+    "type_text",
+]
 
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
 MISSING_MARKS = (
@@ -29,37 +40,125 @@ def clean_names(names: Sequence[Any]) -> list[str]:
     return [str(name).strip() for name in names]
 
 
-def clean_frame(frame: Any, given: TextOptions, form: TextForm | None = None, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame with clean text.
+def type_text(
+    texts: Any, form: TextForm, missing: Collection[str] = (), *, as_text: bool = False, codes: bool = False
+) -> Any:
+    """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text.
+
+    Parameters
+    ----------
+    texts : pyarrow chunked array of text
+        The fields, as they are written.
+    form : TextForm
+        How the file is written.
+    missing : collection of str
+        Texts that stand for a missing value.
+    as_text : bool
+        Whether the column stays text.
+    codes : bool
+        Whether it does so if all texts are digits, and at least one begins with a zero before others: 00136.
+    """
+    plain = not as_text and form.decimal == "." and form.thousands is None
+    if plain and (numbers := _cast(texts)) is not None and not (codes and hold_codes(texts)):
+        return _without(numbers, missing)
+    compute = import_extra("pyarrow.compute", "reading text", "cli")
+    clean = clean_texts(texts, missing)
+    if not as_text and not (codes and hold_codes(clean)):
+        if clean.null_count == len(clean):
+            return np.full(len(clean), np.nan)
+        if plain and (numbers := _cast(clean)) is not None:
+            return _without(numbers, missing)
+        different = compute.unique(clean).drop_null().to_pylist()
+        if all(text.lower() in ("true", "false") for text in different):
+            return compute.equal(compute.utf8_lower(clean), "true").to_pandas().array
+        if not plain and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
+            return _without(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
+    return clean.to_pandas().array
+
+
+def _without(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
+    """Numbers with gaps for those that stand for a missing value, such as -999."""
+    marks = written_numbers([mark for mark in missing if mark not in MISSING_MARKS])
+    marked = np.isin(numbers, marks[np.isfinite(marks)]) if len(marks) else marks
+    return np.where(marked, np.nan, numbers) if marked.any() else numbers
+
+
+def _cast(texts: Any) -> np.ndarray | None:
+    """Numbers; None if not all texts are."""
+    arrow = import_extra("pyarrow", "reading text", "cli")
+    try:
+        numbers: np.ndarray = texts.cast(arrow.float64()).to_numpy()
+    except arrow.ArrowInvalid:
+        return None
+    return numbers
+
+
+def clean_texts(texts: Any, missing: Collection[str]) -> Any:
+    """Return an array of text without white space at the ends, and with gaps for those that stand for a missing value."""
+    arrow = import_extra("pyarrow", "reading text", "cli")
+    compute = import_extra("pyarrow.compute", "reading text", "cli")
+    clean = compute.utf8_trim_whitespace(texts)
+    return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
+
+
+def hold_codes(texts: Any) -> bool:
+    """Whether all texts of an array are digits, and at least one has a zero before others."""
+    return hold_leading_zeros(texts) and are_digits(texts)
+
+
+def hold_leading_zeros(texts: Any) -> bool:
+    """Whether at least one text of an array is a zero before other digits."""
+    compute = import_extra("pyarrow.compute", "reading text", "cli")
+    begin_with_zero = texts.filter(compute.starts_with(texts, "0"))
+    return len(begin_with_zero) > 0 and bool(
+        compute.any(compute.match_substring_regex(compute.unique(begin_with_zero), "^0[0-9]+$")).as_py()
+    )
+
+
+def are_digits(texts: Any) -> bool:
+    """Whether all texts of an array are digits."""
+    compute = import_extra("pyarrow.compute", "reading text", "cli")
+    return not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
+
+
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+    arrow = import_extra("pyarrow", "reading text", "cli")
+    infer_dtype = import_extra("pandas", "reading tables", "cli").api.types.infer_dtype
+    changed = {}
+    for name in frame.columns:
+        if name not in as_text and infer_dtype(frame[name], skipna=True) == "string":
+            texts = arrow.chunked_array([arrow.array(frame[name], arrow.string(), from_pandas=True)])
+            changed[name] = type_text(texts, form)
+    return frame.assign(**changed)
+
+
+def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a file whose values have types with clean text.
 
     Parameters
     ----------
     frame : data frame
         As it was read.
     given : TextOptions
-        Marks of missing values that users have named: in files with types, numbers among them are looked for, too. If a
-        decimal mark, or one between thousands, is given, columns of such files of which all texts are numbers become such.
-    form : TextForm, optional
-        How the file is written, if it is text. Columns of which all texts turn out to be numbers, or true and false, become
-        such.
+        Marks of missing values that users have named; numbers among them are looked for, too. If a decimal mark, or one
+        between thousands, is given, columns of which all texts are numbers become such.
     as_text : sequence of str
         Columns that stay text.
     """
     types = import_extra("pandas", "reading tables", "cli").api.types
-    marks, changed = marks_for(form, given.na), {}
-    numbers = [] if form is not None else [number for number in written_numbers([*given.na]) if np.isfinite(number)]
+    marks, changed = marks_for(None, given.na), {}
     decimal = given_decimal(given)
-    spelled = Marks(decimal or ".", given.thousands) if form is None and (decimal or given.thousands) else None
+    spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
-            if numbers and (missing := column.isin(numbers)).any():
+            marks_of_numbers = written_numbers([*given.na])
+            if (missing := column.isin(marks_of_numbers[np.isfinite(marks_of_numbers)])).any():
                 changed[name] = column.mask(missing)
             continue
         cleaned = _clean(column, marks)
-        if form is not None and name not in as_text and (cleaned is not column or form.thousands is not None):
-            cleaned = _typed(cleaned, form)
-        elif spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
+        if spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
             found = numbers_in(cleaned, spelled)
             cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
         if cleaned is not column:
@@ -86,26 +185,6 @@ def _clean(column: Any, marks: frozenset[str]) -> Any:
     if not missing.any() and not ((cleaned != column) & column.notna()).any():
         return column
     return cleaned.mask(missing)
-
-
-def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
-    types = import_extra("pandas", "reading tables", "cli").api.types
-    texts = [name for name in frame.columns if name not in as_text and types.infer_dtype(frame[name]) == "string"]
-    return frame.assign(**{name: _typed(frame[name], form) for name in texts})
-
-
-def _typed(column: Any, form: TextForm) -> Any:
-    """The column as numbers, or true and false, if all texts are."""
-    present = column.dropna()
-    if not len(present) or not all(isinstance(value, str) for value in present.unique()):
-        return column
-    words = present.str.lower()
-    if words.isin(("true", "false")).all():
-        truth = (words == "true").astype(object).reindex(column.index)
-        return truth if len(present) < len(column) else truth.astype(bool)
-    numbers = numbers_in(column, form)
-    return column if (numbers.isna() & column.notna()).any() else numbers
 
 
 def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:

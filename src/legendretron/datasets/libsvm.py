@@ -14,7 +14,7 @@ from sklearn.datasets import load_svmlight_file
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.compressed import UnreadableFileError, open_compressed
 
-__all__ = ["DENSE_SHARE", "damaged", "first_fault", "read_libsvm"]
+__all__ = ["DENSE_SHARE", "damaged", "parse_lines", "read_libsvm"]
 
 _SMALL = 64 * 2**20  # bytes up to which an array is dense by default
 _LARGE = 2**30  # bytes above which only dense=True makes a dense array
@@ -60,21 +60,27 @@ def read_libsvm(
     path = Path(path)
     if n_features is not None:
         n_features = check_integer("n_features", n_features, 1)
+    with open_compressed(path) as file:
+        X, labels = parse_lines(file, path, n_features)
+    if len(labels) == 0:
+        raise ValueError(damaged(path, "is empty: it has no rows"))
+    if X.nnz == 0:
+        raise ValueError(damaged(path, "has labels but no feature values index:value"))
+    return _as_asked(path, X, dense), labels
+
+
+def parse_lines(lines: Any, path: Path, n_features: int | None) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """Features and labels of all lines of a file, or of some of them as a stream; what is wrong is looked for in the file."""
     try:
-        with open_compressed(path) as file:
-            X, labels = load_svmlight_file(file, n_features=n_features, zero_based=False)
+        X, labels = load_svmlight_file(lines, n_features=n_features, zero_based=False)
     except (ValueError, OverflowError, IndexError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        raise ValueError(first_fault(path, n_features) or damaged(path, f"is not LIBSVM text: {error}")) from error
-    if len(labels) == 0:
-        raise ValueError(damaged(path, "is empty: it has no rows"))
+        raise ValueError(_first_fault(path, n_features) or damaged(path, f"is not LIBSVM text: {error}")) from error
     whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
     if not (whole.all() and np.isfinite(X.data).all()):
-        raise ValueError(first_fault(path, n_features))
-    if X.nnz == 0:
-        raise ValueError(damaged(path, "has labels but no feature values index:value"))
-    return _as_asked(path, X, dense), labels.astype(np.int64)
+        raise ValueError(_first_fault(path, n_features))
+    return X, labels.astype(np.int64)
 
 
 def damaged(path: Path, fault: str) -> str:
@@ -83,7 +89,7 @@ def damaged(path: Path, fault: str) -> str:
     return f"{str(path)!r} {fault}. {hint}"
 
 
-def first_fault(path: Path, n_features: int | None) -> str:
+def _first_fault(path: Path, n_features: int | None) -> str:
     """Name the first line that is wrong, or return nothing; slow, so only after the fast reader has failed."""
     with open_compressed(path) as file:
         for number, line in enumerate(file, start=1):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from sklearn.datasets import load_svmlight_file
 
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.compressed import UnreadableFileError, open_compressed
-from legendretron.datasets.libsvm import DENSE_SHARE, damaged, first_fault
+from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.libsvm import DENSE_SHARE, damaged, parse_lines
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
@@ -59,7 +58,7 @@ class LibsvmSource(BlockSource):
         for X, labels in self._parts(path):
             n = X.shape[0]
             rows = np.ascontiguousarray(X.toarray()) if self._dense else scipy.sparse.csr_array(X)
-            yield Batch(rows, labels.astype(np.int64), None, np.arange(done, done + n), repr(str(path)))
+            yield Batch(rows, labels, None, np.arange(done, done + n), repr(str(path)))
             done += n
 
     def _parts(self, path: Path) -> Iterator[tuple[scipy.sparse.csr_matrix, np.ndarray]]:
@@ -73,20 +72,6 @@ class LibsvmSource(BlockSource):
                     whole, newline, rest = lines.rpartition(b"\n")
                     lines = whole + newline
                 if lines.strip():
-                    yield self._parsed(path, lines)
+                    yield parse_lines(io.BytesIO(lines), path, self._n_features)
                 if not piece:
                     return
-
-    def _parsed(self, path: Path, lines: bytes) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-        try:
-            X, labels = load_svmlight_file(io.BytesIO(lines), n_features=self._n_features, zero_based=False)
-        except (ValueError, OverflowError, IndexError) as error:
-            if isinstance(error, UnreadableFileError):
-                raise
-            raise ValueError(
-                first_fault(path, self._n_features) or damaged(path, f"is not LIBSVM text: {error}")
-            ) from error
-        whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
-        if not (whole.all() and np.isfinite(X.data).all()):
-            raise ValueError(first_fault(path, self._n_features))
-        return X, labels

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from legendretron.datasets.clean_text import are_digits, clean_texts, hold_leading_zeros, marks_for
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.table_files import text_chunks
-from legendretron.datasets.text_form import TextForm, TextOptions
+from legendretron.datasets.text_file import TextFile
+from legendretron.datasets.text_form import TextOptions
 
 __all__ = ["padded_columns"]
 
-_BLOCK, _ROWS = 2**22, 2**16
+_BLOCK = 2**22
 _ZERO, _NINE = b"09"
 
 
-def padded_columns(
-    files: Sequence[tuple[Path, TextForm]], columns: Sequence[str], given: TextOptions | None = None
-) -> list[str]:
+def padded_columns(files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None) -> list[str]:
     r"""Return the columns whose values are digits only, at least one of them a zero before other digits.
 
-    A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed again.
+    A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed.
 
     Parameters
     ----------
-    files : sequence of (Path, TextForm)
-        The files, and how each of them is written.
+    files : sequence of TextFile
+        The files.
     columns : sequence of str
         Columns to look at, such as those that would be read as numbers.
     given : TextOptions, optional
@@ -37,34 +35,37 @@ def padded_columns(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "a.csv")
     ...     _ = path.write_text("zip,age\n00136,30\n80331,40\n")
-    ...     padded_columns([(path, TextForm("utf-8", ",", "."))], ["zip", "age"])
+    ...     padded_columns([TextFile.open(path, "csv")], ["zip", "age"])
     ['zip']
     """
-    if not columns or not any(_may_hold_codes(path, form) for path, form in files):
+    if not columns or not any(map(_may_hold_codes, files)):
         return []
     left, padded = list(columns), set[str]()
-    for path, form in files:
-        for frame in text_chunks(path, form, _ROWS, left, TextOptions() if given is None else given):
+    for file in files:
+        missing = marks_for(file.form, () if given is None else given.na)
+        for batch in file.batches(tuple(left), bad_lines={}):
             for name in tuple(left):
-                texts = [text.strip() for text in frame[name].dropna().unique()]
-                if not all(text.isascii() and text.isdigit() for text in texts):
+                texts = clean_texts(batch.column(name), missing)
+                if not are_digits(texts):
                     left.remove(name)
-                elif any(len(text) > 1 and text[0] == "0" for text in texts):
+                elif hold_leading_zeros(texts):
                     padded.add(name)
             if not left:
                 return []
     return [name for name in left if name in padded]
 
 
-def _may_hold_codes(path: Path, form: TextForm) -> bool:
+def _may_hold_codes(file: TextFile) -> bool:
     """Whether a field begins with a zero and another digit."""
+    form = file.form
     wide = form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     before = np.frombuffer(f'{form.sep}\n\r" '.encode("ascii", "replace"), dtype=np.uint8)
-    with open_compressed(path) as file:
-        source = io.TextIOWrapper(file, form.encoding, errors="replace", newline="") if wide else file
+    with open_compressed(file.path) as opened:
+        source = io.TextIOWrapper(opened, form.encoding, errors="replace", newline="") if wide else opened
         end = b"\n"
         while piece := source.read(_BLOCK):
             block = end + (piece.encode("ascii", "replace") if isinstance(piece, str) else piece)

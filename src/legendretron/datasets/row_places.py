@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Collection
 from pathlib import Path
 
 from legendretron._internal.extras import import_extra
 from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.text_file import lines_of_rows
 from legendretron.datasets.text_form import TextForm
 
-__all__ = ["lines_of_rows", "place_of_row"]
+__all__ = ["place_of_row"]
 
 #: First bytes of files of Parquet and Excel.
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
@@ -58,24 +56,3 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
         return f"row {row} (from 0)"
     line = lines_of_rows(path, [row], form).get(row)
     return f"row {row} (from 0)" if line is None else f"line {line}"
-
-
-def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int, int]:
-    """Return the lines at which rows of CSV or TSV begin, from 1, the names of the columns being the first line.
-
-    Rows are counted from 0. Those that come after a field of more than 128 KiB are not found.
-    """
-    found: dict[int, int] = {}
-    with open_compressed(path) as file, io.TextIOWrapper(file, form.encoding, errors="replace", newline="") as lines:
-        reader, number = csv.reader(lines, delimiter=form.sep, skipinitialspace=True), -2
-        try:
-            while len(found) < len(rows):
-                begins = reader.line_num + 1
-                fields = next(reader)
-                if any(fields) or len(fields) > 1:  # blank lines do not count
-                    number += 1
-                    if number in rows:
-                        found[number] = begins
-        except (csv.Error, StopIteration):
-            pass
-    return found

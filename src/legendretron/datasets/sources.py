@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from legendretron._internal.extras import import_extra
@@ -11,8 +12,9 @@ from legendretron.datasets.streams import open_source
 from legendretron.datasets.table_parts import TableParts, find_parts
 from legendretron.streaming.as_source import as_source
 from legendretron.streaming.source import Source
+from legendretron.streaming.spool import Spool
 
-__all__ = ["are_paths", "source_of"]
+__all__ = ["are_paths", "open_rows", "source_of"]
 
 
 def are_paths(data: Any) -> bool:
@@ -26,6 +28,17 @@ def are_paths(data: Any) -> bool:
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(path, str | os.PathLike) for path in data)
     return isinstance(data, str | os.PathLike)
+
+
+@contextmanager
+def open_rows(data: Any, **how: Any) -> Iterator[Source]:
+    """Make a source as :func:`source_of` does; temporary files that it needs are deleted at the end of the block."""
+    source = source_of(data, **how)
+    try:
+        yield source
+    finally:
+        if source is not data and isinstance(source, Spool):
+            source.close()
 
 
 def source_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import warnings
@@ -14,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.arguments import check_choice
+from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.padded_codes import padded_columns
-from legendretron.datasets.row_places import lines_of_rows, place_of_row
-from legendretron.datasets.table_files import ReadRows, format_of, quoted, read_frame, text_chunks
+from legendretron.datasets.row_places import place_of_row
+from legendretron.datasets.table_files import FileRows, format_of, read_frame
+from legendretron.datasets.text_file import lines_of_rows
 from legendretron.datasets.text_form import TextForm, TextOptions
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "read_columns",
     "read_table",
     "texts_of",
-    "typed_labels",
+    "type_labels",
     "without_faults",
 ]
 
@@ -233,7 +233,7 @@ def read_columns(
             raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
         return _from_libsvm(path, target, features, drop, n_features)
     texts = texts_of(target, as_text, features, keep)
-    read = read_frame(path, kind, as_text=texts, text=text, keep=keep)
+    read = read_frame(path, kind, as_text=texts, text=text, keep=keep, numeric=[*numeric] if find_codes else None)
     table = columns_of(
         path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels,
         as_text=texts,
@@ -243,20 +243,7 @@ def read_columns(
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
         )
         raise ValueError(f"no row of {str(path)!r} {what}.")
-    return _with_codes(table, text or TextOptions(), numeric) if find_codes else table
-
-
-def _with_codes(table: Table, text: TextOptions, numeric: Sequence[str]) -> Table:
-    """The table with columns of numbers that are codes as text."""
-    if table.form is None:
-        return table
-    codes = padded_columns([(table.path, table.form)], numbers_among(table, numeric), text)
-    if not codes:
-        return table
-    written = next(text_chunks(table.path, table.form, 2**62, codes, text))
-    if table.rows is not None:
-        written = written.iloc[table.rows]
-    return replace(table, X=table.X.assign(**{name: written[name] for name in codes}))
+    return table
 
 
 def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
@@ -284,7 +271,7 @@ def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]
 
 def columns_of(
     path: Path,
-    read: ReadRows,
+    read: FileRows,
     target: str | None,
     *,
     features: Sequence[str] | None = None,
@@ -304,7 +291,7 @@ def columns_of(
     there. For the other arguments see :func:`read_columns`.
     """
     frame, kept = read.frame, read.kept
-    _check_known(path, list(frame.columns), keep)
+    check_known(repr(str(path)), list(frame.columns), keep)
     only_kept = _only_kept(features, keep)
     columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
     labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
@@ -350,11 +337,11 @@ def columns_of(
     if read.form is None:
         return replace(table, y=_labels(frame[target], name))
     written = [str(value) for value in frame[target]]
-    return replace(table, y=typed_labels(written, name), written=np.asarray(written, dtype=object))
+    return replace(table, y=type_labels(written, name), written=np.asarray(written, dtype=object))
 
 
 def _missing_labels_error(
-    path: Path, read: ReadRows, target: str | None, rows: np.ndarray, in_parts: bool
+    path: Path, read: FileRows, target: str | None, rows: np.ndarray, in_parts: bool
 ) -> ValueError:
     places = [place_of_row(path, row, read.form) for row in rows[:_PLACES].tolist()]
     how_many = f"at least {len(rows)}" if in_parts else f"{len(rows)} of {len(read.frame)}"
@@ -383,9 +370,14 @@ def without_faults(
     return frame.drop(frame.index[list(faults)]) if faults else frame, faults
 
 
-def typed_labels(texts: list[str], name: str) -> np.ndarray:
-    """Labels from text, integers or booleans if all of them are; ``name`` says in messages where they stand."""
-    return _labels(_parsed(texts), name)
+def type_labels(labels: Any, name: str) -> np.ndarray:
+    """Labels as integers, booleans or strings; texts are numbers or booleans if all of them are.
+
+    ``name`` says in messages where they stand.
+    """
+    if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
+        labels = _parsed(labels)
+    return _labels(labels, name)
 
 
 def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
@@ -418,18 +410,8 @@ def _from_libsvm(
 def choose_columns(
     path: Path, names: list[str], target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
-    """The columns of the features, after checking every given name."""
-    _check_known(path, names, [] if target is None else [target], "target ")
-    _check_known(path, names, [] if features is None else features)
-    _check_known(path, names, drop or [])
-    chosen = [name for name in names if name != target] if features is None else list(dict.fromkeys(features))
-    if target in chosen:
-        raise ValueError(f"{target!r} is the target and cannot be a feature too; take it out of features.")
-    if drop and target in drop:
-        raise ValueError(f"{target!r} is the target and cannot be dropped.")
-    chosen = [name for name in chosen if name not in (drop or [])]
-    if not chosen:
-        raise ValueError(f"{str(path)!r} has no column left for a feature; it has {quoted(names)}.")
+    """The columns of the features of a file, after checking every given name."""
+    chosen = choose_names(repr(str(path)), names, target=target, features=features, drop=drop or ())
     unnamed = [name for name in chosen if name.startswith("Unnamed: ")]
     if unnamed and features is None:
         raise ValueError(
@@ -439,33 +421,9 @@ def choose_columns(
     return chosen
 
 
-def _check_known(path: Path, names: list[str], wanted: Sequence[str], role: str = "") -> None:
-    lacking = [name for name in wanted if name not in names]
-    if not lacking:
-        return
-    close = difflib.get_close_matches(lacking[0], names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    several = [name.strip() for name in lacking[0].split(",")]
-    if len(several) > 1 and all(name in names for name in several):
-        hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
-    elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
-    elif all(_is_number(name) for name in names):
-        hint = "; the first line must hold the names of the columns."
-    raise ValueError(f"{str(path)!r} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
-
-
 #: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 must stay 01.
 _WHOLE = re.compile(r"\s*([+-]?(?:0|[1-9][0-9]*))(?:\.0*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _numbers(table: Table) -> Any:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from legendretron._internal.numbers import THOUSANDS
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron.datasets.compressed import open_compressed
 
-__all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "text_form"]
+__all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "find_form", "given_decimal"]
 
 #: Of text that is not UTF-8; an extension of Latin-1.
 FALLBACK_ENCODING = "cp1252"
-_SAMPLE, _LINES = 2**16, 50
+_LINES = 50
 #: In order of preference, where more than one would do.
 _SEPARATORS = (",", ";", "\t", "|")
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
@@ -55,8 +53,8 @@ class TextForm(NamedTuple):
     thousands: str | None = None
 
 
-def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
-    r"""Return how a CSV or TSV file is written, by what is given and what its first lines show.
+def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, list[str]]:
+    r"""Return how a CSV or TSV file is written, by what is given and what its first bytes show; and its first lines.
 
     A byte order mark tells UTF-16, else UTF-8 is supposed. The separator of CSV is the first of comma, semicolon, tab and
     bar by which the first lines have the same number of fields, at least two. Between columns separated by anything but a
@@ -64,28 +62,19 @@ def text_form(path: Path, kind: str, given: TextOptions) -> TextForm:
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text("width;kind\n1,5;rose\n2,5;tulip\n")
-    ...     text_form(path, "csv", TextOptions())
+    >>> find_form(b"width;kind\n1,5;rose\n2,5;tulip\n", "csv", TextOptions())[0]
     TextForm(encoding='utf-8', sep=';', decimal=',', thousands=None)
     """
     decimal = given_decimal(given)
-    with open_compressed(path) as file:
-        start = file.read(_SAMPLE)
-    name = repr(str(path))
-    if not start.strip():
-        raise ValueError(f"{name} is empty.")
     encoding = given.encoding
     if encoding is None:
         encoding = "utf-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
     if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
-        raise ValueError(f"{name} holds binary data, not text; is it another format, or UTF-16?")
-    lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines()
-    lines = [line for line in (lines[:-1] if len(start) == _SAMPLE else lines) if line.strip()][:_LINES]
-    sep = given.sep or ("\t" if kind == "tsv" else _separator(lines))
-    return TextForm(encoding, sep, decimal or _decimal(lines, sep), given.thousands)
+        raise ValueError("holds binary data, not text; is it another format, or UTF-16?")
+    lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines(keepends=True)
+    full = [line for line in lines if line.strip()][:_LINES]
+    sep = given.sep or ("\t" if kind == "tsv" else _separator(full))
+    return TextForm(encoding, sep, decimal or _decimal(full, sep), given.thousands), lines
 
 
 def given_decimal(given: TextOptions) -> str | None:

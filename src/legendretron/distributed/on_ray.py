@@ -18,10 +18,11 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.sources import are_paths, source_of
-from legendretron.distributed.fitting import check_estimator, fit_shards
+from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.join_group import PATIENCE
 from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators import load
+from legendretron.estimators.stream_fit import check_streamable
 from legendretron.streaming.as_source import as_source
 from legendretron.streaming.source import Source
 from legendretron.training.checkpoint import CheckpointStore
@@ -126,7 +127,7 @@ def fit_ray(
         raise ValueError(
             "storage_path must be given with the address of a cluster: a folder that all its machines share."
         )
-    check_estimator(estimator)
+    check_streamable(estimator, alone=False)
     import_extra("ray.train.torch", "fit_ray", "distributed")
     import ray
     import ray.train

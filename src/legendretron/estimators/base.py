@@ -216,17 +216,11 @@ class LinearLinkClassifier(SavedLinearClassifier):
         >>> clf.score(X, y) > 0.95
         True
         """
-        from legendretron.datasets.sources import source_of
+        from legendretron.datasets.sources import open_rows
 
-        with restore_on_error(self):
-            rows = source_of(
-                source,
-                target=target,
-                weight=weight,
-                features=features,
-                drop=drop,
-                skip_bad_rows=check_integer("skip_bad_rows", skip_bad_rows, 0),
-            )
+        columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
+        skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
+        with restore_on_error(self), open_rows(source, **columns, skip_bad_rows=skip_bad_rows) as rows:
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
         return self
 

@@ -20,7 +20,7 @@ from legendretron.streaming.scan import merge_summaries
 from legendretron.training.batches import Rows
 from legendretron.training.layout import Layout
 
-__all__ = ["LabelledRows", "Shard", "join_rows", "map_shards", "scan_shards"]
+__all__ = ["RowsInMemory", "Shard", "join_rows", "map_shards", "scan_shards"]
 
 #: Rows of each class that a sample has in the mean, if there are so many: classes must not be missing in it.
 _LEAST_OF_CLASS = 30
@@ -66,7 +66,7 @@ def scan_shards(
     return scan_all(factors), factors
 
 
-class LabelledRows(NamedTuple):
+class RowsInMemory(NamedTuple):
     """Rows in memory: features (n, d), places of their labels among the classes, and weights."""
 
     X: Any
@@ -74,11 +74,11 @@ class LabelledRows(NamedTuple):
     weight: np.ndarray
 
 
-def join_rows(parts: list[LabelledRows]) -> LabelledRows:
+def join_rows(parts: list[RowsInMemory]) -> RowsInMemory:
     """Several parts, one at least, as one."""
     X, places, weight = zip(*parts, strict=True)
     stacked = scipy.sparse.vstack(X, format="csr") if scipy.sparse.issparse(X[0]) else np.concatenate(X)
-    return LabelledRows(stacked, np.concatenate(places), np.concatenate(weight))
+    return RowsInMemory(stacked, np.concatenate(places), np.concatenate(weight))
 
 
 @dataclass(frozen=True)
@@ -147,20 +147,20 @@ class Shard:
     def _is_held_out(self, batch: Batch) -> np.ndarray:
         return row_share(batch.row_numbers, self.seed, HELD_OUT) < self.held_out
 
-    def gather(self, sample_share: float) -> tuple[LabelledRows, LabelledRows]:
+    def gather(self, sample_share: float) -> tuple[RowsInMemory, RowsInMemory]:
         """Read about this share of the rows into memory, and those that are held out.
 
         Classes with few rows have more of them in the sample, with less weight.
         """
         class_rates = np.clip(_LEAST_OF_CLASS / self.summary.class_rows, sample_share, 1.0) * (sample_share > 0.0)
-        sampled: list[LabelledRows] = []
-        held: list[LabelledRows] = []
+        sampled: list[RowsInMemory] = []
+        held: list[RowsInMemory] = []
         for batch, places, weight in read_ahead(self._read(None)):
             X, rates = batch.X.astype(self.dtype, copy=False), class_rates[places]
             chosen = row_share(batch.row_numbers, self.seed, SAMPLE) < rates
-            sampled.append(LabelledRows(X[chosen], places[chosen], weight[chosen] * sample_share / rates[chosen]))
+            sampled.append(RowsInMemory(X[chosen], places[chosen], weight[chosen] * sample_share / rates[chosen]))
             out = self._is_held_out(batch)
-            held.append(LabelledRows(X[out], places[out], weight[out]))
+            held.append(RowsInMemory(X[out], places[out], weight[out]))
         return join_rows(sampled), join_rows(held)
 
     def read_passes(self, units: Standardizer, precision: Any, shuffle: bool) -> Callable[[int], Generator[Rows]]:

@@ -20,7 +20,7 @@ from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fixed_link import is_fixed
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.stream_data import LabelledRows, Shard, join_rows, map_shards, scan_shards
+from legendretron.estimators.stream_data import RowsInMemory, Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
@@ -29,10 +29,10 @@ from legendretron.training import LinearModel, Sample, as_features
 from legendretron.training.batches import StreamBatches
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.engine import train_batches
-from legendretron.training.layout import Layout
+from legendretron.training.layout import JointError, Layout
 from legendretron.tuning import Tuning
 
-__all__ = ["SAMPLE_ROWS", "StreamFit", "check_streamable", "fit_source"]
+__all__ = ["SAMPLE_ROWS", "check_streamable", "fit_source"]
 
 #: Rows that strengths are chosen on, and bytes of their features at most.
 SAMPLE_ROWS = 100_000
@@ -43,24 +43,75 @@ _WINDOW_BYTES, _WINDOW_ROWS, _SPARSE_ROWS = 2**26, 2**20, 2**16
 _MOST_HELD_OUT = 100_000
 
 
+ModelMaker = Callable[[Tensor, Tensor, Link], LinearModel]
+
+
+def _make_model(weight: Tensor, bias: Tensor, link: Link) -> LinearModel:
+    return LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
+
+
 def fit_source(
-    estimator: Any, source: Source, *, skip_bad_rows: int, buffer_rows: int | None, sample_rows: int
+    estimator: Any,
+    source: Source,
+    layout: Layout | None = None,
+    *,
+    n_shards: int | None = None,
+    store: CheckpointStore | None = None,
+    checkpoint_steps: int | None = None,
+    skip_bad_rows: int = 0,
+    buffer_rows: int | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+    make_model: ModelMaker = _make_model,
 ) -> None:
-    """Fit an estimator to a source by this process; see :meth:`LinearLinkClassifier.fit_stream`."""
-    check_streamable(estimator)
-    layout = Layout.alone(check_device(estimator.device))
-    fit = StreamFit(
-        estimator, source, layout, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows
-    )
-    if fit.fits_in_sample:
-        fit.fit_in_memory()
-    else:
-        fit.prepare()
-        fit.train()
+    """Fit an estimator to a source, by this process or by all of a layout: each calls this, and has the result afterwards.
+
+    Parameters
+    ----------
+    estimator : LinearLinkClassifier
+        The same on all processes.
+    source : Source
+        Of which each process reads its shards.
+    layout : Layout, optional
+        Which part of the work is this process's; all of it if not given.
+    n_shards : int, optional
+        Parts that the rows are divided into; one for each group of processes that reads the same rows, if not given.
+    store : CheckpointStore, optional
+        Where checkpoints of several processes go.
+    checkpoint_steps : int, optional
+        Steps between two checkpoints, in place of one every 10 epochs.
+    skip_bad_rows, buffer_rows, sample_rows
+        As in :meth:`~legendretron.LegendreTronClassifier.fit_stream`; the buffer is that of a shard.
+    make_model : callable
+        Makes the model from weight ``(d, K)``, bias ``(K,)`` and link.
+    """
+    alone = layout is None
+    layout = Layout.alone(check_device(estimator.device)) if layout is None else layout
+    try:
+        check_streamable(estimator, alone=alone)
+        n_shards = layout.n_data if n_shards is None else check_integer("n_shards", n_shards, 1)
+        if n_shards < layout.n_data:
+            raise ValueError(
+                f"n_shards must be at least {layout.n_data}, so that every process has rows, got {n_shards}."
+            )
+        if checkpoint_steps is not None:
+            check_integer("checkpoint_steps", checkpoint_steps, 1)
+        fit = StreamFit(
+            estimator, source, layout, n_shards=n_shards, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows,
+            sample_rows=sample_rows,
+        )  # fmt: skip
+        if alone and fit.fits_in_sample:
+            fit.fit_in_memory()
+            return
+        fit.prepare(make_model)
+    except ValueError as error:
+        if alone:
+            raise
+        raise JointError(str(error)) from error  # all processes have found it
+    fit.train(store, checkpoint_steps)
 
 
-def check_streamable(estimator: Any) -> None:
-    """Raise a ``ValueError`` for parameters that need all rows in memory."""
+def check_streamable(estimator: Any, *, alone: bool = True) -> None:
+    """Raise a ``ValueError`` for parameters that need all rows in memory, or that several processes cannot follow."""
     if estimator.solver == "lbfgs":
         raise ParameterError(
             "solver",
@@ -78,10 +129,17 @@ def check_streamable(estimator: Any) -> None:
             f"cv must be None or a number of folds of the sample that strengths are chosen on, got {estimator.cv!r}: a "
             "splitter needs all rows."
         )
-
-
-def _make_model(weight: Tensor, bias: Tensor, link: Link) -> LinearModel:
-    return LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
+    if alone:
+        return
+    if estimator.checkpoint is not None:
+        raise ValueError(
+            f"checkpoint={estimator.checkpoint!r} is for one process; leave it out: fit_torchrun has a checkpoint of its "
+            "own, and Ray keeps those of fit_ray."
+        )
+    if not isinstance(estimator.random_state, Integral):
+        raise ValueError(
+            f"random_state must be a number, so that all processes draw the same, got {estimator.random_state!r}."
+        )
 
 
 class StreamFit:
@@ -177,10 +235,10 @@ class StreamFit:
     def _set_skipped(self) -> None:
         self.estimator.n_skipped_rows_, self.estimator.skipped_rows_ = self.summary.n_skipped, self.summary.skipped
 
-    def _gather(self) -> LabelledRows | None:
+    def _gather(self) -> RowsInMemory | None:
         """Read the rows held out; return the sample that strengths are chosen on, on the first process."""
         summary, estimator, layout = self.summary, self.estimator, self.layout
-        self.held: LabelledRows | None = None
+        self.held: RowsInMemory | None = None
         self.sizes = [shard.n_rows for shard in self.shards]
         share = self.sample_rows / summary.n_rows if self.tuned else 0.0
         early_stopping = self.shards[0].held_out > 0.0
@@ -207,7 +265,7 @@ class StreamFit:
         parts = {number: part for other in layout.gather_at_first(sampled) for number, part in other.items()}
         return join_rows([parts[number] for number in sorted(parts)]) if parts else None
 
-    def prepare(self, make_model: Callable[[Tensor, Tensor, Link], LinearModel] = _make_model) -> None:
+    def prepare(self, make_model: ModelMaker) -> None:
         """Hold out rows, choose strengths, and make the model by a function of weight ``(d, K)``, bias ``(K,)`` and link."""
         estimator, n_classes, device = self.estimator, len(self.summary.classes), self.layout.device
         sample = self._gather()
@@ -232,7 +290,7 @@ class StreamFit:
         numbers = [self.seed, self.sample_rows, -1 if self.buffer_rows is None else self.buffer_rows, *settings]
         return fingerprint(self.estimator, (s.classes, s.class_weight, s.mean, s.variance, numbers))
 
-    def _choose(self, sample: LabelledRows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+    def _choose(self, sample: RowsInMemory | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
         path = self.estimator.checkpoint
         if path is not None:
@@ -246,7 +304,7 @@ class StreamFit:
             self.saved_choice.save(tuning)
         return tuning
 
-    def _choose_on(self, sample: LabelledRows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+    def _choose_on(self, sample: RowsInMemory, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes
         missing = np.setdiff1d(np.arange(len(classes)), sample.places)
         if len(missing):

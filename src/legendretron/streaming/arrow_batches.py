@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
+from legendretron._internal.columns import check_names, choose_names
 from legendretron._internal.extras import import_extra
 from legendretron.streaming.batch import Batch
 
@@ -49,26 +50,11 @@ class RecordReader:
     def of_schema(cls, schema: Any, asked: Self | None, place: str = "the source") -> Self:
         """What is asked for, after a check of all names and types against a schema; a ``ValueError`` says what is wrong."""
         asked = cls() if asked is None else asked
-        names = list(schema.names)
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise ValueError(f"{place} has more than one column {sorted(twice)}; rename or remove all but one of them.")
-        for role, wanted in (
-            ("target ", () if asked.target is None else (asked.target,)),
-            ("weight ", () if asked.weight is None else (asked.weight,)),
-            ("", asked.features or ()),
-            ("", asked.drop),
-        ):
-            lacking = [name for name in wanted if name not in names]
-            if lacking:
-                raise ValueError(f"{place} has no {role}column {lacking[0]!r}; it has {_listed(names)}.")
-        special = {asked.target, asked.weight}
-        chosen = [name for name in names if name not in special] if asked.features is None else list(asked.features)
-        chosen = [name for name in chosen if name not in asked.drop and not name.startswith("__index_level_")]
-        if special & set(chosen):
-            raise ValueError(f"features must not hold the target or the weights, got {_listed(chosen)}.")
-        if not chosen:
-            raise ValueError(f"{place} has no column left for a feature; it has {_listed(names)}.")
+        names = [name for name in schema.names if not name.startswith("__index_level_")]
+        check_names(place, names)
+        chosen = choose_names(
+            place, names, target=asked.target, weight=asked.weight, features=asked.features, drop=asked.drop
+        )
         arrow = import_extra("pyarrow", "reading record batches", "cli")
         wrong = [name for name in chosen if not _is_number(arrow, schema.field(name).type)]
         if wrong:
@@ -154,8 +140,3 @@ def _to_numpy(column: Any) -> np.ndarray:
     # that of a chunked array, a table's, has no such option
     values: np.ndarray = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
     return values
-
-
-def _listed(names: Sequence[str], most: int = 20) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + rest

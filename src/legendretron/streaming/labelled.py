@@ -12,10 +12,10 @@ from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 from legendretron.streaming.source import Source
 
-__all__ = ["LabelledRows"]
+__all__ = ["LabelledSource"]
 
 
-class LabelledRows:
+class LabelledSource:
     """A source without the rows of another one whose label is missing; or it is an error that there are such.
 
     Parameters

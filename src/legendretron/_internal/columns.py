@@ -1,0 +1,88 @@
+"""Columns of a table by name: which are features, and what is wrong with names."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["check_known", "check_names", "choose_names", "quoted"]
+
+
+def quoted(names: Any, most: int = 8) -> str:
+    """Quoted, comma-separated names for a message, at most ``most`` of them.
+
+    Examples
+    --------
+    >>> quoted(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    names = list(names)
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(str(name)) for name in names[:most]) + rest
+
+
+def check_names(place: str, names: Sequence[str]) -> None:
+    """Raise a ``ValueError`` if a name occurs twice."""
+    twice = [name for name, count in Counter(names).items() if count > 1 and name]
+    if twice:
+        raise ValueError(f"{place} has more than one column {quoted(twice)}; rename or remove all but one of them.")
+
+
+def choose_names(
+    place: str,
+    names: list[str],
+    *,
+    target: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> list[str]:
+    """Return the columns of the features, after checking every given name; ``place`` says in messages where they stand.
+
+    Examples
+    --------
+    >>> choose_names("a.csv", ["id", "width", "kind"], target="kind", drop=["id"])
+    ['width']
+    """
+    check_known(place, names, [] if target is None else [target], "target ")
+    check_known(place, names, [] if weight is None else [weight], "weight ")
+    check_known(place, names, [] if features is None else features)
+    check_known(place, names, drop)
+    special = {target, weight}
+    chosen = [name for name in names if name not in special] if features is None else list(dict.fromkeys(features))
+    for role, name in (("target", target), ("weight", weight)):
+        if name in chosen:
+            raise ValueError(f"{name!r} is the {role} and cannot be a feature too; take it out of features.")
+        if name in drop:
+            raise ValueError(f"{name!r} is the {role} and cannot be dropped.")
+    chosen = [name for name in chosen if name not in drop]
+    if not chosen:
+        raise ValueError(f"{place} has no column left for a feature; it has {quoted(names)}.")
+    return chosen
+
+
+def check_known(place: str, names: list[str], wanted: Sequence[str], role: str = "") -> None:
+    """Raise a ``ValueError`` for columns that there are not, which says what may have been meant."""
+    lacking = [name for name in wanted if name not in names]
+    if not lacking:
+        return
+    close = difflib.get_close_matches(lacking[0], names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    several = [name.strip() for name in lacking[0].split(",")]
+    if len(several) > 1 and all(name in names for name in several):
+        hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
+    elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
+    elif all(map(_is_number, names)):
+        hint = "; the first line must hold the names of the columns."
+    raise ValueError(f"{place} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,290 @@
+"""CSV and TSV files, read once by pyarrow as text or numbers; irregular lines by the standard library, which says where."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from legendretron._internal.columns import check_names
+from legendretron._internal.extras import import_extra
+from legendretron._internal.parameters import spell
+from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.text_form import TextForm, TextOptions, find_form
+
+__all__ = ["OtherEncodingError", "TextFile", "join_batches", "lines_of_rows"]
+
+_SAMPLE = 2**16  # bytes that show how a file is written
+_BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
+_ROWS = 2**14  # of a batch, where lines are irregular
+_LONGEST_FIELD = 2**31 - 1
+_END = "\x1e end \x1f"  # a line after the last one, which is a record of its own unless a quotation mark is not closed
+
+
+class OtherEncodingError(ValueError):
+    """Text is not in the encoding that was supposed; ``byte`` says where it is not, for a message."""
+
+    def __init__(self, message: str, byte: str, encoding: str) -> None:
+        super().__init__(message)
+        self.byte, self.encoding = byte, encoding
+
+
+@dataclass(frozen=True)
+class TextFile:
+    r"""A CSV or TSV file after a look at its beginning.
+
+    Attributes
+    ----------
+    path : Path
+        The file; it may be compressed.
+    form : TextForm
+        How it is written.
+    names : tuple of str
+        Names of its columns, from the first line; those without a name are called ``Unnamed: 0`` and so on by their place.
+    block : int
+        Bytes that are parsed at once: many lines.
+    regular : bool
+        Whether the first line that is not blank is the first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text("width;kind\n1,5;rose\n2,5;tulip\n")
+    ...     text = TextFile.open(path, "csv", TextOptions())
+    ...     rows = [batch.to_pylist() for batch in text.batches()]
+    >>> text.names, rows
+    (('width', 'kind'), [[{'width': '1,5', 'kind': 'rose'}, {'width': '2,5', 'kind': 'tulip'}]])
+    """
+
+    path: Path
+    form: TextForm
+    names: tuple[str, ...]
+    block: int = _BLOCK
+    regular: bool = True
+
+    @classmethod
+    def open(cls, path: Path, kind: str, given: TextOptions | None = None) -> Self:
+        """Look at the beginning of a file: how it is written, and its first line."""
+        with open_compressed(path) as file:
+            start = file.read(_SAMPLE)
+            while len(start) % _SAMPLE == 0 and start and b"\n" not in start and (more := file.read(len(start))):
+                start += more  # names of very many columns
+        if not start.strip():
+            raise ValueError(f"{str(path)!r} is empty.")
+        try:
+            form, lines = find_form(start, kind, given or TextOptions())
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} {error}" if str(error).startswith("holds") else str(error)) from error
+        with _reading(path, form):
+            header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
+            if any("\ufffd" in name for name in header):
+                start[:-4].decode(form.encoding)  # raises if a name is in another encoding
+        names = [name.strip() for name in header]
+        check_names(repr(str(path)), names)
+        longest = max(len(line) for line in lines)
+        return cls(
+            path,
+            form,
+            tuple(name or f"Unnamed: {place}" for place, name in enumerate(names)),
+            max(_BLOCK, 16 * longest),
+            bool(lines[0].strip()),
+        )
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        numbers: Collection[str] = (),
+        missing: Collection[str] = (),
+        bad_lines: dict[int, str] | None = None,
+    ) -> Iterator[Any]:
+        """Read the rows as record batches, one after the other.
+
+        Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
+        are an error.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Columns to read; all if not given.
+        numbers : collection of str
+            Columns to read as numbers: float64 in every batch without a field that is none, else text.
+        missing : collection of str
+            Fields of these columns that stand for a missing value.
+        bad_lines : dict, optional
+            Lines with too many fields are left out and added here, by their numbers from 1, instead of an error.
+        """
+        arrow = import_extra("pyarrow", "reading text", "cli")
+        wanted = list(self.names if columns is None else columns)
+        ways = [self._by_csv(wanted, bad_lines)]
+        if self.regular:
+            ways.insert(0, self._by_arrow(wanted, (), ()))
+            if numbers and self.form.thousands is None:
+                ways.insert(0, self._by_arrow(wanted, numbers, missing))
+        done = 0
+        for way in ways:
+            start = 0
+            try:
+                for batch in way:
+                    new = batch.slice(max(0, done - start))
+                    start += batch.num_rows
+                    if new.num_rows:
+                        done += new.num_rows
+                        yield new
+                return
+            except (arrow.ArrowException, UnicodeError):
+                continue  # a field or a line that pyarrow refuses: more slowly from there on
+
+    def _by_arrow(self, wanted: list[str], numbers: Collection[str], missing: Collection[str]) -> Iterator[Any]:
+        arrow = import_extra("pyarrow", "reading text", "cli")
+        reading = import_extra("pyarrow.csv", "reading text", "cli")
+        with open_compressed(self.path) as file:
+            counted, batch = _CountedQuotes(file), None
+            for batch in reading.open_csv(
+                counted,
+                read_options=reading.ReadOptions(
+                    block_size=self.block,
+                    column_names=self.names,
+                    skip_rows_after_names=1,
+                    use_threads=False,
+                    encoding=self.form.encoding,
+                ),
+                parse_options=reading.ParseOptions(delimiter=self.form.sep, newlines_in_values=True),
+                convert_options=reading.ConvertOptions(
+                    column_types={name: arrow.float64() if name in numbers else arrow.string() for name in wanted},
+                    include_columns=wanted,
+                    null_values=[*missing],
+                    decimal_point=self.form.decimal,
+                ),
+            ):
+                yield batch
+            last = [] if batch is None else batch.slice(batch.num_rows - 1).to_pylist()
+            lines = any("\n" in field for row in last for field in row.values() if isinstance(field, str))
+            if counted.number % 2 or lines:  # perhaps one that is not closed: its field goes on to the end of the file
+                raise arrow.ArrowInvalid("quotation marks")
+
+    def _by_csv(self, wanted: list[str], bad_lines: dict[int, str] | None) -> Iterator[Any]:
+        arrow = import_extra("pyarrow", "reading text", "cli")
+        places, width = [self.names.index(name) for name in wanted], len(self.names)
+
+        def batch(rows: list[list[str]]) -> Any:
+            columns = [[row[place] if place < len(row) else "" for row in rows] for place in places]
+            return arrow.RecordBatch.from_arrays([arrow.array(column, arrow.string()) for column in columns], wanted)
+
+        rows: list[list[str]] = []
+        with _reading(self.path, self.form), open_compressed(self.path) as file:
+            records = _records(file, self.form)
+            next(records, None)
+            for line, fields in records:
+                if any(fields[width:]):  # separators at the end of lines are no fields
+                    fault = f"line {line} has {len(fields)} fields, not {width}"
+                    if bad_lines is None:
+                        raise ValueError(f"{str(self.path)!r} is not a regular table: {fault}.")
+                    bad_lines[line] = fault
+                    continue
+                rows.append(fields)
+                if len(rows) == _ROWS:
+                    yield batch(rows)
+                    rows = []
+        if rows:
+            yield batch(rows)
+
+
+class _CountedQuotes(io.RawIOBase):
+    """A file of which the quotation marks are counted while it is read."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.number = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece: bytes = self._file.read(size)
+        self.number += piece.count(b'"')
+        return piece
+
+
+def _parse(lines: Iterable[str], form: TextForm) -> Any:
+    csv.field_size_limit(_LONGEST_FIELD)
+    return csv.reader(lines, delimiter=form.sep, skipinitialspace=True)
+
+
+def _is_blank(fields: list[str]) -> bool:
+    return len(fields) < 2 and not "".join(fields).strip()
+
+
+def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
+    """The line at which each record begins, from 1, and its fields; the first record has the names of the columns."""
+    with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
+        reader, begins = _parse(itertools.chain(text, [_END]), form), 1
+        try:
+            for fields in reader:
+                if fields and fields[-1].endswith(_END):
+                    if fields != [_END] or reader.line_num > begins:
+                        raise csv.Error("a quotation mark is not closed")
+                    return
+                if not _is_blank(fields):
+                    yield begins, fields
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            raise csv.Error(f"{error}, in line {begins}") from error
+
+
+def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int, int]:
+    """Return the lines at which rows of CSV or TSV begin, from 1, the names of the columns being the first line.
+
+    Rows are counted from 0, without lines that have too many fields.
+    """
+    found: dict[int, int] = {}
+    with open_compressed(path) as file, suppress(csv.Error):
+        records = _records(file, form, errors="replace")
+        _, names = next(records, (0, []))
+        regular = (line for line, fields in records if not any(fields[len(names) :]))
+        for number, line in enumerate(regular):
+            if number in rows:
+                found[number] = line
+                if len(found) == len(rows):
+                    break
+    return found
+
+
+@contextmanager
+def _reading(path: Path, form: TextForm) -> Iterator[None]:
+    """Inside the block, errors in reading a text file become a ``ValueError`` that names it."""
+    try:
+        yield
+    except UnicodeError as error:
+        byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
+        raise OtherEncodingError(
+            f"{str(path)!r} is not text in {form.encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}.",
+            byte,
+            form.encoding,
+        ) from error
+    except csv.Error as error:
+        raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
+
+
+def join_batches(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield tables of so many rows, the last one of fewer, from record batches of any number."""
+    arrow = import_extra("pyarrow", "reading text", "cli")
+    held: list[Any] = []
+    n = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, rows - n)
+            batch = batch.slice(part.num_rows)
+            held.append(part)
+            n += part.num_rows
+            if n == rows:
+                yield arrow.Table.from_batches(held)
+                held, n = [], 0
+    if held:
+        yield arrow.Table.from_batches(held)

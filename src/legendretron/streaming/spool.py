@@ -1,0 +1,168 @@
+"""Rows that are slow to read, such as those of text, in temporary Parquet files after they were read once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legendretron._internal.extras import import_extra
+from legendretron._internal.labels import missing_labels
+from legendretron.streaming.batch import Batch
+from legendretron.streaming.read_ahead import read_ahead
+from legendretron.streaming.source import BlockSource, Source
+
+__all__ = ["SPOOL_FOLDER", "Spool"]
+
+#: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
+SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
+_BLOCK_BYTES, _BLOCK_ROWS = 2**24, 2**16  # of a file, at most
+_BATCH_ROWS = 2**14
+
+
+class Spool(BlockSource):
+    """A copy of a source in temporary files, which can be read quickly, and in any order.
+
+    The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
+    error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
+    temporary files go; there must be room for 8 bytes for each number.
+
+    Parameters
+    ----------
+    source : Source
+        Is read once, here. Its features are not sparse.
+    type_labels : callable
+        Makes an array of labels from a list of all different ones; so those of text can be numbers if all of them are.
+
+    Examples
+    --------
+    >>> from legendretron.streaming import as_source
+    >>> copy = Spool(as_source((np.ones((5, 2)), np.array(["a", "b", "a", "b", "a"]))), np.array)
+    >>> [batch.y.tolist() for batch in copy.batches()]
+    [['a', 'b', 'a', 'b', 'a']]
+    >>> copy.close()
+    """
+
+    def __init__(self, source: Source, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
+        self.feature_names = source.feature_names
+        asked = os.environ.get(SPOOL_FOLDER) or None
+        try:
+            folder = tempfile.mkdtemp(prefix="legendretron-", dir=asked)
+        except OSError as error:
+            raise ValueError(f"no temporary files can be written to {asked!r}: {error}; set {SPOOL_FOLDER}.") from error
+        self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._files: list[tuple[Path, str]] = []
+        places: dict[Any, int] = {}  # of labels
+        try:
+            for batch in _join(read_ahead(source.batches())):
+                path = Path(folder, f"{len(self._files):06}.parquet")
+                _write(path, batch, places)
+                self._files.append((path, batch.origin))
+            self._labels = type_labels(list(places)) if places else np.empty(0)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise ValueError(
+                    f"the disk of {folder!r} is full, where the table is kept while it is read; make room, or name a folder "
+                    f"on another disk by the environment variable {SPOOL_FOLDER}."
+                ) from error
+            raise
+
+    @property
+    def n_blocks(self) -> int:
+        """Files."""
+        return len(self._files)
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """One file, in batches."""
+        parquet = import_extra("pyarrow.parquet", "reading temporary files", "cli")
+        path, origin = self._files[block]
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
+            for records in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                columns = dict(zip(records.schema.names, records.columns, strict=True))
+                rows = columns.pop("row").to_numpy()
+                labels, weight, faults = (columns.pop(name, None) for name in ("label", "weight", "fault"))
+                X = np.empty((len(rows), len(columns)), dtype=_dtype(columns))
+                for place, column in enumerate(columns.values()):
+                    X[:, place] = column.to_numpy()
+                yield Batch(
+                    X,
+                    None if labels is None else self._typed(labels.to_numpy()),
+                    None if weight is None else weight.to_numpy(),
+                    rows,
+                    origin,
+                    {} if faults is None else _by_row(rows, faults.to_pylist()),
+                )
+
+    def _typed(self, places: np.ndarray) -> np.ndarray:
+        """Labels by their places; missing ones, at -1, are NaN among numbers, and None among others."""
+        missing = places < 0
+        if not missing.any():
+            return self._labels[places]
+        kind: Any = np.float64 if self._labels.dtype.kind == "i" else object
+        y = np.full(len(places), None, dtype=kind)
+        y[~missing] = self._labels[places[~missing]]
+        return y
+
+
+def _join(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same rows in fewer batches, each for a file."""
+    held: list[Batch] = []
+    n = 0
+    for batch in batches:
+        if held and batch.origin != held[0].origin:
+            yield _joined(held)
+            held, n = [], 0
+        held.append(batch)
+        n += len(batch)
+        if n >= min(_BLOCK_ROWS, _BLOCK_BYTES // (8 * batch.X.shape[1])):
+            yield _joined(held)
+            held, n = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    first = batches[0]
+    return Batch(
+        np.concatenate([batch.X for batch in batches]),
+        None if first.y is None else np.concatenate([batch.y for batch in batches if batch.y is not None]),
+        None if first.weight is None else np.concatenate([b.weight for b in batches if b.weight is not None]),
+        np.concatenate([batch.row_numbers for batch in batches]),
+        first.origin,
+        {number: fault for batch in batches for number, fault in batch.faults.items()},
+    )
+
+
+def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
+    """Write a batch, with the places of its labels among all, to which new ones are added."""
+    arrow = import_extra("pyarrow", "writing temporary files", "cli")
+    parquet = import_extra("pyarrow.parquet", "writing temporary files", "cli")
+    columns = {str(place): arrow.array(column) for place, column in enumerate(np.ascontiguousarray(batch.X.T))}
+    columns["row"] = arrow.array(batch.row_numbers)
+    if batch.y is not None:
+        own = np.full(len(batch), -1, dtype=np.int32)
+        there = ~missing_labels(batch.y)
+        own[there] = [places.setdefault(label, len(places)) for label in batch.y[there].tolist()]
+        columns["label"] = arrow.array(own)
+    if batch.weight is not None:
+        columns["weight"] = arrow.array(batch.weight)
+    if batch.faults:
+        columns["fault"] = arrow.array([batch.faults.get(number) for number in batch.row_numbers.tolist()])
+    # compressing numbers, or looking for those that are alike, takes longer than reading all of them
+    parquet.write_table(arrow.table(columns), path, compression="none", use_dictionary=False, write_statistics=False)
+
+
+def _dtype(columns: dict[str, Any]) -> Any:
+    return np.float32 if all(str(column.type) == "float" for column in columns.values()) else np.float64
+
+
+def _by_row(rows: np.ndarray, faults: list[str | None]) -> dict[int, str]:
+    return {number: fault for number, fault in zip(rows.tolist(), faults, strict=True) if fault is not None}

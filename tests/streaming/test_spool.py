@@ -1,0 +1,129 @@
+"""Copies of sources in temporary files: the same rows, and nothing that is left behind."""
+
+import gc
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from legendretron import MultinomialLogisticClassifier
+from legendretron.datasets.sources import source_of
+from legendretron.streaming import as_source, scan, spool
+from legendretron.streaming.batch import ROWS_OF_A_FILE
+
+N = 100
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where the temporary files are."""
+    path = tmp_path / "spool"
+    path.mkdir()
+    monkeypatch.setenv(spool.SPOOL_FOLDER, str(path))
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Two files of numbers, with gaps, a missing label and a word, and their rows."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(N, 3)), columns=["a", "b", "c"]).assign(y=np.arange(N) % 3)
+    paths = [tmp_path / f"{number}.csv" for number in range(2)]
+    for path in paths:
+        frame.to_csv(path, index=False)
+    with open(paths[1], "a") as file:
+        file.write("1,,3,0\n1,2,3,\n1,word,3,2\n1,2,3,1,9\n")
+    return paths, frame
+
+
+def read(source, **how):
+    return {number: (X, y) for batch in source.batches(**how)
+            for number, X, y in zip(batch.row_numbers.tolist(), batch.X.tolist(), batch.y.tolist(), strict=True)}  # fmt: skip
+
+
+def test_text_has_the_rows_of_its_files_in_any_order(folder, table, monkeypatch):
+    monkeypatch.setattr(spool, "_BLOCK_ROWS", 16)
+    monkeypatch.setattr("legendretron.datasets.text_file._BLOCK", 2**10)
+    paths, frame = table
+    source = source_of(paths[0], target="y")
+    assert source.n_blocks > 2
+    rows = read(source)
+    assert list(rows) == list(range(N))
+    assert [X for X, _ in rows.values()] == frame[["a", "b", "c"]].to_numpy().tolist()
+    assert [y for _, y in rows.values()] == frame["y"].tolist()
+    shuffled = read(source, epoch=0, seed=1)
+    assert list(shuffled) != list(rows)
+    assert shuffled == rows
+    halves = [read(source, shard=(rank, 2)) for rank in range(2)]
+    assert halves[0] | halves[1] == rows
+    assert not halves[0].keys() & halves[1].keys()
+
+
+def test_faults_and_missing_labels_are_kept(folder, table):
+    paths, _ = table
+    summary = scan(source := source_of(paths, target="y", skip_bad_rows=4), skip_bad_rows=4)
+    assert (summary.n_rows, summary.n_skipped, summary.classes.tolist()) == (2 * N, 4, [0, 1, 2])
+    found = {number: fault for batch in source.batches() for number, fault in batch.faults.items()}
+    assert sorted(found.values()) == [
+        "column 'b' holds 'word', which is not a number, in row 102 (from 0)", "line 105 has 5 fields, not 4"
+    ]  # fmt: skip
+    assert all(number > ROWS_OF_A_FILE for number in found)
+    with pytest.raises(ValueError, match="line 105 has 5 fields"):
+        source_of(paths, target="y")
+
+
+@pytest.mark.parametrize(("y", "kind"), [(["a", "b"], "U"), ([True, False], "b"), ([3, 5], "i")])
+def test_labels_weights_and_single_precision(folder, y, kind):
+    X, w = np.arange(12, dtype=np.float32).reshape(6, 2), np.linspace(0.5, 1, 6)
+    original = as_source((X, np.array(y * 3), w))
+    (ours,) = spool.Spool(original, np.array).batches()
+    (theirs,) = original.batches()
+    assert (ours.X.dtype, ours.y.dtype.kind) == (np.float32, kind)
+    for name in ("X", "y", "weight", "row_numbers"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_nothing_is_left_behind(folder, table, monkeypatch):
+    paths, _ = table
+    seen = []
+    estimator = MultinomialLogisticClassifier(alpha=1e-3, max_epochs=1, random_state=0)
+    fit = "legendretron.estimators.base.fit_source"
+    for error in (None, ValueError, KeyboardInterrupt):
+
+        def fails(*args, error=error, **how):
+            seen.append(os.listdir(folder))
+            if error is not None:
+                raise error
+
+        monkeypatch.setattr(fit, fails)
+        if error is None:
+            estimator.fit_stream(paths[0], target="y")
+        else:
+            with pytest.raises(error):
+                estimator.fit_stream(paths[0], target="y")
+        assert os.listdir(folder) == []
+    assert all(len(names) == 1 for names in seen)
+    with pytest.raises(ValueError, match="not a regular table"):  # while they are written
+        source_of(paths, target="y")
+    source = source_of(paths[0], target="y")
+    assert len(os.listdir(folder)) == 1
+    del source
+    gc.collect()
+    assert os.listdir(folder) == []
+
+
+def test_a_folder_that_cannot_be_written_to(folder, table, monkeypatch):
+    paths, _ = table
+    monkeypatch.setenv(spool.SPOOL_FOLDER, str(folder / "none"))
+    with pytest.raises(ValueError, match="set LEGENDRETRON_SPOOL"):
+        source_of(paths[0], target="y")
+    monkeypatch.setenv(spool.SPOOL_FOLDER, str(folder))
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spool, "_write", full)
+    with pytest.raises(ValueError, match=r"is full, .*LEGENDRETRON_SPOOL"):
+        source_of(paths[0], target="y")
+    assert os.listdir(folder) == []
