@@ -257,7 +257,7 @@ def test_names_that_predictions_have(run, folder, tmp_path):
 def test_options_are_those_of_the_library():
     assert tuple(Missing) == MISSING
     assert tuple(MissingLabels) == MISSING_LABELS
-    assert legendretron.TableEncoder().max_categories == fit_module._CATEGORIES
+    assert legendretron.TableEncoder().max_categories == fit_module.FitOptions.max_categories
 
 
 # --- numbers with leading zeros, and columns that are kept ---

@@ -159,7 +159,7 @@ BAD = {
     "not parquet": (GOOD, "t.parquet", "damaged or not a Parquet file"),
     "two of a name": ("a,b,a,y\n1,2,3,u\n", "t.csv", "more than one column 'a'"),
     "two of a name in parquet": (parquet_with_two_of_a_name, "t.parquet", "more than one column 'a'"),
-    "no name": (",a,y\n0,1,u\n1,2,v\n", "t.csv", "a column without a name .row numbers, often.; leave .* 'Unnamed: 0'"),
+    "no name": (",a,y\n0,1,u\n1,2,v\n", "t.csv", "a column without a name .row numbers, often.; leave .*'Unnamed: 0'"),
     "no target": ("a,b,yy\n1,2,u\n", "t.csv", "no target column 'y'; it has 'a', 'b', 'yy'; did you mean 'yy'?"),
     "no header": ("1,2\n3,4\n", "t.csv", "the first line must hold the names"),
     "colons": ("a:b:y\n1:2:u\n", "t.csv", "no target column 'y'; it has 'a:b:y'"),

@@ -468,7 +468,7 @@ def _check_gaps(table: Table) -> None:
         place = table.place_of(int(gaps.any(axis=1).to_numpy().argmax()))
         raise ValueError(
             f"missing values in columns of {str(table.path)!r}: {counts}{rest}, the first in {place}; fill them in, or leave "
-            "out the rows (--missing drop-rows) or columns."
+            f"out the rows ({spell('missing', 'drop-rows')}) or columns."
         )
 
 
