@@ -64,11 +64,11 @@ def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
             if X is not None:
                 X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "encoder_"):  # a fitted TableClassifier, whose room is above this one
+        elif hasattr(estimator, "encoder_"):  # a fitted TableClassifier, which also has the attributes of a search inside
             X = None if X is None else estimator.encode(X)
             estimator = estimator.estimator_
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
         else:
             return estimator, X
 
