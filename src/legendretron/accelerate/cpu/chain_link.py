@@ -35,7 +35,7 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
     out = array_at(out, last * n_classes, like)
     points, spare = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
     top, best, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
-    least, times = np.empty(width, like.dtype), np.empty(width, like.dtype)
+    least = np.empty(width, like.dtype)
     bad = -1
     for begin in range(first, last, width):
         rows = min(width, last - begin)
@@ -56,10 +56,12 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
             if bad < 0 and not finite:
                 bad = begin + j
         for j in range(width):
-            put(times, j, kind(1) if log else kind(1) / at(total, j))
-            put(total, j, kind(-math.log(at(total, j))) if log else kind(0))
-            put(top, j, at(top, j) if log else kind(0))
-        store_rows(points, 0, top, times, total, begin, rows, n_classes, swap, out, width)
+            put(total, j, kind(math.log(at(total, j)) if log else 1.0 / at(total, j)))
+        for k in range(n_classes):
+            for j in range(width):
+                value = at(points, k * width + j)
+                put(points, k * width + j, (value - at(top, j)) - at(total, j) if log else value * at(total, j))
+        store_rows(points, 0, begin, rows, n_classes, swap, out, width)
     return bad
 
 
@@ -81,7 +83,7 @@ def chain_backward(like, where, first, last, width, sizes, z, log_p, g, dz, grad
     none = np.empty(0, like.dtype)
     p_dy = n_blocks * n_out * width
     points, p = np.empty(p_dy + n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
-    zeros, ones = np.zeros(width, like.dtype), np.ones(width, like.dtype)
+    zeros = np.zeros(width, like.dtype)
     total, unused = np.empty(width, like.dtype), np.empty(width, like.dtype)
     for begin in range(first, last, width):
         rows = min(width, last - begin)
@@ -105,6 +107,6 @@ def chain_backward(like, where, first, last, width, sizes, z, log_p, g, dz, grad
         for b in range(n_blocks - 1, -1, -1):
             block_backward(b, 0, sizes, ridges, units, points, b * n_out * width, p_dy, grad, wanted, width)
         if dz.shape[0] > 0:
-            store_rows(points, p_dy, zeros, ones, zeros, begin, rows, n_out, False, dz, width)
+            store_rows(points, p_dy, begin, rows, n_out, False, dz, width)
     if wanted:
         pull_back(theta, 0, sizes, ridges, grad)

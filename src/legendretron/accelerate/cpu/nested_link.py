@@ -57,7 +57,7 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
     rows = new_rows(n_nests, n_classes, width, like)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     logs = np.empty(n_classes * width if log else 0, like.dtype)
-    zeros, ones = np.zeros(width, like.dtype), np.ones(width, like.dtype)
+    zeros = np.zeros(n_classes * width if log else 0, like.dtype)
     least, spare = np.empty(width, like.dtype), np.empty(width, like.dtype)
     steepest = kind(0)
     for m in range(n_nests):
@@ -78,10 +78,10 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
             if bad < 0 and not finite:  # also for NaN
                 bad = begin + j
         if not log:
-            store_rows(p, 0, zeros, ones, zeros, begin, count, n_classes, swap, out, width)
+            store_rows(p, 0, begin, count, n_classes, swap, out, width)
             continue
+        log_plus(p, 0, zeros, 0, logs, 0, n_classes * width)
         for k in range(n_classes):
-            log_plus(p, k * width, zeros, 0, logs, k * width, width)
             for j in range(count):
                 place = k * width + j
                 if at(p, place) < least_p:
@@ -90,7 +90,7 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
                     put(logs, place, kind(-math.inf if under < 0.99 * mask else value))
                 elif at(p, place) >= kind(1):
                     put(logs, place, kind(0))
-        store_rows(logs, 0, zeros, ones, zeros, begin, count, n_classes, swap, out, width)
+        store_rows(logs, 0, begin, count, n_classes, swap, out, width)
     return bad
 
 
@@ -111,7 +111,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
     rows, none = new_rows(n_nests, n_classes, width, like), np.empty(0, like.dtype)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     ratio, of_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
-    weighted, zeros, ones = np.empty(width, like.dtype), np.zeros(width, like.dtype), np.ones(width, like.dtype)
+    weighted = np.empty(width, like.dtype)
     for begin in range(first, last, width):
         count = min(width, last - begin)
         load_rows(x, none, begin, count, given, y, 0, width)
@@ -163,4 +163,4 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         if dx.shape[0] > 0:
             for i in range(n_classes * width):
                 put(of_y, i, at(of_y, i) + at(y, i))
-            store_rows(of_y, 0, zeros, ones, zeros, begin, count, given, False, dx, width)
+            store_rows(of_y, 0, begin, count, given, False, dx, width)

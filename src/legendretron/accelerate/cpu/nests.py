@@ -27,7 +27,7 @@ from legendretron.accelerate.cpu.entries import at, put
 from legendretron.accelerate.cpu.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials
 from legendretron.accelerate.cpu.products import add_outer
 from legendretron.accelerate.cpu.softmax import observe
-from legendretron.accelerate.cpu.vectors import add_multiple, exp_differences, fill, highest, log_plus
+from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, log_plus
 
 __all__ = [
     "NestRows",
@@ -157,10 +157,7 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
 @compiled
 def mix(rows, n_nests, n_classes, p, width):
     """``p = sum_m share_m e_m``."""
-    fill(p, 0, n_classes * width, p.dtype.type(0))
-    for m in range(n_nests):
-        for k in range(n_classes):
-            add_multiple(rows.share, m * width, rows.e, (m * n_classes + k) * width, p, k * width, width)
+    mix_nests(rows.e, rows.share, rows.share, n_nests, n_classes, p, 0, width, rows.best, width)
 
 
 @exact
