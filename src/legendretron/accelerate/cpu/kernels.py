@@ -156,21 +156,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                     block_output(b, sizes, ridges, units, b, points, p_x, p_x + n_out * width, width)
                 if n_nests:
                     more = nested_loss(
-                        of_nests,
-                        start,
-                        n_out,
-                        n_nests,
-                        points,
-                        rate,
-                        labels,
-                        weights,
-                        place,
-                        n,
-                        of_rows,
-                        grad,
-                        width,
-                        part,
-                    )
+                        of_nests, start, n_out, n_nests, points, rate, labels, weights, place, n, of_rows, grad, width, part
+                    )  # fmt: skip
                 elif has_matrix:
                     more = log_loss_with_matrix(
                         points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
@@ -183,22 +170,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 for b in range(n_blocks - 1, -1, -1):
                     block_backward(b, start, sizes, ridges, units, points, b * n_out * width, py, grad, True, width)
                 _add_linear_gradient(
-                    grad,
-                    n_features,
-                    n_out,
-                    sparse,
-                    starts,
-                    columns,
-                    values,
-                    rows,
-                    place,
-                    n,
-                    batch,
-                    points,
-                    py,
-                    ones,
-                    width,
-                )
+                    grad, n_features, n_out, sparse, starts, columns, values, rows, place, n, batch, points, py, ones, width
+                )  # fmt: skip
             if n_blocks:
                 pull_back(theta, start, sizes, ridges, grad)
             _add_penalty(theta, start, n_features, n_out, strengths[r, 2], shared[r], centre, grad)

@@ -133,7 +133,7 @@ class _OnCPU(ABC):
 
 
 class ChainOnCPU(_OnCPU):
-    """Composite links, see :mod:`legendretron.accelerate.cpu.chain_link`; with no blocks it is softmax+.
+    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class ChainOnCPU(_OnCPU):
     """
 
     def __init__(self, form: LinkForm) -> None:
-        from legendretron.accelerate.cpu.chain_link import chain_backward, chain_probabilities
+        from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
 
         self._probabilities, self._backward = chain_probabilities, chain_backward
         self._chain, self._n_classes = (chain_sizes(form),), form.n_classes
@@ -154,7 +154,7 @@ class ChainOnCPU(_OnCPU):
 
 
 class NestsOnCPU(_OnCPU):
-    """Canonical links, see :mod:`legendretron.accelerate.cpu.nested_link`.
+    """Canonical links, see :mod:`legendretron.accelerate.cpu.nests`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class NestsOnCPU(_OnCPU):
     """
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:
-        from legendretron.accelerate.cpu.nested_link import nests_backward, nests_probabilities
+        from legendretron.accelerate.cpu.nests import nests_backward, nests_probabilities
 
         self._probabilities, self._backward = nests_probabilities, nests_backward
         self._nests, self._n_classes = (form.n_nests, form.n_classes, all_classes), form.n_classes
