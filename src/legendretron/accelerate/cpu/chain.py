@@ -26,7 +26,7 @@ from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_for
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import exponentials, load_rows, store_rows
-from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, multiply_by, scale
+from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, multiply_by, scale
 
 __all__ = [
     "Units",
@@ -164,9 +164,10 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
         for j in range(width):
             put(total, j, kind(math.log(at(total, j)) if log else 1.0 / at(total, j)))
         for k in range(n_classes):
-            for j in range(width):
-                value = at(points, k * width + j)
-                put(points, k * width + j, (value - at(top, j)) - at(total, j) if log else value * at(total, j))
+            if log:
+                lower(points, k * width, top, total, width)
+            else:
+                multiply(total, 0, points, k * width, points, k * width, width)
         store_rows(points, 0, begin, rows, n_classes, swap, out, width)
     return bad
 

@@ -20,6 +20,7 @@ __all__ = [
     "fill",
     "highest",
     "log_plus",
+    "lower",
     "moments_step",
     "multiply",
     "multiply_by",
@@ -149,6 +150,17 @@ def exp_differences(code, y, py, top, e, pe, total, n):
         value = code.exp(y.load(code.builder.add(py, j), lanes) - top.load(j, lanes))
         e.store(code.builder.add(pe, j), value)
         total.store(j, total.load(j, lanes) + value)
+
+    code.entries(n, body)
+
+
+@vector_function
+def lower(code, y, py, top, more, n):
+    """``y = (y - top) - more``, in this order: beside a large ``top``, ``more`` would be rounded off."""
+
+    def body(lanes, j):
+        place = code.builder.add(py, j)
+        y.store(place, (y.load(place, lanes) - top.load(j, lanes)) - more.load(j, lanes))
 
     code.entries(n, body)
 
