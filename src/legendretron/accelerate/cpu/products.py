@@ -23,8 +23,8 @@ __all__ = [
 
 _PAGES = 40  # rows of a large matrix that are worked on together, where each may be on a page of memory of its own
 #: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
-#: of 16 bytes on ARM, else 32 of 64 bytes or 16 of 32.
-_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if ON_ARM else (1, 4) if WIDE_REGISTERS else (2, 2)
+#: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or 32 of them. Results do not depend on the number of columns.
+_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if ON_ARM else (2, 4) if WIDE_REGISTERS else (2, 2)
 #: Vectors of rows in a tile of a product: few sums would wait for each other.
 _ROW_VECTORS = 2 if WIDE_REGISTERS else 1
 
