@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.support import kernels_apply
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import adam as adam_module

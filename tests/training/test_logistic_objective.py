@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 from legendretron.training import as_features
 from legendretron.training.logistic import _some_rows, fit_logistic
 from legendretron.training.logistic_newton import Whitened

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from legendretron._internal.validation import at_least_single
 from legendretron.accelerate.cpu.links import in_threads
+from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.accelerate.log_proba import is_watched
-from legendretron.accelerate.support import has_numba, kernels_apply
 from legendretron.links import CanonicalLink, Link, NoisyLink, SoftmaxLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]

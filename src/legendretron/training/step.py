@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.accelerate.cpu.support import compiled_applies
 from legendretron.accelerate.cpu.training import CompiledTraining, Csr
+from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
-from legendretron.accelerate.support import compiled_applies, kernels_apply
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures

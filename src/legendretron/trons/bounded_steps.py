@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from legendretron.accelerate.support import has_numba
+from legendretron.accelerate.cpu.support import has_numba
 
 __all__ = ["solve_steps"]
 

@@ -1,4 +1,4 @@
-"""Whether compiled functions can replace plain operations: Numba's on the CPU, Triton's on CUDA."""
+"""Whether compiled steps can replace plain operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["compiled_applies", "has_numba", "has_triton", "kernels_apply"]
+__all__ = ["compiled_applies", "has_numba"]
 
 
 @cache
@@ -30,24 +30,3 @@ def compiled_applies(tensor: Tensor) -> bool:
     """
     on_cpu = tensor.device.type == "cpu" and tensor.is_contiguous()
     return on_cpu and tensor.dtype in (torch.float32, torch.float64) and has_numba()
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton can be imported; it comes with torch for CUDA on Linux."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def kernels_apply(tensor: Tensor) -> bool:
-    """Whether kernels can work on this tensor and others like it.
-
-    Examples
-    --------
-    >>> kernels_apply(torch.zeros(3))
-    False
-    """
-    return tensor.is_cuda and tensor.dtype in (torch.float32, torch.float64) and has_triton()
