@@ -278,3 +278,17 @@ def test_compilers_see_plain_operations_within_transforms():
 
     torch.testing.assert_close(torch.compile(jvp, backend="aot_eager")(z), jvp(z))
     torch.compiler.reset()
+
+
+@every_link
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_rows_and_classes_that_do_not_fill_vectors(name, dtype, tolerance):
+    link, generator = make(name, 37, dtype), torch.Generator().manual_seed(1)
+    z = torch.randn(45, 36, dtype=dtype, generator=generator).requires_grad_()
+    g = torch.randn(45, 37, dtype=dtype, generator=generator) / 45
+    inputs = [z, *link.parameters()]
+    fast, plain = log_proba(link, z), link._log_proba(z)
+    torch.testing.assert_close(fast, plain, rtol=tolerance, atol=10 * tolerance)
+    gradients = (torch.autograd.grad(log_p, inputs, g) for log_p in (fast, plain))
+    for mine, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, other, rtol=10 * tolerance, atol=10 * tolerance)

@@ -225,9 +225,11 @@ class Link(nn.Module, ABC):
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
         z = _from_logits(logits)
-        # one of two classes may be impossible: a large number stands in for infinity, since inf * 0 is NaN
-        large = torch.finfo(z.dtype).max ** 0.5
-        z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
+        if (
+            self.n_classes == 2
+        ):  # one class may be impossible: a large number stands in for infinity, since inf * 0 is NaN
+            large = torch.finfo(z.dtype).max ** 0.5
+            z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)
         return z
 

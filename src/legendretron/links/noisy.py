@@ -136,8 +136,9 @@ class NoisyLink(Link):
 
     def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
         logits = super()._without_masks(logits, of_canonical_loss=of_canonical_loss)
-        read = of_canonical_loss and not logits.is_cuda and has_values(logits)
-        if read and bool(logits.isneginf().any()) and bool(self._factor_and_summand(logits)[0] < 1.0):
+        read = of_canonical_loss and not logits.is_cuda and has_values(logits) and logits.numel()
+        # one pass over the logits: where batches are small, each operation takes as long as the loss
+        if read and logits.detach().amin().item() == -torch.inf and bool(self._factor_and_summand(logits)[0] < 1.0):
             raise ValueError(
                 "logits hold a masked class, -inf, but with noise its label remains possible, and the canonical loss of the "
                 "other labels falls without bound. Use CanonicalLoss(link.clean), or CompositeLoss(link)."

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.links.noise_models import observed_loss
-from legendretron.simplex import append_reference
+from legendretron.simplex import append_reference, softmax_nll
 from legendretron.training.features import Features
 from legendretron.training.products import Products
 
@@ -19,17 +19,9 @@ __all__ = ["Objective"]
 
 
 def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-loss (n, R) of log-odds ``(n, R, K)``, which become the probabilities minus the one-hot labels."""
-    n, _, k = z.shape
-    top = z.amax(-1).clamp_(min=0.0)
-    index = labels.clamp(max=k - 1).view(n, 1, 1).expand(n, z.shape[1], 1)
-    has_column = (labels < k).to(z.dtype).view(n, 1, 1)  # the last class has no column
-    picked = (z.gather(-1, index) * has_column).squeeze(-1)
-    z.sub_(top.unsqueeze(-1)).exp_()
-    total = z.sum(-1).add_(torch.exp(-top))
-    z.div_(total.unsqueeze(-1))
-    z.scatter_add_(-1, index, -has_column.expand(n, z.shape[1], 1))
-    return top.add_(total.log_()).sub_(picked), z
+    """Log-loss (n, R) of log-odds ``(n, R, K)``, and the probabilities minus the one-hot labels."""
+    nll, _, residual = softmax_nll(z, labels.unsqueeze(1).expand(z.shape[:-1]), torch.ones_like(z[..., 0]))
+    return nll, residual
 
 
 def _chunk_loss_with_matrix(z: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,7 +202,7 @@ class Objective:
             if self.every_class:
                 residual = torch.cat([residual, -residual.sum(-1, keepdim=True)], dim=-1)
             of_bias += residual.sum(0)
-            self.products.backward(part, residual.view(len(nll), -1), of_weight)
+            self.products.backward(part, residual.reshape(len(nll), -1), of_weight)
         self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
         return value, gradient
 

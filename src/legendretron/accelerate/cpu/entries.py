@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import carray, types
 from numba.extending import intrinsic
 
 from legendretron.accelerate.cpu.compiling import compiled
 from legendretron.accelerate.cpu.vector_code import data_of
 
-__all__ = ["array_at", "at", "put"]
+__all__ = ["array_at", "at", "gather", "put"]
 
 
 @intrinsic
@@ -50,3 +51,19 @@ def array_at(address, size, like):
     Numba takes longer to look at arrays than small work takes, so functions take addresses.
     """
     return carray(_pointer(address, like), (size if address != 0 else 0,))
+
+
+@compiled
+def gather(where, lengths, each, times, like):
+    """Arrays one after the other, from their addresses: ``times`` groups of the first ``each`` lengths."""
+    size = 0
+    for i in range(each):
+        size += lengths[i]
+    out, p = np.empty(times * size, like.dtype), 0
+    for i in range(times * each):
+        n = lengths[i % each]
+        array = array_at(where[i], n, like)
+        for k in range(n):
+            put(out, p + k, at(array, k))
+        p += n
+    return out

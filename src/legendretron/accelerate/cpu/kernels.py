@@ -22,7 +22,7 @@ from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, ne
 from legendretron.accelerate.cpu.softmax import log_loss, log_loss_with_matrix
 from legendretron.accelerate.cpu.vectors import combine, fill, moments_step
 
-__all__ = ["train_steps"]
+__all__ = ["new_memory", "train_steps"]
 
 
 @compiled
@@ -85,8 +85,31 @@ def _add_penalty(theta, start, n_features, n_out, strength, shared, centre, grad
                 put(grad, f * n_out + k, at(grad, f * n_out + k) - total)
 
 
+@compiled
+def _link_start(flat, sizes, n_nests, learned_rate):
+    """Place of the link's first parameter, after ``W`` and ``b``."""
+    n_link = n_nests * (sizes.n_out + 3) + 1 if n_nests else sizes.n_blocks * block_lengths(sizes)[3]
+    return flat.shape[1] - n_link - int(learned_rate)
+
+
 @cached
-def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, nests, noise, width):
+def new_memory(flat, sparse, sizes, nests, noise, width):
+    """What :func:`train_steps` works in, kept from call to call: with many classes, new pages would take long."""
+    dtype, n_out, n_blocks = flat.dtype, sizes.n_out, sizes.n_blocks
+    n_linear = _link_start(flat, sizes, nests[0], noise[0]) // n_out
+    return (
+        new_ridges(sizes, flat),
+        new_units(sizes, n_blocks, width, flat),
+        new_rows(nests[0], n_out + 1, nests[1], flat),
+        np.zeros((n_blocks + 1) * n_out * width + width, dtype),  # points; the last are of the reference class
+        np.zeros(n_out if sparse else n_linear * width, dtype),  # features of a batch, and ones
+        np.zeros(flat.shape[1], dtype),  # gradient
+        np.empty((n_out + 1) * width if noise[2] else 0, dtype),  # exponentials
+    )
+
+
+@cached
+def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, nests, noise, memory, width):
     """Take all steps of all runs; see :class:`legendretron.accelerate.cpu.training.CompiledTraining`."""
     sparse, x, starts, columns, values = features
     rows, labels, weights, rates = batches
@@ -99,23 +122,18 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
     n_steps, n_runs, n_rows = rows.shape
     n_parameters = flat.shape[1]
     dtype, kind = flat.dtype, flat.dtype.type
-    n_link = n_nests * (n_out + 3) + 1 if n_nests else n_blocks * block_lengths(sizes)[3]
-    start = n_parameters - n_link - int(learned_rate)
+    start = _link_start(flat, sizes, n_nests, learned_rate)
     n_features = start // n_out - 1
     n_weights = n_features * n_out
-    ridges, units = new_ridges(sizes, flat), new_units(sizes, n_blocks, width, flat)
-    py = n_blocks * n_out * width
-    points = np.zeros(py + (n_out + 1) * width, dtype)  # the last are of the reference class
-    batch = np.zeros(n_out if sparse else (n_features + 1) * width, dtype)
-    ones, grad = np.ones(width, dtype), np.zeros(n_parameters, dtype)
+    ridges, units, of_rows, points, batch, grad, e = memory
+    py, ones = n_blocks * n_out * width, np.ones(width, dtype)
     top, total, best, own = (
         np.empty(width, dtype),
         np.empty(width, dtype),
         np.empty(width, dtype),
         np.empty(width, dtype),
     )
-    of_nests, of_rows = np.empty(0, dtype), new_rows(n_nests, n_out + 1, part, flat)
-    e = np.empty((n_out + 1) * width if has_matrix else 0, dtype)
+    of_nests = np.empty(0, dtype)
     for r in range(n_runs):
         theta = flat[r]
         for s in range(n_steps):
@@ -138,21 +156,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                     block_output(b, sizes, ridges, units, b, points, p_x, p_x + n_out * width, width)
                 if n_nests:
                     more = nested_loss(
-                        of_nests,
-                        start,
-                        n_out,
-                        n_nests,
-                        points,
-                        rate,
-                        labels,
-                        weights,
-                        place,
-                        n,
-                        of_rows,
-                        grad,
-                        width,
-                        part,
-                    )
+                        of_nests, start, n_out, n_nests, points, rate, labels, weights, place, n, of_rows, grad, width, part
+                    )  # fmt: skip
                 elif has_matrix:
                     more = log_loss_with_matrix(
                         points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
@@ -165,22 +170,8 @@ def train_steps(features, batches, parameters, totals, penalty, numbers, sizes, 
                 for b in range(n_blocks - 1, -1, -1):
                     block_backward(b, start, sizes, ridges, units, points, b * n_out * width, py, grad, True, width)
                 _add_linear_gradient(
-                    grad,
-                    n_features,
-                    n_out,
-                    sparse,
-                    starts,
-                    columns,
-                    values,
-                    rows,
-                    place,
-                    n,
-                    batch,
-                    points,
-                    py,
-                    ones,
-                    width,
-                )
+                    grad, n_features, n_out, sparse, starts, columns, values, rows, place, n, batch, points, py, ones, width
+                )  # fmt: skip
             if n_blocks:
                 pull_back(theta, start, sizes, ridges, grad)
             _add_penalty(theta, start, n_features, n_out, strengths[r, 2], shared[r], centre, grad)

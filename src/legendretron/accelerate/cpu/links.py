@@ -21,8 +21,8 @@ __all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
 T = TypeVar("T")
 
 _LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
-#: Rows that go through the link together: enough to fill vectors, few enough for all of them to stay in the cache.
-_WIDTH, _NARROW, _MANY_CLASSES, _MANY_EXPONENTIALS = 64, 16, 4096, 1024
+#: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
+_WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 4096
 _PART = 1_000_000  # multiplications that are worth a thread
 _LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
@@ -71,10 +71,12 @@ class _OnCPU(ABC):
 
     _n_classes: int
     _work: int  #: multiplications of a row
-    _most: int  #: rows that go through together, at most
+    _numbers: int  #: numbers of a row that the backward pass works with
 
     def _width(self, n: int) -> int:
-        return max(_LANES, _filled(-(-n // max(1, -(-n // self._most)))))
+        """Rows that go through together, as many in each part."""
+        most = _WIDTH if self._numbers <= _MANY_NUMBERS else _NARROW
+        return max(_LANES, _filled(-(-n // max(1, -(-n // most)))))
 
     def kept_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass: none."""
@@ -131,7 +133,7 @@ class _OnCPU(ABC):
 
 
 class ChainOnCPU(_OnCPU):
-    """Composite links, see :mod:`legendretron.accelerate.cpu.chain_link`; with no blocks it is softmax+.
+    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+.
 
     Parameters
     ----------
@@ -140,19 +142,19 @@ class ChainOnCPU(_OnCPU):
     """
 
     def __init__(self, form: LinkForm) -> None:
-        from legendretron.accelerate.cpu.chain_link import chain_backward, chain_probabilities
+        from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
 
         self._probabilities, self._backward = chain_probabilities, chain_backward
         self._chain, self._n_classes = (chain_sizes(form),), form.n_classes
         self._work = max(10, 2 * form.n_blocks * form.rank) * form.n_classes
-        self._most = _WIDTH if form.n_classes <= _MANY_CLASSES else _NARROW
+        self._numbers = (form.n_blocks + 1) * form.n_classes
 
     def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
         return self._chain
 
 
 class NestsOnCPU(_OnCPU):
-    """Canonical links, see :mod:`legendretron.accelerate.cpu.nested_link`.
+    """Canonical links, see :mod:`legendretron.accelerate.cpu.nests`.
 
     Parameters
     ----------
@@ -163,12 +165,12 @@ class NestsOnCPU(_OnCPU):
     """
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:
-        from legendretron.accelerate.cpu.nested_link import nests_backward, nests_probabilities
+        from legendretron.accelerate.cpu.nests import nests_backward, nests_probabilities
 
         self._probabilities, self._backward = nests_probabilities, nests_backward
         self._nests, self._n_classes = (form.n_nests, form.n_classes, all_classes), form.n_classes
         self._work = 10 * form.n_nests * form.n_classes  # an exponential takes about ten multiplications
-        self._most = _WIDTH if form.n_nests * form.n_classes <= _MANY_EXPONENTIALS else _NARROW
+        self._numbers = (form.n_nests + 4) * form.n_classes
 
     def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
         return self._nests, -(torch.finfo(dtype).max ** 0.5) if self._nests[2] else -np.inf

@@ -10,7 +10,7 @@ from itertools import chain
 from llvmlite import ir
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import BLOCK, INDEX, ON_ARM, Value, vector_function
+from legendretron.accelerate.cpu.vector_code import BLOCK, INDEX, ON_ARM, WIDE_REGISTERS, Value, vector_function
 
 __all__ = [
     "add_dot",
@@ -23,8 +23,10 @@ __all__ = [
 
 _PAGES = 40  # rows of a large matrix that are worked on together, where each may be on a page of memory of its own
 #: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
-#: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or more.
-_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if ON_ARM else (2, 2)
+#: of 16 bytes on ARM, elsewhere 16 of 32 bytes, or 32 of them. Results do not depend on the number of columns.
+_OUTER_PARTS, _OUTER_COLUMNS = (4, 4) if ON_ARM else (2, 4) if WIDE_REGISTERS else (2, 2)
+#: Vectors of rows in a tile of a product: few sums would wait for each other.
+_ROW_VECTORS = 2 if WIDE_REGISTERS else 1
 
 
 def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, write):
@@ -37,31 +39,37 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, writ
     step_out = ir.Constant(INDEX, 1) if beside else step_out
     zero = code.number(0.0, code.kind(code.lanes))
 
-    def tile(n, u, j, first_in, some):
-        """Some units, and as many rows as a vector has entries."""
-        sums = code.sums(n, code.lanes)
+    def tile(n, u, vectors, j, first_in, some):
+        """Some units, and some vectors of rows."""
+        sums = [code.sums(n, code.lanes) for _ in range(vectors)]
         p_out, p_a = code.builder.add(j, code.index(po, u, width)), code.index(pa, u, step_out)
         p_a, p_x = code.index(p_a, first_in, step_in), code.index(code.builder.add(px, j), first_in, width)
-        for total in sums:
+        for total in chain.from_iterable(sums):
             code.builder.store(zero.value, total)
         with cgutils.for_range(code.builder, some) as loop:
-            own, first = x.load(code.index(p_x, loop.index, width), code.lanes), code.index(p_a, loop.index, step_in)
+            place, first = code.index(p_x, loop.index, width), code.index(p_a, loop.index, step_in)
             if beside:
                 factors = code.spread_all(a, first, n, code.lanes)
             else:
                 factors = [code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) for i in range(n)]
-            for factor, total in zip(factors, sums, strict=True):
-                code.add_to(total, factor * own)
+            for v, totals in enumerate(sums):
+                own = x.load(code.index(place, v, code.lanes), code.lanes)
+                for factor, total in zip(factors, totals, strict=True):
+                    code.add_to(total, factor * own)
         begins = code.builder.icmp_unsigned("==", first_in, ir.Constant(INDEX, 0))
-        values = {i: Value(code, code.builder.load(total)) for i, total in enumerate(sums)}
-        write(begins, {code.index(p_out, i, width): value for i, value in values.items()})
+        write(begins, {
+            code.index(code.index(p_out, i, width), v, code.lanes): Value(code, code.builder.load(total))
+            for v, totals in enumerate(sums)
+            for i, total in enumerate(totals)
+        })  # fmt: skip
 
     def block(first, n):
         def part(first_in, some):
-            def rows(j):
-                code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), j, first_in, some))
+            def rows(vectors, v):
+                j = code.builder.mul(v, ir.Constant(INDEX, code.lanes))
+                code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), vectors, j, first_in, some))
 
-            code.pieces(width, code.lanes, rows)
+            code.pieces_and_rest(code.builder.udiv(width, ir.Constant(INDEX, code.lanes)), _ROW_VECTORS, rows)
 
         code.blocks(n_in, part, _PAGES if beside else 2 * BLOCK)
 
@@ -139,9 +147,11 @@ def _outer(code, pairs, n_c, n_x, out, po, stride, width):
             code.pieces(width, lanes, add)
         first = code.builder.add(k, code.index(po, i, stride))
         for one, row in enumerate(sums):
-            for other, total in enumerate(row):
-                place = code.index(code.index(first, one, stride), other)
-                out.store(place, code.sum_of(code.builder.load(total), out.load(place, 1)))
+            place, totals = code.index(first, one, stride), [code.builder.load(total) for total in row]
+            if m == 1:
+                out.store(place, code.sum_of(totals[0], out.load(place, 1)))
+            else:
+                out.store(place, out.load(place, m) + code.sums_of(totals))
 
     def block(first, size):
         def row(n, i):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import compiled
-from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.entries import at, gather, put
 from legendretron.accelerate.cpu.vectors import activate, fill, multiply, multiply_by, scale, scale_rows
 from legendretron.potentials.cpflow import SCALE_FLOOR
 
@@ -70,16 +70,9 @@ def new_ridges(sizes, like):
 @compiled
 def gather_parameters(where, sizes, like):
     """All parameters one after the other, from the addresses of the tensors of each block."""
-    rank, n_mixing, n_raw, n_block = block_lengths(sizes)
+    rank, n_mixing, n_raw, _ = block_lengths(sizes)
     lengths = (rank * sizes.n_out, rank, n_raw - 2, 1, 1, n_mixing - 1, n_mixing, n_mixing - 1)
-    each = 8 if sizes.normalised else 5
-    theta = np.empty(sizes.n_blocks * n_block, like.dtype)
-    p = 0
-    for i in range(sizes.n_blocks * each):
-        n = lengths[i % each]
-        scale(array_at(where[i], n, like), 0, like.dtype.type(1), theta, p, n)
-        p += n
-    return theta
+    return gather(where, lengths, 8 if sizes.normalised else 5, sizes.n_blocks, like)
 
 
 @compiled

@@ -10,43 +10,45 @@ import math
 
 from legendretron.accelerate.cpu.compiling import compiled
 from legendretron.accelerate.cpu.entries import at, put
-from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply
+from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply, transpose
 
 __all__ = ["exponentials", "load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
 
-_TILE = 16  # classes that are transposed at once, for the lines of the cache that they share with other rows
+
+@compiled
+def _whole_vectors(n, like):
+    """The largest number up to ``n`` of entries that fill vectors, of 64 bytes."""
+    lanes = 64 // like.itemsize
+    return n // lanes * lanes
 
 
 @compiled
 def load_rows(x, intercept, first, rows, n, units, p, width):
     """Put rows of ``n`` entries into units, with an intercept for each, if there are any; rows that fill up are 0."""
-    zero = x.dtype.type(0)
-    for begin in range(0, n, _TILE):
-        end = min(n, begin + _TILE)
-        for j in range(rows):
-            place = (first + j) * n
-            for k in range(begin, end):
-                put(units, p + k * width + j, at(x, place + k))
-        for k in range(begin, end):
-            if intercept.shape[0] > 0:
-                for j in range(rows):
-                    put(units, p + k * width + j, at(units, p + k * width + j) + at(intercept, k))
-            for j in range(rows, width):
-                put(units, p + k * width + j, zero)
+    zero, whole_rows, whole = x.dtype.type(0), _whole_vectors(rows, x), _whole_vectors(n, x)
+    transpose(x, first * n, n, units, p, width, whole_rows, whole)
+    for j in range(rows):
+        for k in range(whole if j < whole_rows else 0, n):
+            put(units, p + k * width + j, at(x, (first + j) * n + k))
+    for k in range(n):
+        if intercept.shape[0] > 0:
+            for j in range(rows):
+                put(units, p + k * width + j, at(units, p + k * width + j) + at(intercept, k))
+        for j in range(rows, width):
+            put(units, p + k * width + j, zero)
 
 
 @compiled
-def store_rows(units, p, minus, times, plus, first, rows, n, swap, out, width):
-    """Write ``(units - minus) * times + plus`` as rows of ``n`` entries, by numbers of each row; ``swap`` reverses rows."""
-    for begin in range(0, n, _TILE):
-        end = min(n, begin + _TILE)
-        for j in range(rows):
-            place, step = (first + j) * n, 1
-            if swap:
-                place, step = place + n - 1, -1
-            low, factor, more = at(minus, j), at(times, j), at(plus, j)
-            for k in range(begin, end):
-                put(out, place + step * k, (at(units, p + k * width + j) - low) * factor + more)
+def store_rows(units, p, first, rows, n, swap, out, width):
+    """Write units as rows of ``n`` entries; ``swap`` reverses each row."""
+    whole_rows, whole = _whole_vectors(rows, out), 0 if swap else _whole_vectors(n, out)
+    transpose(units, p, width, out, first * n, n, whole, whole_rows)
+    for j in range(rows):
+        place, step = (first + j) * n, 1
+        if swap:
+            place, step = place + n - 1, -1
+        for k in range(whole if j < whole_rows else 0, n):
+            put(out, place + step * k, at(units, p + k * width + j))
 
 
 @compiled

@@ -79,11 +79,15 @@ class CompiledTraining:
         self._sizes = chain_sizes(form)
         size = width * form.n_nests * form.n_classes * flat.itemsize
         self._nests = (form.n_nests, width if size <= _MOST_BYTES else _VECTOR)
+        self._memory: tuple[Any, ...] | None = None
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
-        from legendretron.accelerate.cpu.kernels import train_steps
+        from legendretron.accelerate.cpu.kernels import new_memory, train_steps
 
+        if self._memory is None:
+            sizes = self._sizes, self._nests, self._noise, self._width
+            self._memory = new_memory(self._parameters[0], self._features[0], *sizes)
         train_steps(
             self._features,
             (rows, labels, weights, rates),
@@ -94,5 +98,6 @@ class CompiledTraining:
             self._sizes,
             self._nests,
             self._noise,
+            self._memory,
             self._width,
         )

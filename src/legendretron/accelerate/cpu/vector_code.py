@@ -13,15 +13,18 @@ import platform
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["BLOCK", "INDEX", "ON_ARM", "Memory", "Value", "VectorCode", "data_of", "vector_function"]
+__all__ = ["BLOCK", "INDEX", "ON_ARM", "WIDE_REGISTERS", "Memory", "Value", "VectorCode", "data_of", "vector_function"]
 
 _BYTES = 64  # of a vector
 BLOCK = 32  # units of a large matrix that are worked on together
 ON_ARM = platform.machine() in ("aarch64", "arm64")
+#: Whether there are 32 registers of a whole vector each; elsewhere on x86 there are 16 of half a vector.
+WIDE_REGISTERS = not ON_ARM and get_host_cpu_features().get("avx512f", False)
 INDEX = ir.IntType(64)
 # no reordering: rounding by a large number relies on the order, and NaN and infinity must survive
 _FLAGS = ("contract",)
@@ -165,6 +168,9 @@ class VectorCode:
 
     def pieces_and_rest(self, n, size, body):
         """Call ``body(size, start)`` for whole pieces, then ``body(1, i)`` for each of the rest."""
+        if size == 1:
+            self.pieces(n, 1, lambda start: body(1, start))
+            return
         end = self.pieces(n, size, lambda start: body(size, start))
         with cgutils.for_range(self.builder, n, start=end) as loop:
             body(1, loop.index)
@@ -225,6 +231,30 @@ class VectorCode:
         name = f"llvm.vector.reduce.fadd.v{kind.count}f{8 * self.bytes}"
         reduce = self.library(name, kind.element, [kind.element, kind])
         return Value(self, self.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
+
+    def sums_of(self, vectors):
+        """The sums of some vectors, whose number is a power of two, as one vector with an entry for each."""
+        size = vectors[0].type.count  # of the block of entries that still belong to one sum
+
+        def add_halves(low, high):
+            """Add the first and the second half of each block; those of ``high`` follow those of ``low``."""
+            size_of_both = low.type.count if high is low else 2 * low.type.count
+            first = [i for i in range(size_of_both) if i % size < size // 2]
+            kind = ir.VectorType(ir.IntType(32), len(first))
+            one, other = (
+                Value(self, self.builder.shuffle_vector(low, high, ir.Constant(kind, [i + step for i in first])))
+                for step in (0, size // 2)
+            )
+            return (one + other).value
+
+        while len(vectors) > 1:
+            vectors = [add_halves(low, high) for low, high in zip(vectors[::2], vectors[1::2], strict=True)]
+            size //= 2
+        (vector,) = vectors
+        while size > 1:
+            vector = add_halves(vector, vector)
+            size //= 2
+        return Value(self, vector)
 
     # --- functions ---
 

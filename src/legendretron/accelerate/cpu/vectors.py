@@ -6,9 +6,10 @@ entries, one for each row of a batch, and ``width`` is a multiple of 16. Where n
 
 from __future__ import annotations
 
+from llvmlite import ir
 from numba.core import cgutils
 
-from legendretron.accelerate.cpu.vector_code import vector_function
+from legendretron.accelerate.cpu.vector_code import Value, vector_function
 
 __all__ = [
     "activate",
@@ -19,11 +20,13 @@ __all__ = [
     "fill",
     "highest",
     "log_plus",
+    "lower",
     "moments_step",
     "multiply",
     "multiply_by",
     "scale",
     "scale_rows",
+    "transpose",
 ]
 
 
@@ -152,6 +155,17 @@ def exp_differences(code, y, py, top, e, pe, total, n):
 
 
 @vector_function
+def lower(code, y, py, top, more, n):
+    """``y = (y - top) - more``, in this order: beside a large ``top``, ``more`` would be rounded off."""
+
+    def body(lanes, j):
+        place = code.builder.add(py, j)
+        y.store(place, (y.load(place, lanes) - top.load(j, lanes)) - more.load(j, lanes))
+
+    code.entries(n, body)
+
+
+@vector_function
 def log_plus(code, x, px, y, py, out, po, n):
     """``out = log(x) + y``."""
 
@@ -160,6 +174,35 @@ def log_plus(code, x, px, y, py, out, po, n):
         out.store(code.builder.add(po, j), code.log(a) + b)
 
     code.entries(n, body)
+
+
+@vector_function
+def transpose(code, x, px, step_x, out, po, step_out, n_rows, n_columns):
+    """``out[k, j] = x[j, k]`` for rows ``j`` and columns ``k``, whole vectors of both; rows are ``step`` entries apart."""
+    lanes, builder = code.lanes, code.builder
+
+    def exchange(low, high, distance):
+        """Swap the blocks of ``distance`` entries off the diagonal of two vectors."""
+        mask = [j if not j & distance else lanes + j - distance for j in range(lanes)]
+        kind = ir.VectorType(ir.IntType(32), lanes)
+        return (
+            builder.shuffle_vector(low, high, ir.Constant(kind, mask)),
+            builder.shuffle_vector(low, high, ir.Constant(kind, [j + distance for j in mask])),
+        )
+
+    def tile(j, k):
+        p_x, p_out = builder.add(code.index(px, j, step_x), k), builder.add(code.index(po, k, step_out), j)
+        vectors = [x.load(code.index(p_x, i, step_x), lanes).value for i in range(lanes)]
+        distance = lanes // 2
+        while distance:
+            for i in range(lanes):
+                if not i & distance:
+                    vectors[i], vectors[i + distance] = exchange(vectors[i], vectors[i + distance], distance)
+            distance //= 2
+        for i, vector in enumerate(vectors):
+            out.store(code.index(p_out, i, step_out), Value(code, vector))
+
+    code.pieces(n_rows, lanes, lambda j: code.pieces(n_columns, lanes, lambda k: tile(j, k)))
 
 
 @vector_function
