@@ -64,7 +64,9 @@ def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
             if X is not None:
                 X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]
-        elif hasattr(estimator, "encoder_"):  # a fitted TableClassifier, which also has the attributes of a search inside
+        elif hasattr(
+            estimator, "encoder_"
+        ):  # a fitted TableClassifier, which also has the attributes of a search inside
             X = None if X is None else estimator.encode(X)
             estimator = estimator.estimator_
         elif hasattr(estimator, "best_estimator_"):
