@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from legendretron.accelerate.cpu import links as compiled
-from legendretron.accelerate.log_proba import _has_functions, log_proba
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import CanonicalLink, CompositeLink
 from legendretron.nn import LegendreHead
 
@@ -24,15 +24,6 @@ LINKS = {
     "one nest": lambda c, **how: CanonicalLink(c, 1, init="random", **how),
 }
 every_link = pytest.mark.parametrize("name", LINKS)
-
-
-def test_compilers_take_the_answer_for_a_constant():
-    """The mark is the one that torch sets, which imports its compiler to do so."""
-
-    @torch.compiler.assume_constant_result
-    def marked(): ...
-
-    assert vars(_has_functions) == vars(marked) != {}
 
 
 def make(name, c, dtype=torch.float64):

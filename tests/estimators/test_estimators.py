@@ -22,12 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from legendretron import (
     CanonicalLink,
     CanonicalLoss,
-    CompositeLink,
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
 )
 from legendretron.losses import CompositeLoss
-from tests.estimators.cases import FAST, X2, X, every, y, y2
+from tests.estimators.cases import FAST, X2, X, every, of_both_classes, y, y2
 from tests.given import GIVEN
 
 
@@ -80,7 +79,7 @@ def test_standardising_inside_equals_a_pipeline():
     assert np.allclose(inside.predict_proba(X), outside.predict_proba(X), atol=1e-6)
 
 
-@every
+@of_both_classes
 def test_string_labels_and_data_frames(estimator):
     names = np.array(["setosa", "versicolor", "virginica"])
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -104,7 +103,7 @@ def test_sparse_equals_dense_without_centring(estimator):
     assert scaled.score(scipy.sparse.csr_matrix(features), y) > 0.8
 
 
-@every
+@of_both_classes
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_dtype(estimator, dtype):
     by_data = clone(estimator).fit(X.astype(dtype), y)
@@ -113,7 +112,7 @@ def test_dtype(estimator, dtype):
         assert clf.coef_.dtype == clf.predict_proba(X[:2].astype(dtype)).dtype == np.dtype(dtype)
 
 
-@every
+@of_both_classes
 def test_random_state_repeats(estimator):
     first, second = (clone(estimator).fit(X, y).predict_proba(X) for _ in range(2))
     assert np.array_equal(first, second)
@@ -168,7 +167,7 @@ def test_the_learned_loss():
         _ = LegendreTronClassifier().predict(X)
 
 
-@every
+@of_both_classes
 def test_in_the_company_of_scikit_learn(estimator):
     search = GridSearchCV(clone(estimator), {"alpha": [1e-3, 1e-1]}, cv=2, scoring="neg_log_loss").fit(X, y)
     assert search.best_params_["alpha"] in (1e-3, 1e-1)
@@ -181,7 +180,7 @@ def test_in_the_company_of_scikit_learn(estimator):
     assert "arxiv.org" in clone(estimator)._repr_html_()
 
 
-@every
+@of_both_classes
 def test_metadata_routing(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(estimator).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
@@ -301,11 +300,6 @@ def test_learns_probabilities_drawn_from_a_known_canonical_link():
     assert canonical < 0.02
     assert canonical < logistic / 5
     assert composite < logistic / 2
-
-
-def test_composite_link_object_with_cpflow():
-    clf = LegendreTronClassifier(link=CompositeLink(3, network="cpflow", dtype=torch.float64), **FAST).fit(X, y)
-    assert not clf.link_.needs_batch
 
 
 def test_the_layout_of_the_features_in_memory_does_not_matter():

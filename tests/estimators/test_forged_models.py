@@ -56,10 +56,6 @@ def tensor(*place, of):
     return change
 
 
-def removing(field):
-    return lambda state: state.pop(field)
-
-
 def nested(depth=100):
     value = []
     for _ in range(depth):

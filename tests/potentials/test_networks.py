@@ -79,14 +79,6 @@ def test_cpflow_state_dict_carries_the_initialisation(tmp_path):
     assert fresh.needs_batch
 
 
-def test_reset_waits_for_a_batch_again():
-    g = make_potential("cpflow", 3)
-    g.reset_parameters(generator("again"))
-    assert g.needs_batch
-    assert not g.initialized
-    assert (g.log_scale == 0).all()
-
-
 @pytest.mark.parametrize("network", [FICNN, CPFlowNetwork])
 def test_identity_start_is_near_the_identity(network):
     g = network(9, init="identity", dtype=torch.float64, generator=generator("identity"))
@@ -148,14 +140,3 @@ def test_softplus_inverse(y):
 def test_bad_settings(network, settings, message):
     with pytest.raises(ValueError, match=message):
         network(**settings)
-
-
-def test_bad_settings_elsewhere():
-    with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
-        NestedLogSumExp(2, n_nests=0)
-
-
-def test_repr_shows_the_settings():
-    assert "hidden=2" in repr(FICNN(3))
-    assert "n_nests=4" in repr(NestedLogSumExp(3, run_shape=(2,)))
-    assert "run_shape=(2,)" in repr(NestedLogSumExp(3, run_shape=(2,)))
