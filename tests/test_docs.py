@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
-from legendretron.experiments import read_records
+from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.rounding import rounded
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import independence, link_search, noise_rates, noise_search, rules, scores
@@ -56,15 +56,6 @@ DECLARED = {
 }
 
 
-def test_the_readme_names_both_commands_and_says_that_they_install():
-    text = " ".join((ROOT / "README.md").read_text().split())
-    found = re.search(r"Two commands install what they need into `.venv`: ([^\[]*)", text)
-    assert re.findall(r"`make (\w+)`", found[1]) == ["demo", "test"]
-    assert "six to seven minutes on two cores" in found[1]
-    assert "six to seven minutes on two cores" in (ROOT / "Makefile").read_text()
-    assert "without an installation" not in text
-
-
 @pytest.mark.parametrize("document", render.TABLES)
 def test_tables_are_those_of_the_records(document):
     assert render.rendered(document) == (ROOT / document).read_text()
@@ -80,6 +71,13 @@ def test_every_record_tells_where_it_comes_from():
         record = json.loads(path.read_text())
         for key in ("command", "commit", "device", "versions", "threads"):
             assert record.get(key), f"{path.name} lacks {key}"
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_sweep_finds_all_records(name):
+    folder = ROOT / "docs/results" / name
+    state = sweep(DECLARED[name], folder, Resources(), render_only=True)
+    assert state.before == len(read_records(folder)) > 0
 
 
 #: of which the report takes seconds
