@@ -170,15 +170,9 @@ def test_a_link_that_does_not_say_how_is_not_split():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (
-            {"link": "canonical", "link_params": {"hidden": 50}},
-            "holds 'hidden'.* there it can hold n_nests",
-        ),
+        ({"link": "canonical", "link_params": {"hidden": 50}}, "holds 'hidden'.* there it can hold n_nests"),
         ({"link": "softmax", "link_params": {"n_nests": 2}}, "holds 'n_nests'.* there it can hold none"),
-        (
-            {"link": CanonicalLink(3), "link_params": {"a": 1}},
-            "holds 'a', which does not apply to a link that is",
-        ),
+        ({"link": CanonicalLink(3), "link_params": {"a": 1}}, "holds 'a', which does not apply to a link that is"),
         ({"link": "leaky", "link_params": {"slope": 1}}, "holds 'slope'.* there it can hold per_class"),
         ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
         ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),

@@ -3,10 +3,7 @@
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from legendretron import (
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-)
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from tests.given import GIVEN
 
 X, y = load_iris(return_X_y=True)

@@ -19,12 +19,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_valid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from legendretron import (
-    CanonicalLink,
-    CanonicalLoss,
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-)
+from legendretron import CanonicalLink, CanonicalLoss, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.losses import CompositeLoss
 from tests.estimators.cases import FAST, X2, X, every, of_both_classes, y, y2
 from tests.given import GIVEN

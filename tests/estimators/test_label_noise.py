@@ -562,11 +562,7 @@ def test_class_weights_of_classes_that_are_equally_frequent(class_weight, found)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("sep", "more"),
-    [(0.5, {}), (1.0, {"n_classes": 3, "n_informative": 5})],
-    ids=str,
-)
+@pytest.mark.parametrize(("sep", "more"), [(0.5, {}), (1.0, {"n_classes": 3, "n_informative": 5})], ids=str)
 def test_clean_data_that_are_not_fitted_do_not_suffer(sep, more):
     n = 300
     X, y = make_classification(n + 3000, flip_y=0, class_sep=sep, random_state=1, **more)

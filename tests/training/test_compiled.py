@@ -7,14 +7,7 @@ import torch
 
 from legendretron.accelerate.cpu import support as support_module
 from legendretron.accelerate.forms import link_form
-from legendretron.links import (
-    CanonicalLink,
-    CompositeLink,
-    NoisyLink,
-    SoftmaxLink,
-    SymmetricNoise,
-    TransitionNoise,
-)
+from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.potentials import CPFlowNetwork
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import engine as engine_module

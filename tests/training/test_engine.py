@@ -39,9 +39,7 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
     sample.labels[2] = (sample.labels[2] + 1) % problem.c
     sample.weights[3, :50] = 3.0
     settings = problem.settings(
-        seeds,
-        alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]),
-        learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05]),
+        seeds, alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]), learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05])
     )
     train(model, sample, settings)
     for r in range(4):
