@@ -25,7 +25,6 @@ from legendretron.links import (
     CanonicalLink,
     Link,
     SoftmaxLink,
-    link_class,
     link_config,
     link_names,
     register_link,
@@ -338,19 +337,6 @@ def test_training_goes_on_with_the_link_of_the_first_fit(change):
         model.set_params(**change).fit(X, y)
     with pytest.raises(ValueError, match="link"):
         model.partial_fit(X, y)
-
-
-@pytest.mark.parametrize("link", ["canonical", "softmax", "leaky"])
-@pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
-def test_presets_of_the_paper_with_another_link(group, link):
-    model = LegendreTronClassifier.from_paper(group, link=link, max_epochs=1, random_state=0).fit(X, y)
-    assert type(model.link_) is link_class(link)
-
-
-def test_a_penalty_on_a_link_without_parameters_changes_nothing():
-    given, without = fitted("softmax", link_alpha=3.0), fitted("softmax")
-    assert np.array_equal(given.coef_, without.coef_)
-    assert given.link_alpha_ == np.inf
 
 
 def test_arguments_of_a_head_reach_a_link_that_is_an_object():

@@ -195,14 +195,6 @@ def test_labels_of_which_some_are_text(estimator):
             clone(estimator).fit(pd.DataFrame(X[:, :3], columns=["p", "q", "r"]), given)
 
 
-def test_no_start_of_the_link_is_its_usual_start():
-    fits = [
-        LegendreTronClassifier(link_params=params, alpha=0.01, link_alpha=0.01, max_epochs=2, random_state=0).fit(X, y)
-        for params in (None, {"init": None})
-    ]
-    np.testing.assert_allclose(fits[1].predict_proba(X), fits[0].predict_proba(X), rtol=1e-12)
-
-
 def test_a_link_too_large_for_memory():
     with pytest.raises(ValueError, match="more memory than there is for n_classes=3; give smaller settings"):
         LegendreTronClassifier(link_params={"hidden": 10**12}, alpha=0.01, link_alpha=0.01).fit(X, y)

@@ -17,8 +17,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -333,12 +331,6 @@ def test_around_a_classifier_without_probabilities():
     X, y = load_digits(return_X_y=True)
     wrapped = LegendreCalibrator(LinearSVC()).fit(X[:900] / 16, y[:900])
     assert log_loss(y[900:], wrapped.predict_proba(X[900:] / 16)) < 0.4
-
-
-def test_at_the_end_of_a_pipeline():
-    model = make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=1, keepdims=True)), LegendreCalibrator())
-    p = model.fit(LOGITS[CAL], Y[CAL]).predict_proba(LOGITS[TEST])
-    assert np.allclose(p, fitted().predict_proba(LOGITS[TEST]), atol=1e-6)
 
 
 @parametrize_with_checks([LegendreCalibrator(LogisticRegression(max_iter=200), strength=1.0)])

@@ -11,7 +11,7 @@ import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -111,13 +111,6 @@ def test_dtype(estimator, dtype):
 def test_random_state_repeats(estimator):
     first, second = (clone(estimator).fit(X, y).predict_proba(X) for _ in range(2))
     assert np.array_equal(first, second)
-
-
-def test_many_classes_and_few_samples():
-    features, labels = make_classification(n_samples=300, n_features=20, n_informative=15, n_classes=30,
-                                           n_clusters_per_class=1, random_state=0)  # fmt: skip
-    clf = LegendreTronClassifier(**FAST).fit(features, labels)
-    assert clf.predict_proba(features).shape == (300, 30)
 
 
 def test_early_stopping():
@@ -221,21 +214,6 @@ def test_a_start_at_the_minimum_still_counts_as_an_iteration():
     clf = MultinomialLogisticClassifier().fit(np.ones((10, 2)), [0, 1] * 5)
     assert clf.n_iter_ == len(clf.history_) == 1
     assert np.allclose(clf.predict_proba(np.ones((1, 2))), 0.5)
-
-
-@pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
-def test_presets(group):
-    clf = LegendreTronClassifier.from_paper(group, random_state=1)
-    assert clf.link_params["network"] == "cpflow"
-    assert clf.init == "paper"
-    assert clf.link_alpha is None  # the same as alpha
-    assert clf.penalize_intercept
-    assert clf.random_state == 1
-    baseline = MultinomialLogisticClassifier.from_paper(group)
-    for name in ("alpha", "learning_rate", "decay", "max_epochs", "batch_size"):
-        assert getattr(baseline, name) == getattr(clf, name)
-    with pytest.raises(ValueError, match="group must be one of 'libsvm', 'mnist', 'aloi', got 'uci'"):
-        LegendreTronClassifier.from_paper("uci")
 
 
 def test_settings_of_the_link_are_laid_over_those_of_the_paper():

@@ -551,16 +551,6 @@ def test_rows_of_weight_zero_do_not_count():
         np.testing.assert_allclose(weighted.predict_proba(X_NOISY), removed.predict_proba(X_NOISY), atol=1e-5)
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", pytest.param({0: 1.0, 1: 1.0}, marks=pytest.mark.exhaustive)])
-def test_class_weights_of_classes_that_are_equally_frequent(class_weight, found):
-    clf = clone(found).set_params(link="softmax", class_weight=class_weight, label_noise="symmetric")
-    clf.fit(X_NOISY, Y_NOISY)
-    assert clf.noise_rate_ == pytest.approx(found.noise_rate_, abs=0.02)
-    assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
-    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=2)
-    assert 0.0 <= quality.min() <= quality.max() <= 1.0
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("sep", "more"), [(0.5, {}), (1.0, {"n_classes": 3, "n_informative": 5})], ids=str)
 def test_clean_data_that_are_not_fitted_do_not_suffer(sep, more):

@@ -336,10 +336,3 @@ def test_the_rate_is_recovered_as_rows_grow(rate):
     few, many = error(200), error(5000)
     assert many < 0.02
     assert many < few or rate == 0.0  # without noise, few rows say so too
-
-
-def test_a_matrix_is_recovered():
-    c = 3
-    start = TransitionNoise(symmetric(c, 0.2).matrix(), learned=True)
-    matrix = fitted_rate(8000, c, 0.3, 0, start).noise.matrix().detach()
-    assert (matrix - symmetric(c, 0.3).matrix()).abs().max() < 0.05

@@ -285,38 +285,26 @@ def test_parameter_groups_refuse_options_that_would_be_ignored(group):
 # --- errors ---
 
 
-def test_errors_name_the_argument_the_value_and_the_way_out():
-    head = LegendreHead(6, 5)
-    with pytest.raises(ValueError, match=r"features must have shape \(..., 6\), got \(7, 4\)"):
-        head(torch.randn(7, 4))
-    with pytest.raises(ValueError, match=r"features.float\(\)"):
-        head(torch.ones(7, 6, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"float16, but the head's weights are torch.float32.*autocast"):
-        head(torch.ones(7, 6, dtype=torch.float16))
-    with pytest.raises(ValueError, match="float64, but the head's weights"):
-        head(torch.ones(7, 6, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"logits.float\(\)"):
-        LegendreLink(5)(torch.ones(7, 5, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"n_classes=5, or 4.*got shape \(7, 6\)"):
-        LegendreLink(5)(torch.ones(7, 6))
-    with pytest.raises(ValueError, match="dim=3"):
-        LegendreLink(5, dim=3)(torch.ones(7, 5))
-    with pytest.raises(ValueError, match="dim must be an integer"):
-        LegendreLink(5, dim=1.0)
-    with pytest.raises(ValueError, match="n_classes must be an integer of at least 2"):
-        LegendreHead(6, 1)
-    with pytest.raises(ValueError, match="in_features"):
-        LegendreHead(0, 5)
-    with pytest.raises(ValueError, match="'canonical', 'composite'"):
-        LegendreHead(6, 5, link="logit")
-    with pytest.raises(ValueError, match="dtype must be a floating-point dtype"):
-        LegendreHead(6, 5, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=r"labels .*must hold labels from 0 to 4, got 7"):
-        head.loss(torch.randn(2, 6), torch.tensor([0, 7]))
-    with pytest.raises(ValueError, match=r"labels .*must have shape \(2,\)"):
-        head.loss(torch.randn(2, 6), torch.tensor([0]))
-    with pytest.raises(ValueError, match="reduction must be one of"):
-        head.loss(torch.randn(2, 6), torch.tensor([0, 1]), reduction="all")
+@pytest.mark.parametrize(("act", "named"), [
+    (lambda head: head(torch.randn(7, 4)), r"features must have shape \(..., 6\), got \(7, 4\)"),
+    (lambda head: head(torch.ones(7, 6, dtype=torch.int64)), r"features.float\(\)"),
+    (lambda head: head(torch.ones(7, 6, dtype=torch.float16)), "float16, but the head's weights.*autocast"),
+    (lambda head: head(torch.ones(7, 6, dtype=torch.float64)), "float64, but the head's weights"),
+    (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0, 7])), "labels .*got 7"),
+    (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0])), r"labels .*\(2,\)"),
+    (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0, 1]), reduction="all"), "reduction"),
+    (lambda _: LegendreLink(5)(torch.ones(7, 5, dtype=torch.int64)), r"logits.float\(\)"),
+    (lambda _: LegendreLink(5)(torch.ones(7, 6)), r"n_classes=5, or 4.*got shape \(7, 6\)"),
+    (lambda _: LegendreLink(5, dim=3)(torch.ones(7, 5)), "dim=3"),
+    (lambda _: LegendreLink(5, dim=1.0), "dim"),
+    (lambda _: LegendreHead(6, 1), "n_classes"),
+    (lambda _: LegendreHead(0, 5), "in_features"),
+    (lambda _: LegendreHead(6, 5, link="logit"), "link"),
+    (lambda _: LegendreHead(6, 5, dtype=torch.complex64), "dtype"),
+])  # fmt: skip
+def test_errors_name_the_argument_and_the_value(act, named):
+    with pytest.raises(ValueError, match=named):
+        act(LegendreHead(6, 5))
 
 
 def test_a_plain_layer_is_not_a_head():

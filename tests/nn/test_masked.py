@@ -108,13 +108,6 @@ def test_several_masks_and_predictors(exact, low):
     assert predictors.grad[0, 1] == 0.0
 
 
-def test_without_a_mask_it_is_the_link_of_the_differences(exact):
-    link = make(exact, torch.float64)
-    logits = rows(torch.float64)
-    torch.testing.assert_close(link(logits), link.link(logits[:, :-1] - logits[:, -1:]))
-    torch.testing.assert_close(link(logits + 1e3), link(logits))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(exact, dtype):
     link = make(exact)

@@ -297,24 +297,6 @@ def test_a_run_that_diverges_does_not_take_the_others_with_it(problem):
     assert model.flat[1].isnan().all()
 
 
-def test_divergence_says_what_to_do(problem):
-    with pytest.raises(DivergedError, match=r"training diverged: the loss of run 0 is .* lower learning_rate"):
-        _diverge(problem)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@every_link
-def test_both_precisions_learn(problem, link, dtype):
-    model = problem.model(link, [1], dtype)
-    sample = problem.sample([1], dtype)
-    before, _ = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    train(model, sample, problem.settings([1], max_epochs=80))
-    after, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    assert model.flat.dtype == dtype
-    assert after < 0.7 * before
-    assert accuracy > 0.8
-
-
 def test_history_tells_the_loss_of_the_epoch(problem):
     """With one batch of everything, the loss of an epoch is the loss before its step."""
     model = problem.model("composite", [1])
