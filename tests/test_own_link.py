@@ -135,6 +135,7 @@ def test_a_forged_link_of_ones_own_is_refused(tmp_path):
             LegendreTronClassifier.load(path)
 
 
+@pytest.mark.exhaustive
 def test_onnx(tmp_path):
     model = fitted("leaky", X.astype(np.float32), y)
     model.to_onnx(tmp_path / "model.onnx")
