@@ -241,7 +241,11 @@ def test_a_head_saves_at_most_twice_what_a_plain_layer_does(settings, d, c):
     assert saved(head) <= 2 * saved(torch.nn.Sequential(torch.nn.Linear(d, c), torch.nn.LogSoftmax(-1)))
 
 
-@pytest.mark.parametrize("settings", [{}, {"network": "cpflow"}, {"link": "canonical"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, *(pytest.param(s, marks=pytest.mark.exhaustive) for s in ({"network": "cpflow"}, {"link": "canonical"}))],
+    ids=str,
+)
 def test_compilers_see_an_operator(settings):
     head, x = LegendreHead(6, 5, **settings), torch.randn(7, 6)
     head(x)  # a first batch initialises
@@ -261,6 +265,7 @@ def test_compilers_see_an_operator(settings):
     torch.compiler.reset()
 
 
+@pytest.mark.exhaustive
 def test_compilers_see_plain_operations_within_transforms():
     link, z = make("canonical", 3), rows(4, 3)
 

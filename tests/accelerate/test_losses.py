@@ -186,7 +186,10 @@ def test_threads_share_the_rows(name, monkeypatch):
             loss(x, y)
 
 
-@every_link
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ("canonical", "table") else pytest.mark.exhaustive) for name in LINKS],
+)
 def test_kernels_for_cuda(name):
     """On the CPU by Triton's interpreter, on a GPU as they are."""
     pytest.importorskip("triton")

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -57,6 +57,7 @@ def test_round_trip_where_probabilities_nearly_underflow(name, c):
 
 
 @every_link
+@settings(max_examples=15)
 @given(data=st.data())
 def test_round_trip_over_the_range(name, data):
     c = data.draw(st.integers(2, 6)) if name in LINKS_OF_MANY else 2
