@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
+from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.potentials.ficnn import softplus, softplus_inverse
-from legendretron.simplex import logsumexp_plus
+from legendretron.simplex import append_reference
 from tests.catalogue import generator, make_potential, normal
 
 
@@ -103,13 +103,14 @@ def test_a_generator_repeats_the_start():
         assert torch.equal(a, b)
 
 
-def test_one_nest_at_unit_temperature_is_logsumexp_plus():
-    g = NestedLogSumExp(4, n_nests=1, dtype=torch.float64)
-    with torch.no_grad():
-        for p in g.parameters():
-            p.zero_()
-    z = normal(8, 4, key="z", scale=3.0)
-    assert torch.allclose(g.value(z), logsumexp_plus(z), rtol=1e-14)
+def test_nests_are_the_formula():
+    g = make_potential("nested", 3)
+    z = normal(8, 3, key="z", scale=3.0)
+    mu, beta = g.log_mu.exp(), g.log_beta.exp()
+    offsets = torch.cat([g.offsets, g.reference_offset.unsqueeze(-1)], -1)
+    nests = torch.logsumexp(mu[:, None] * append_reference(z).unsqueeze(1) + offsets, -1) / mu
+    expected = torch.logsumexp(beta * nests + g.gate_bias, -1) / beta
+    assert torch.allclose(g.value(z), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("z", [0.0, 20.0, -20.0, 39.0, 41.0, 700.0, -700.0, 1e4])
