@@ -8,7 +8,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from sklearn.base import clone
@@ -114,14 +114,12 @@ def assert_in_order(x, p):
     assert (p > 0).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_order_is_preserved(rows):
     x = np.array(rows)
     assert_in_order(x, fitted("preserved").predict_proba(x))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.floats(0.01, 3.0), st.floats(0.01, 3.0), st.floats(1e-3, 1e3), st.lists(ROWS, min_size=1, max_size=5))
 def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
     """Also where the shape bends down, so that rounding alone could turn two classes around."""
