@@ -7,6 +7,10 @@ OLDEST := .venv-oldest
 PIP := -m pip install --quiet --disable-pip-version-check
 # each worker begins with files of its own, whose fixtures and imports it has once, and takes others' at the end
 WORKERS := -n auto --dist worksteal
+# checks of documents and of the records that they show, not of the library
+DOCUMENTS := $(addprefix tests/,test_docs.py test_gallery.py test_site.py test_wheel.py paper/test_auc_record.py \
+	paper/test_libsvm_record.py)
+UNIT := $(WORKERS) -m "not exhaustive" $(DOCUMENTS:%=--ignore=%)
 TESTED := .[test,cli,plots,export,examples,distributed]
 
 # tensors are tiny: a second thread per process only slows it down
@@ -14,11 +18,12 @@ export OMP_NUM_THREADS ?= 1
 # without bytecode on disk, each of the processes that tests start would compile all of torch
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all lint types unit exhaustive coverage portable oldest resuming theory gallery docs bench rooms clean
+.PHONY: help demo test test-docs test-all lint types unit exhaustive coverage portable oldest resuming theory gallery docs bench rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
 	@echo "make test        install into .venv, then run linters, type checks and tests, in six to seven minutes on two cores"
+	@echo "make test-docs   check that documents show what the records and the code say"
 	@echo "make test-all    the same, plus the tests marked exhaustive, in eighteen minutes or more"
 	@echo "make portable    the tests under different floating-point arithmetic, as on another processor"
 	@echo "make oldest      the tests with the oldest supported versions of the dependencies, in .venv-oldest"
@@ -58,7 +63,7 @@ demo: $(VENV)/.demo
 test: lint
 	$(MAKE) --jobs=2 types unit
 
-test-all: test exhaustive
+test-all: test test-docs exhaustive
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff format --check .
@@ -69,16 +74,19 @@ types: $(VENV)/.tested
 
 unit: $(VENV)/.tested
 	$(BIN)/python -m tests.compile_first
-	$(BIN)/python -m pytest $(WORKERS) -m "not exhaustive"
+	$(BIN)/python -m pytest $(UNIT)
+
+test-docs: $(VENV)/.tested
+	$(BIN)/python -m pytest $(WORKERS) -m "not exhaustive" $(DOCUMENTS)
 
 exhaustive: $(VENV)/.tested $(VENV)/.documented
 	$(BIN)/python -m pytest $(WORKERS) -m exhaustive
 
 portable: $(VENV)/.tested
-	$(BIN)/python -m tests.other_arithmetic $(WORKERS) -m "not exhaustive"
+	$(BIN)/python -m tests.other_arithmetic $(UNIT)
 
 oldest: $(OLDEST)/.tested
-	$(OLDEST)/bin/python -m pytest $(WORKERS) -m "not exhaustive"
+	$(OLDEST)/bin/python -m pytest $(UNIT)
 
 coverage: $(VENV)/.tested
 	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term

@@ -11,15 +11,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from legendretron.links import (
-    CanonicalLink,
-    CompositeLink,
-    Link,
-    NoisyLink,
-    SoftmaxLink,
-    SymmetricNoise,
-    stack_runs,
-)
+from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink, SoftmaxLink, SymmetricNoise, stack_runs
 from legendretron.losses import (
     AsymmetricBinaryLoss,
     CanonicalLoss,
@@ -32,12 +24,7 @@ from legendretron.losses import (
     SquareLoss,
     ZeroOneLoss,
 )
-from legendretron.potentials import (
-    FICNN,
-    CPFlowNetwork,
-    NestedLogSumExp,
-    Potential,
-)
+from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp, Potential
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from legendretron.trons.link_prior import IntegratedSquare
 from tests.leaky_link import LeakyLink

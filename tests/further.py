@@ -31,7 +31,6 @@ def is_further(params):
 
 #: Cases that take seconds, beside quicker ones of the same kind.
 SLOW = (
-    "tuning/test_folds.py::test_equal_shares_of_classes_do_not_mislead_the_choice",
     "tuning/test_noise.py::test_labels_that_are_a_matter_of_chance_are_not_wrong[asarray]",
     "losses/test_exact_gradient.py::test_compiles_into_one_graph[table]",
     "losses/test_properties.py::test_proper[canonical_nested-3]",
@@ -44,6 +43,7 @@ SLOW = (
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[steps]",
     "estimators/test_label_noise.py::test_a_matrix_is_found_in_the_order_of_the_classes",
     "estimators/test_label_noise.py::test_onnx_predicts_true_labels[matrix]",
+    "estimators/test_table_classifier.py::test_onnx[titanic]",
     "estimators/test_tuned.py::test_data_of_all_kinds",
     "paper/test_proper_losses.py::test_a_sure_and_right_prediction_costs_nothing[LegendreTron]",
     "cli/test_fit_predict.py::test_a_column_that_numbers_the_rows_is_named[more1-stream1]",
@@ -55,21 +55,46 @@ SLOW = (
 )
 #: Rooms whose tests run one property over many links, sizes and precisions.
 ROOMS_OF_FORMULAS = ("accelerate", "calibration", "links", "losses", "nn", "potentials", "training", "trons")
-#: Cases of a test there that are always run.
+#: Cases of a test there that are always run, at most.
 ALWAYS = 8
+#: Rooms where a test of two parameters is run with every value of each, but not with every combination.
+ROOMS_OF_COMBINATIONS = (*ROOMS_OF_FORMULAS, "diagnostics", "estimators", "experiments", "paper", "tests", "tuning")
+
+
+def values_of(item):
+    """Values of the parameters of a case, by name; of others than plain ones, which object it is."""
+    plain = (str, int, float, bool, type(None))
+    return {(name, value if isinstance(value, plain) else id(value)) for name, value in item.callspec.params.items()}
+
+
+def with_every_value(cases):
+    """The first cases that have a value of a parameter that none before them has."""
+    seen, found = set(), []
+    for item in cases:
+        if not values_of(item) <= seen:
+            seen |= values_of(item)
+            found.append(item)
+    return found
 
 
 def find_further(items):
-    """Items of pytest that are marked: those above and, in rooms of formulas, all but a few cases of a test.
+    """Items of pytest that are marked: those above, and cases of a test that combine what other cases have.
 
-    The few are drawn by the name of the case, so that they have all kinds of parameters, and are the same everywhere.
+    Cases are looked at in an order that is drawn by their names, so that they are the same everywhere.
     """
     further, cases = [], defaultdict(list)
     for item in items:
-        if item.nodeid.endswith(SLOW) or (hasattr(item, "callspec") and is_further(item.callspec.params)):
+        if item.nodeid.endswith(SLOW):
             further.append(item)
-        elif item.path.parent.name in ROOMS_OF_FORMULAS and item.path.stem != "test_sklearn_checks":
-            cases[item.path, getattr(item, "originalname", item.name)].append(item)
-    for of_one_test in cases.values():
-        further += sorted(of_one_test, key=lambda item: crc32(item.name.encode()))[ALWAYS:]
+        elif not hasattr(item, "callspec") or item.get_closest_marker("exhaustive") is not None:
+            continue
+        elif is_further(item.callspec.params):
+            further.append(item)
+        elif item.path.parent.name in ROOMS_OF_COMBINATIONS and item.path.stem != "test_sklearn_checks":
+            cases[item.path, item.originalname].append(item)
+    for (path, _), of_one_test in cases.items():
+        ordered = sorted(of_one_test, key=lambda item: crc32(item.name.encode()))
+        most = ALWAYS if path.parent.name in ROOMS_OF_FORMULAS else len(ordered)
+        kept = {id(item) for item in with_every_value(ordered)[:most]}
+        further += [item for item in ordered if id(item) not in kept]
     return further

@@ -25,7 +25,6 @@ from legendretron.links import (
     CanonicalLink,
     Link,
     SoftmaxLink,
-    link_class,
     link_config,
     link_names,
     register_link,
@@ -136,6 +135,7 @@ def test_a_forged_link_of_ones_own_is_refused(tmp_path):
             LegendreTronClassifier.load(path)
 
 
+@pytest.mark.exhaustive
 def test_onnx(tmp_path):
     model = fitted("leaky", X.astype(np.float32), y)
     model.to_onnx(tmp_path / "model.onnx")
@@ -170,15 +170,9 @@ def test_a_link_that_does_not_say_how_is_not_split():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (
-            {"link": "canonical", "link_params": {"hidden": 50}},
-            "holds 'hidden'.* there it can hold n_nests",
-        ),
+        ({"link": "canonical", "link_params": {"hidden": 50}}, "holds 'hidden'.* there it can hold n_nests"),
         ({"link": "softmax", "link_params": {"n_nests": 2}}, "holds 'n_nests'.* there it can hold none"),
-        (
-            {"link": CanonicalLink(3), "link_params": {"a": 1}},
-            "holds 'a', which does not apply to a link that is",
-        ),
+        ({"link": CanonicalLink(3), "link_params": {"a": 1}}, "holds 'a', which does not apply to a link that is"),
         ({"link": "leaky", "link_params": {"slope": 1}}, "holds 'slope'.* there it can hold per_class"),
         ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
         ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),
@@ -344,19 +338,6 @@ def test_training_goes_on_with_the_link_of_the_first_fit(change):
         model.set_params(**change).fit(X, y)
     with pytest.raises(ValueError, match="link"):
         model.partial_fit(X, y)
-
-
-@pytest.mark.parametrize("link", ["canonical", "softmax", "leaky"])
-@pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
-def test_presets_of_the_paper_with_another_link(group, link):
-    model = LegendreTronClassifier.from_paper(group, link=link, max_epochs=1, random_state=0).fit(X, y)
-    assert type(model.link_) is link_class(link)
-
-
-def test_a_penalty_on_a_link_without_parameters_changes_nothing():
-    given, without = fitted("softmax", link_alpha=3.0), fitted("softmax")
-    assert np.array_equal(given.coef_, without.coef_)
-    assert given.link_alpha_ == np.inf
 
 
 def test_arguments_of_a_head_reach_a_link_that_is_an_object():

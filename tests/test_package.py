@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import legendretron
+from legendretron.links import save_link
 from tests.catalogue import LINKS_OF_MANY, make_link, normal
 
 PROBE = """
@@ -28,13 +29,17 @@ assert legendretron.links.SoftmaxLink is legendretron.SoftmaxLink  # rooms are t
 from legendretron import *
 assert LegendreTronClassifier().get_params()
 assert state() == before, "importing legendretron changed a global setting"
+table = legendretron.links.make_link("piecewise_linear", 2, n_knots=3)  # of another room
+legendretron.links.load_link(sys.argv[1])
 heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer", "numba", "torch._dynamo") if m in sys.modules]
-assert not heavy, f"importing legendretron imported {heavy}"
+assert not heavy, f"legendretron imported {heavy}"
 """
 
 
-def test_import_has_no_side_effects():
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+def test_importing_and_loading_has_no_side_effects(tmp_path):
+    save_link(make_link("canonical", 3), tmp_path / "link")
+    command = [sys.executable, "-c", PROBE, str(tmp_path / "link")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -68,12 +68,6 @@ def test_equals_categorical_with_the_last_class_as_reference(c):
     assert torch.allclose(kl, kl_divergence(theirs, Categorical(probs=q)), rtol=1e-8)
 
 
-def test_exponential_family_gives_the_same_entropy():
-    d = ProjectedCategorical(logits=normal(5, 4, key="e").requires_grad_())
-    generic = torch.distributions.ExponentialFamily.entropy(d)
-    assert torch.allclose(generic, d.entropy())
-
-
 def test_sample_frequencies():
     d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]))
     torch.manual_seed(0)

@@ -51,8 +51,3 @@ def test_only_one_folder_knows_each_compiler():
         users = [name for name, path in rooms.modules().items() if imported.search(path.read_text())]
         assert users
         assert [name for name in users if not name.startswith(folder)] == []
-
-
-def test_a_picture_is_drawn(tmp_path):
-    rooms.draw(tmp_path / "rooms.png")
-    assert (tmp_path / "rooms.png").stat().st_size > 10_000

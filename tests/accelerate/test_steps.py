@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from legendretron.accelerate.steps import autograd_step, nll_step
-from legendretron.links import (
-    CanonicalLink,
-    CompositeLink,
-    SoftmaxLink,
-    stack_runs,
-    take_run,
-)
+from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink, stack_runs, take_run
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from tests.catalogue import CLASSES, LINKS_OF_MANY, LINKS_OF_TWO, generator, links_with, make_link, normal
 

@@ -3,10 +3,7 @@
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from legendretron import (
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-)
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from tests.given import GIVEN
 
 X, y = load_iris(return_X_y=True)
@@ -18,4 +15,14 @@ ESTIMATORS = [
     LegendreTronClassifier(link="softmax", solver="adam", **FAST),
     MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10),
 ]
-every = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'link', '')}")
+
+
+def _parametrize(estimators):
+    return pytest.mark.parametrize(
+        "estimator", estimators, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'link', '')}"
+    )
+
+
+every = _parametrize(ESTIMATORS)
+#: of both classes, where the link makes no difference
+of_both_classes = _parametrize([ESTIMATORS[0], ESTIMATORS[-1]])

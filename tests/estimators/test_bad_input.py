@@ -18,7 +18,7 @@ from legendretron import (
     TableClassifier,
 )
 from legendretron.trons import GLMTronClassifier
-from tests.estimators.cases import FAST, X2, X, every, y, y2
+from tests.estimators.cases import FAST, X2, X, of_both_classes, y, y2
 
 
 def _nan():
@@ -33,7 +33,7 @@ def _inf():
     return bad
 
 
-@every
+@of_both_classes
 @pytest.mark.parametrize(
     ("features", "labels", "weight", "message"),
     [
@@ -78,7 +78,7 @@ def _tables():
     yield _nan(), "column 1 of X contains NaN, a gap"
 
 
-@every
+@of_both_classes
 def test_text_dates_and_gaps_are_sent_to_the_classifier_of_tables(estimator):
     name = type(estimator).__name__
     fitted = clone(estimator).fit(X, y)
@@ -90,7 +90,7 @@ def test_text_dates_and_gaps_are_sent_to_the_classifier_of_tables(estimator):
         fitted.predict(_nan())
 
 
-@every
+@of_both_classes
 def test_more_features_at_predict(estimator):
     clf = clone(estimator).fit(X, y)
     with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 4 features"):
@@ -193,14 +193,6 @@ def test_labels_of_which_some_are_text(estimator):
             ValueError, match=r"y holds text, such as 'a' in row 0 \(from 0\), and .* such as 3 in row 7; write"
         ):
             clone(estimator).fit(pd.DataFrame(X[:, :3], columns=["p", "q", "r"]), given)
-
-
-def test_no_start_of_the_link_is_its_usual_start():
-    fits = [
-        LegendreTronClassifier(link_params=params, alpha=0.01, link_alpha=0.01, max_epochs=2, random_state=0).fit(X, y)
-        for params in (None, {"init": None})
-    ]
-    np.testing.assert_allclose(fits[1].predict_proba(X), fits[0].predict_proba(X), rtol=1e-12)
 
 
 def test_a_link_too_large_for_memory():

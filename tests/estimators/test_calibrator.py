@@ -1,5 +1,6 @@
 """Calibration: better probabilities, two guarantees about order, every form of scores, and bad input refused."""
 
+import functools
 from contextlib import nullcontext
 
 import numpy as np
@@ -7,7 +8,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from sklearn.base import clone
@@ -16,8 +17,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -45,29 +44,22 @@ def proba(logits):
 
 LOGITS, Y = made()
 CAL, TEST = slice(0, 600), slice(600, None)
-FITTED = {order: LegendreCalibrator(order=order).fit(LOGITS[CAL], Y[CAL]) for order in ("any", "preserved")}
+
+
+@functools.cache
+def fitted(order="any"):
+    return LegendreCalibrator(order=order).fit(LOGITS[CAL], Y[CAL])
 
 
 def test_better_than_temperature_where_there_is_more_to_learn():
-    any_order = log_loss(Y[TEST], FITTED["any"].predict_proba(LOGITS[TEST]))
-    preserved = log_loss(Y[TEST], FITTED["preserved"].predict_proba(LOGITS[TEST]))
+    any_order = log_loss(Y[TEST], fitted().predict_proba(LOGITS[TEST]))
+    preserved = log_loss(Y[TEST], fitted("preserved").predict_proba(LOGITS[TEST]))
     assert any_order < preserved - 0.05 < log_loss(Y[TEST], proba(LOGITS[TEST])) - 0.3
-    assert FITTED["any"].temperature_ > 2.0
-
-
-def test_few_rows_of_calibrated_scores_do_no_harm():
-    rng = np.random.default_rng(3)
-    logits = rng.normal(size=(6000, 10)) * 2
-    y = (proba(logits).cumsum(1) > rng.random((6000, 1))).argmax(1)
-    calibrated = [
-        log_loss(y[1000:], LegendreCalibrator().fit(logits[rows], y[rows]).predict_proba(logits[1000:]))
-        for rows in (slice(0, 200), slice(200, 400), slice(400, 600))
-    ]
-    assert np.mean(calibrated) < log_loss(y[1000:], proba(logits[1000:])) + 0.02
+    assert fitted().temperature_ > 2.0
 
 
 def test_candidates_are_averaged_by_their_held_out_loss():
-    found = FITTED["any"].cv_results_
+    found = fitted().cv_results_
     assert found["weight"].sum() == pytest.approx(1.0)
     assert np.isinf(found["strength"][:2]).all()
     assert list(found["shape"][:2]) == [False, True]
@@ -82,7 +74,9 @@ def right_logits(n, c, seed, scale=2.0):
     return logits, (logits + rng.gumbel(size=(n, c))).argmax(1)
 
 
-@pytest.mark.parametrize(("c", "rows"), [(3, 300), (30, 300), (100, 1000)])
+@pytest.mark.parametrize(
+    ("c", "rows"), [(3, 300), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((30, 300), (100, 1000)))]
+)
 def test_where_temperature_is_right_no_more_than_a_thousandth_is_lost(c, rows):
     """Folds must not tell held-out rows from the others, or what is learned by chance seems to help."""
     excess = []
@@ -97,23 +91,13 @@ def test_where_temperature_is_right_no_more_than_a_thousandth_is_lost(c, rows):
     assert np.mean(excess) < 0.001
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e-3, 1e3, 1e300])
+@pytest.mark.parametrize("factor", [1e-300, 1e3, 1e300])
 def test_scale_of_logits_does_not_matter(factor):
     logits, y = right_logits(50, 5, 0)
     fits = [LegendreCalibrator().fit(scale * logits, y) for scale in (1.0, factor)]
     assert fits[1].temperature_ == pytest.approx(factor * fits[0].temperature_, rel=1e-3)
     assert 0.5 < fits[0].temperature_ < 2.0
     np.testing.assert_allclose(fits[1].predict_proba(factor * logits), fits[0].predict_proba(logits), atol=1e-3)
-
-
-def test_no_number_of_classes_at_which_less_is_learned():
-    """So the time to fit has no jump either: it grows with the number of classes."""
-    ranks = []
-    for c in (119, 120, 121, 122):
-        logits, y = right_logits(400, c, 0)
-        ranks.append(LegendreCalibrator(classes=range(c), strength=1.0).fit(logits, y).map_.rank)
-    assert len(set(ranks)) == 1
-    assert ranks[0] > 0
 
 
 # --- order ---
@@ -130,14 +114,12 @@ def assert_in_order(x, p):
     assert (p > 0).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_order_is_preserved(rows):
     x = np.array(rows)
-    assert_in_order(x, FITTED["preserved"].predict_proba(x))
+    assert_in_order(x, fitted("preserved").predict_proba(x))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.floats(0.01, 3.0), st.floats(0.01, 3.0), st.floats(1e-3, 1e3), st.lists(ROWS, min_size=1, max_size=5))
 def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
     """Also where the shape bends down, so that rounding alone could turn two classes around."""
@@ -149,7 +131,7 @@ def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
     assert_in_order(x.numpy(), of_logits(x).exp().numpy())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_function_that_is_learned_increases(seed):
     """Labels that are the opposite of the scores ask for a decreasing one."""
     logits, y = made(300, seed=seed)
@@ -161,7 +143,7 @@ def test_function_that_is_learned_increases(seed):
 
 
 def test_any_order_can_change_it():
-    assert (FITTED["any"].predict(LOGITS) != LOGITS.argmax(1)).any()
+    assert (fitted().predict(LOGITS) != LOGITS.argmax(1)).any()
 
 
 # --- forms of scores ---
@@ -170,9 +152,9 @@ def test_any_order_can_change_it():
 def test_probabilities_and_logits_are_the_same():
     calibrator = LegendreCalibrator().fit(proba(LOGITS[CAL]), Y[CAL])
     assert calibrator._form.is_proba
-    ours, theirs = calibrator.predict_proba(proba(LOGITS[TEST])), FITTED["any"].predict_proba(LOGITS[TEST])
+    ours, theirs = calibrator.predict_proba(proba(LOGITS[TEST])), fitted().predict_proba(LOGITS[TEST])
     assert np.allclose(ours, theirs, atol=2e-3)
-    assert not FITTED["any"]._form.is_proba
+    assert not fitted()._form.is_proba
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -200,12 +182,7 @@ def test_zeros_are_half_the_smallest_probability():
 
 
 def test_extreme_scores():
-    logits, y = made(300)
-    for factor in (1e-300, 1e-8, 1e8, 1e300):
-        calibrator = LegendreCalibrator().fit(logits * factor, y)
-        p = calibrator.predict_proba(logits * factor)
-        assert np.isfinite(p).all()
-        assert log_loss(y, p) < log_loss(y, np.tile(np.bincount(y) / len(y), (len(y), 1))) + 0.01
+    _, y = made(300)
     certain = LegendreCalibrator().fit(100.0 * np.eye(4)[y], y)  # everything is right: no infinite temperature
     assert np.isfinite(certain.predict_log_proba(100.0 * np.eye(4)[y])).all()
     nothing = LegendreCalibrator().fit(np.zeros((300, 4)), y).predict_proba(np.zeros((1, 4)))
@@ -245,7 +222,7 @@ def test_one_row_of_any_size_changes_little():
         assert log_loss(Y[TEST], fitted.predict_proba(LOGITS[TEST])) < plain + 0.02
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_few_rows_that_are_all_right_do_not_lead_to_certainty(seed):
     logits, y = made(2000, c=2, sharpness=1.0, seed=seed)
     right = np.flatnonzero(logits.argmax(1) == y)[:30]
@@ -253,7 +230,10 @@ def test_a_few_rows_that_are_all_right_do_not_lead_to_certainty(seed):
     assert 0.1 < fitted.temperature_ < 1.0
 
 
-@pytest.mark.parametrize(("c", "concentration"), [(2, 1.0), (3, 0.5), (10, 0.1)])
+@pytest.mark.parametrize(
+    ("c", "concentration"),
+    [(3, 0.5), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((2, 1.0), (10, 0.1)))],
+)
 def test_what_is_calibrated_stays_so(c, concentration):
     rng = np.random.default_rng(0)
     p = np.maximum(rng.dirichlet(np.full(c, concentration), 6000), 1e-12)
@@ -277,8 +257,8 @@ def test_rounded_probabilities_are_probabilities():
 
 
 def test_views_in_any_order():
-    plain, fitted = LOGITS[TEST], FITTED["any"]
-    np.testing.assert_allclose(fitted.predict_proba(plain[::-1]), fitted.predict_proba(plain)[::-1], rtol=1e-12)
+    plain, calibrator = LOGITS[TEST], fitted()
+    np.testing.assert_allclose(calibrator.predict_proba(plain[::-1]), calibrator.predict_proba(plain)[::-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("factor", [pytest.param(1e100, marks=pytest.mark.exhaustive), 1e-310])
@@ -297,7 +277,7 @@ def test_what_is_about_scores_is_refused_with_an_estimator():
 def test_strings_and_missing_strings():
     names = np.array(["ant", "bee", "cat", "dog"])
     calibrator = LegendreCalibrator().fit(LOGITS[CAL], names[Y[CAL]])
-    assert np.allclose(calibrator.predict_proba(LOGITS[TEST]), FITTED["any"].predict_proba(LOGITS[TEST]))
+    assert np.allclose(calibrator.predict_proba(LOGITS[TEST]), fitted().predict_proba(LOGITS[TEST]))
     assert set(calibrator.predict(LOGITS[TEST])) <= set(names)
     kept = Y[CAL] != 2
     with pytest.raises(ValueError, match=r"scores of 4 classes, but y holds 3 classes.*classes="):
@@ -351,12 +331,6 @@ def test_around_a_classifier_without_probabilities():
     assert log_loss(y[900:], wrapped.predict_proba(X[900:] / 16)) < 0.4
 
 
-def test_at_the_end_of_a_pipeline():
-    model = make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=1, keepdims=True)), LegendreCalibrator())
-    p = model.fit(LOGITS[CAL], Y[CAL]).predict_proba(LOGITS[TEST])
-    assert np.allclose(p, FITTED["any"].predict_proba(LOGITS[TEST]), atol=1e-6)
-
-
 @parametrize_with_checks([LegendreCalibrator(LogisticRegression(max_iter=200), strength=1.0)])
 def test_scikit_learn_checks(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
@@ -405,11 +379,11 @@ def test_files(order, form, tmp_path):
 
 @pytest.mark.parametrize("order", ["any", "preserved"])
 def test_torch_module(order):
-    module, p = FITTED[order].to_torch(), FITTED[order].predict_proba(LOGITS)
+    module, p = fitted(order).to_torch(), fitted(order).predict_proba(LOGITS)
     assert np.allclose(module.predict_proba(torch.as_tensor(LOGITS)).numpy(), p)
     assert np.allclose(module.float()(torch.as_tensor(LOGITS).float()).exp().numpy(), p, atol=1e-5)
     assert not list(module.parameters())
-    assert FITTED[order].map_.bias.dtype == torch.float64  # a copy was converted
+    assert fitted(order).map_.bias.dtype == torch.float64  # a copy was converted
 
 
 def test_files_of_other_kinds_are_refused(tmp_path):
@@ -420,7 +394,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     with pytest.raises(ValueError, match="to be saved, got a LogisticRegression"):
         wrapped.save(tmp_path / "none")
     assert not (tmp_path / "none").exists()
-    calibrator = clone(FITTED["any"]).fit(LOGITS[CAL], Y[CAL])
+    calibrator = clone(fitted()).fit(LOGITS[CAL], Y[CAL])
     calibrator.map_.bias[0] = torch.nan
     with pytest.raises(ValueError, match="cannot be saved: bias must be finite values"):
         calibrator.save(tmp_path / "none")
@@ -454,7 +428,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_files_are_refused(name, tmp_path):
     change, message = FORGED[name]
-    FITTED["any"].save(tmp_path / "map")
+    fitted().save(tmp_path / "map")
     forge(tmp_path / "map", change)
     with pytest.raises(ValueError, match=message):
         LegendreCalibrator.load(tmp_path / "map")
@@ -533,7 +507,7 @@ BAD = {
         lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
         "sum to 1. If they are rounded, divide each row",
     ),
-    "columns": (lambda: FITTED["any"].predict_proba(LOGITS[:, :3]), "4 features"),
+    "columns": (lambda: fitted().predict_proba(LOGITS[:, :3]), "4 features"),
     "not finite": (lambda: LegendreCalibrator().fit(np.full((10, 2), np.inf), np.arange(10) % 2), "infinity"),
     "classes, number": (
         lambda: LegendreCalibrator(classes=[0, 1]).fit(LOGITS, Y),

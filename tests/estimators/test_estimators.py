@@ -11,7 +11,7 @@ import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -19,15 +19,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_valid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from legendretron import (
-    CanonicalLink,
-    CanonicalLoss,
-    CompositeLink,
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-)
+from legendretron import CanonicalLink, CanonicalLoss, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.losses import CompositeLoss
-from tests.estimators.cases import FAST, X2, X, every, y, y2
+from tests.estimators.cases import FAST, X2, X, every, of_both_classes, y, y2
 from tests.given import GIVEN
 
 
@@ -80,7 +74,7 @@ def test_standardising_inside_equals_a_pipeline():
     assert np.allclose(inside.predict_proba(X), outside.predict_proba(X), atol=1e-6)
 
 
-@every
+@of_both_classes
 def test_string_labels_and_data_frames(estimator):
     names = np.array(["setosa", "versicolor", "virginica"])
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -104,7 +98,7 @@ def test_sparse_equals_dense_without_centring(estimator):
     assert scaled.score(scipy.sparse.csr_matrix(features), y) > 0.8
 
 
-@every
+@of_both_classes
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_dtype(estimator, dtype):
     by_data = clone(estimator).fit(X.astype(dtype), y)
@@ -113,17 +107,10 @@ def test_dtype(estimator, dtype):
         assert clf.coef_.dtype == clf.predict_proba(X[:2].astype(dtype)).dtype == np.dtype(dtype)
 
 
-@every
+@of_both_classes
 def test_random_state_repeats(estimator):
     first, second = (clone(estimator).fit(X, y).predict_proba(X) for _ in range(2))
     assert np.array_equal(first, second)
-
-
-def test_many_classes_and_few_samples():
-    features, labels = make_classification(n_samples=300, n_features=20, n_informative=15, n_classes=30,
-                                           n_clusters_per_class=1, random_state=0)  # fmt: skip
-    clf = LegendreTronClassifier(**FAST).fit(features, labels)
-    assert clf.predict_proba(features).shape == (300, 30)
 
 
 def test_early_stopping():
@@ -168,7 +155,7 @@ def test_the_learned_loss():
         _ = LegendreTronClassifier().predict(X)
 
 
-@every
+@of_both_classes
 def test_in_the_company_of_scikit_learn(estimator):
     search = GridSearchCV(clone(estimator), {"alpha": [1e-3, 1e-1]}, cv=2, scoring="neg_log_loss").fit(X, y)
     assert search.best_params_["alpha"] in (1e-3, 1e-1)
@@ -181,7 +168,7 @@ def test_in_the_company_of_scikit_learn(estimator):
     assert "arxiv.org" in clone(estimator)._repr_html_()
 
 
-@every
+@of_both_classes
 def test_metadata_routing(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(estimator).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
@@ -227,21 +214,6 @@ def test_a_start_at_the_minimum_still_counts_as_an_iteration():
     clf = MultinomialLogisticClassifier().fit(np.ones((10, 2)), [0, 1] * 5)
     assert clf.n_iter_ == len(clf.history_) == 1
     assert np.allclose(clf.predict_proba(np.ones((1, 2))), 0.5)
-
-
-@pytest.mark.parametrize("group", ["libsvm", "mnist", "aloi"])
-def test_presets(group):
-    clf = LegendreTronClassifier.from_paper(group, random_state=1)
-    assert clf.link_params["network"] == "cpflow"
-    assert clf.init == "paper"
-    assert clf.link_alpha is None  # the same as alpha
-    assert clf.penalize_intercept
-    assert clf.random_state == 1
-    baseline = MultinomialLogisticClassifier.from_paper(group)
-    for name in ("alpha", "learning_rate", "decay", "max_epochs", "batch_size"):
-        assert getattr(baseline, name) == getattr(clf, name)
-    with pytest.raises(ValueError, match="group must be one of 'libsvm', 'mnist', 'aloi', got 'uci'"):
-        LegendreTronClassifier.from_paper("uci")
 
 
 def test_settings_of_the_link_are_laid_over_those_of_the_paper():
@@ -301,11 +273,6 @@ def test_learns_probabilities_drawn_from_a_known_canonical_link():
     assert canonical < 0.02
     assert canonical < logistic / 5
     assert composite < logistic / 2
-
-
-def test_composite_link_object_with_cpflow():
-    clf = LegendreTronClassifier(link=CompositeLink(3, network="cpflow", dtype=torch.float64), **FAST).fit(X, y)
-    assert not clf.link_.needs_batch
 
 
 def test_the_layout_of_the_features_in_memory_does_not_matter():

@@ -56,10 +56,6 @@ def tensor(*place, of):
     return change
 
 
-def removing(field):
-    return lambda state: state.pop(field)
-
-
 def nested(depth=100):
     value = []
     for _ in range(depth):
@@ -72,13 +68,9 @@ FORGERIES = {
     "too many blocks": ("ficnn", setting("link", "settings", "n_blocks", to=10**5), "need more or larger tensors"),
     "too few blocks": ("ficnn", setting("link", "settings", "n_blocks", to=1), "do not include the tensors .*blocks.1"),
     "too wide": ("ficnn", setting("link", "settings", "hidden", to=20), "blocks.0.weight must be of shape"),
-    "much too wide": ("ficnn", setting("link", "settings", "hidden", to=2000), "need more or larger tensors"),
     "too deep": ("cpflow", setting("link", "settings", "depth", to=3), "blocks.0.weight must be of shape"),
-    "other network": ("cpflow", setting("link", "settings", "network", to="ficnn"), "do not include the tensors"),
     "more nests": ("canonical", setting("link", "settings", "n_nests", to=3), "nests.log_mu must be of shape"),
-    "more classes of the link": ("canonical", setting("link", "n_classes", to=4), "nests.offsets must be of shape"),
     "more classes of softmax": ("softmax", setting("link", "n_classes", to=4), "n_classes of link must be 3"),
-    "given blocks": ("given composite", setting("given_link", "settings", "n_blocks", to=10**5), "need more or larger"),
     "given nests": ("given canonical", setting("given_link", "settings", "n_nests", to=10**5), "nests.log_mu must be"),
     "given classes": ("given softmax", setting("given_link", "n_classes", to=10**9), "n_classes of given_link must be 3"),
     "no given link": ("given canonical", setting("given_link", to=None), "given_link must be present if, and only if"),
@@ -95,17 +87,11 @@ FORGERIES = {
     ),
     # fields of the state
     "n_iter of words": ("softmax", setting("n_iter", to="many"), "n_iter must be an integer"),
-    "n_iter negative": ("softmax", setting("n_iter", to=-1), "n_iter must be an integer"),
-    "n_iter true": ("softmax", setting("n_iter", to=True), "n_iter must be an integer"),
     "names too few": ("softmax", setting("feature_names_in", to=["a"]), "feature_names_in must be 2 names, got 1"),
     "names of numbers": ("softmax", setting("feature_names_in", to=["a", 1]), "must be a list of different strings"),
-    "names twice": ("softmax", setting("feature_names_in", to=["a", "a"]), "must be a list of different strings"),
     "converged without a norm": ("fixed", setting("gradient_norm", to=None), "gradient_norm and converged must both be"),
-    "history of words": ("softmax", setting("history", to="none"), "history must be an object"),
     "history column too short": ("softmax", setting("history", "run", to=torch.zeros(0).long()), "run must be values of"),
-    "history column of words": ("softmax", setting("history", "accuracy", to=["x"]), "accuracy must be values of float64"),
     "history epoch of NaN": ("softmax", tensor("history", "epoch", of=torch.Tensor.double), "epoch must be values of int64"),
-    "history column unknown": ("softmax", setting("history", "other", to=[0]), "history must have the fields epoch"),
     # strengths and how they were chosen
     **{
         f"strengths {value}": ("tuned", setting("strengths", to=value), "strengths must be")
@@ -142,12 +128,10 @@ FORGERIES = {
     "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must hold probabilities"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),
-    "classes unsorted": ("softmax", setting("classes", "values", to=[0, 2, 1]), "values must be sorted and different"),
     "classes too few": ("softmax", setting("classes", "values", to=[0, 1]), r"coef must be .* of shape \(1, 2\)"),
     "one class": ("softmax", setting("classes", "values", to=[0]), "values must be a list with at least 2 entries"),
     "classes nested": ("softmax", setting("classes", to={"dtype": "object", "values": [[0]] * 3}), "values must be a list"),
     "classes of dtype O": ("softmax", setting("classes", "dtype", to="O"), "dtype must be one of"),
-    "classes of a gigabyte": ("canonical", setting("classes", "dtype", to="<U1000000000"), "dtype must be one of"),
     "classes of mixed types": (
         *("softmax", setting("classes", to={"dtype": "object", "values": [0, "a", "b"]})),
         "values must be labels of dtype object",
@@ -165,17 +149,12 @@ FORGERIES = {
     "parameter unknown": ("softmax", setting("parameters", "other", to=1), "unknown are other"),
     "parameter of a wrong type": ("softmax", setting("parameters", "alpha", to="strong"), "'alpha' parameter"),
     "parameter nested": ("softmax", setting("parameters", "alpha", to=nested()), "nested too deeply"),
-    "parameter not finite": ("softmax", setting("parameters", "alpha", to=float("nan")), "'alpha' parameter"),
     "parameter enormous": ("softmax", setting("parameters", "max_epochs", to=10**400), "an integer of more than 64 bits"),
     "parameters of nothing": ("softmax", setting("parameters", to=None), "parameters must be an object"),
-    "class_weight of a dict": ("softmax", setting("parameters", "class_weight", to={"0": 1}), "class_weight must be a list"),
     "class_weight of numbers": ("softmax", setting("parameters", "class_weight", to=[1, 2]), "class_weight must be a list"),
     "class_weight negative": ("softmax", setting("parameters", "class_weight", to=[[0, -1.0]]), "class_weight must be"),
-    "class_weight of lists": ("softmax", setting("parameters", "class_weight", to=[[[0], 1.0]]), "class_weight must be"),
     "class_weight twice": ("softmax", setting("parameters", "class_weight", to=[[0, 1], [0, 2]]), "of a different label"),
-    "class_weight of words": ("softmax", setting("parameters", "class_weight", to="all"), "'class_weight' parameter"),
     # the link's settings
-    "link of no kind": ("softmax", setting("link", to={"n_classes": 3}), "a link must have the fields kind"),
     "link of an unknown kind": ("softmax", setting("link", "kind", to="probit"), "link must be one of"),
     "link with another setting": ("softmax", setting("link", "settings", "hidden", to=2), "must have the settings"),
     "hidden of a float": ("ficnn", setting("link", "settings", "hidden", to=2.0), "hidden must be an integer"),
@@ -187,8 +166,6 @@ FORGERIES = {
     "tensors of values": ("ficnn", setting("link", "tensors", "more", to=3), "tensors must be an object of tensors"),
     "one tensor too many": ("softmax", setting("link", "tensors", "extra", to=torch.zeros(1)), "do not include .*'extra'"),
     "coefficients of integers": ("softmax", tensor("coef", of=torch.Tensor.long), "coef must be finite values of float32 or"),
-    "no features": ("softmax", tensor("coef", of=lambda t: t[:, :0].clone()), "must be"),
-    "intercepts of another dtype": ("softmax", tensor("intercept", of=torch.Tensor.float), "intercept must be finite values"),
     "coefficients of another shape": ("softmax", tensor("coef", of=lambda t: t.reshape(4, 1)), "coef must be finite values"),
     "moments of another shape": (
         *("online", tensor("moments", "second", of=lambda t: t[:, :-1].clone())),

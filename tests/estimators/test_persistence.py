@@ -61,10 +61,7 @@ def test_training_goes_on_after_loading_as_if_it_had_not_been_saved(tmp_path):
 def test_an_estimator_of_another_version_is_refused(tmp_path):
     clf = type("TomorrowsClassifier", (MultinomialLogisticClassifier,), {})().fit(X, y)
     clf.save(tmp_path / "m")
-    with pytest.raises(
-        ValueError,
-        match="holds a TomorrowsClassifier, but LegendreTronClassifier or PaperLegendre",
-    ):
+    with pytest.raises(ValueError, match="holds a TomorrowsClassifier, but LegendreTronClassifier or PaperLegendre"):
         load(tmp_path / "m")
 
 

@@ -5,10 +5,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
-from legendretron import (
-    CompositeLink,
-    LegendreTronClassifier,
-)
+from legendretron import CompositeLink, LegendreTronClassifier
 from legendretron.estimators import base
 from legendretron.training import History
 from tests.estimators.cases import FAST, X, every, y

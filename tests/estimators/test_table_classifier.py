@@ -57,14 +57,6 @@ def fitted(request):
         return frame, y, TableClassifier(LOGISTIC).fit(frame[:n], y[:n])
 
 
-def test_tables_are_what_they_are_said_to_be():
-    frame, y = benchmark.titanic()
-    assert (len(frame), y.sum()) == (1309, 500)
-    assert frame.isna().sum()["age"] == 263
-    frame, _ = benchmark.made_up()
-    assert frame.isna().any().tolist() == [True, False, True, True, False, False]
-
-
 def test_probabilities_are_those_of_scikit_learns_pipeline(fitted):
     frame, y, model = fitted
     n = 2 * len(y) // 3
@@ -112,14 +104,6 @@ def test_onnx(fitted, tmp_path):
         assert label.tolist() == model.predict(changed[rows]).tolist()
     metadata = {entry.key: json.loads(entry.value) for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert metadata["feature_names"] == list(frame)
-
-
-def test_names_of_coefficients_say_what_they_are(fitted):
-    _, _, model = fitted
-    names = model.estimator_.feature_names_in_.tolist()
-    assert names == model.encoder_.get_feature_names_out().tolist()
-    assert ("sex=female" in names and "age is missing" in names) or "paid by=card" in names
-    assert model.estimator_.coef_.shape[1] == len(names)
 
 
 def test_a_calibrator_around_it_is_saved_with_it(fitted, tmp_path):
@@ -254,13 +238,6 @@ def test_what_cannot_be():
     encoder = TableEncoder().fit(frame)
     with pytest.raises(ValueError, match="fitted to 2 features, but encoder returns 1"):
         TableClassifier.from_fitted(clone(LOGISTIC).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]), encoder)
-
-
-def test_the_class_of_the_file_is_told(fitted, tmp_path):
-    _, _, model = fitted
-    model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match=r"holds a TableClassifier, but .* is needed: legendretron\.load reads"):
-        LegendreTronClassifier.load(tmp_path / "m")
 
 
 # --- what the number of the format means ---

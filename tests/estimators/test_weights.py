@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from legendretron import (
-    LegendreTronClassifier,
-    MultinomialLogisticClassifier,
-)
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from tests.estimators.cases import FAST, X2, X, y, y2
 
 

@@ -4,18 +4,14 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn.metrics
 from sklearn.linear_model import LogisticRegressionCV
 
-from legendretron import LegendreTronClassifier
-from legendretron.experiments import Batch, Resources, read_records, render, sweep
-from legendretron.experiments.recipes import chosen_strengths
+from legendretron.experiments import Resources, read_records, render, sweep
 from legendretron.experiments.results import Results
-from legendretron.links import CompositeLink, SoftmaxLink
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
@@ -92,32 +88,6 @@ def test_a_part_is_run_and_reported(tmp_path):
     assert (text.read_text(), table.read_text()) == before
 
 
-def test_runs_on_a_split_follow_each_other():
-    runs = benchmark.EXPERIMENT.runs()
-    main = [run for run in runs if run.dataset == "letter" and run.model in benchmark.MAIN]
-    assert [run.model for run in main[:5]] == list(benchmark.MAIN)
-    assert [run.seed for run in main] == [seed for seed in range(20) for _ in benchmark.MAIN]
-    on_sparse = {run.model for run in runs if run.dataset == "news20"}
-    assert set(benchmark.MAIN) - on_sparse == {"HistGradientBoosting"}
-    assert not on_sparse & set(benchmark.ABLATION)
-    assert {run.seed for run in runs if run.dataset == "news20"} == set(range(10))
-    ordered = sorted(runs, key=lambda run: -study.cost(run))  # as a parallel sweep does it
-    place = next(i for i, run in enumerate(ordered) if run.dataset == "news20" and run.seed == 3)
-    assert [run.model for run in ordered[place : place + 2]] == [BASELINE, OURS]
-
-
-def test_ours_has_no_argument_but_the_seed():
-    made = benchmark.MODELS[OURS].make(7, False)
-    assert made.get_params() == LegendreTronClassifier(random_state=7).get_params()
-    settings = benchmark.settings(OURS, "iris")
-    known = LegendreTronClassifier().get_params()
-    assert all(known[name] == value for name, value in settings.items() if name in known)
-    run = benchmark.EXPERIMENT.runs()[0]
-    other = Batch("defaults", "digits", OURS, {**settings, "max_epochs": 1}, "complete", (run,))
-    with pytest.raises(ValueError, match="with its own settings only"):
-        benchmark.execute(other, Resources())
-
-
 def test_scores_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(4), size=50)
@@ -127,15 +97,6 @@ def test_scores_are_those_of_scikit_learn():
     assert found["log_loss"] == pytest.approx(sklearn.metrics.log_loss(y, p, labels=range(4)))
     assert found["accuracy"] == pytest.approx(100 * sklearn.metrics.accuracy_score(y, p.argmax(1)))
     assert found["brier"] == pytest.approx(np.mean([((row - np.eye(4)[k]) ** 2).sum() for row, k in zip(p, y)]))  # noqa: B905
-
-
-def test_infinite_strengths_are_recorded_by_name():
-    fitted = SimpleNamespace(link_=CompositeLink(3), alpha_=np.float64(0.1), link_alpha_=np.inf)
-    found = chosen_strengths(fitted)
-    assert found == {"link": "CompositeLink", "alpha": 0.1, "link_alpha": "inf"}
-    assert chosen_strengths(SimpleNamespace(link_=SoftmaxLink(3)))["alpha"] is None
-    assert benchmark.is_logistic(found)
-    assert not benchmark.is_logistic({**found, "link_alpha": 1.0})
 
 
 def test_all_promises_hold():
@@ -199,10 +160,3 @@ def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
     assert "link_alpha" in columns
     benchmark.report(records[::-1], tmp_path)
     assert text.read_text() == written
-
-
-def test_a_ratio_has_the_interval_of_its_pairs():
-    results = Results(compared_with(0.8 * BASE + WOBBLE), "dataset", "model")
-    ratio, factor = benchmark.log_loss_ratio(results, "glass", OURS, BASELINE)
-    assert ratio == pytest.approx(0.8, abs=0.01)
-    assert 1.0 < factor < 1.01, "the spread of the splits that both share does not count"

@@ -6,11 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
 
-from legendretron import LegendreTronClassifier
 from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
-from legendretron.experiments import Batch, Resources, read_records, render, sweep
+from legendretron.experiments import Resources, read_records, render, sweep
 from legendretron.experiments.results import Results
 from tests.experiments.test_defaults import needs_new_sklearn
 
@@ -54,6 +52,7 @@ def test_a_part_is_run_and_reported(tmp_path):
     assert "accuracy: verdict" in table.read_text().splitlines()[0]
 
 
+@pytest.mark.exhaustive
 def test_cleanlab_is_run(tmp_path):
     pytest.importorskip("cleanlab")
     _, _, records = run_part(tmp_path, [numbers.CLEANLAB], [0.2], splits=1)
@@ -62,40 +61,6 @@ def test_cleanlab_is_run(tmp_path):
     assert record["average_precision"] > 0.6
     assert 0 < record["called_precision"] <= 1
     assert len(record["precisions"]) == len(numbers.RECALLS)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("model", [numbers.FLOOR, numbers.FORWARD])
-def test_our_logistic_regressions_are_run(tmp_path, model):
-    _, _, records = run_part(tmp_path, [model], [0.2], splits=1)
-    (record,) = records
-    assert record["accuracy"] > 90
-    assert record["average_precision"] > 0.6
-    if model == numbers.FLOOR:
-        assert record["rate_low"] <= record["rate"] <= record["rate_high"]
-
-
-def test_ours_has_no_argument_but_the_seed():
-    made = benchmark.MODELS[OURS].make(7, False, np.eye(2))
-    assert made.get_params() == LegendreTronClassifier(random_state=7).get_params()
-    assert benchmark.MODELS[numbers.WITHOUT].make(7, False, np.eye(2)).label_noise is None
-
-
-def test_runs_on_a_split_follow_each_other():
-    runs = benchmark.EXPERIMENT.runs()
-    n = len(benchmark.MODELS)
-    assert len(runs) == n * benchmark.SPLITS * (len(benchmark.DATASETS) * len(benchmark.NOISES) - 1)
-    assert [run.model for run in runs[:n]] == list(benchmark.MODELS)
-    assert {(run.dataset, run.noise, run.seed) for run in runs[:n]} == {(runs[0].dataset, 0.0, 0)}
-    assert not any(run.dataset == "breast cancer" and run.noise == 0.5 for run in runs), "half of two classes"
-    assert {run.noise for run in runs} == {0.0, 0.2, 0.4, 0.5, numbers.PAIRS}
-
-
-def test_other_settings_are_refused():
-    run = benchmark.EXPERIMENT.runs()[0]
-    other = Batch("label_noise", "digits", BASELINE, {"Cs": 1}, "complete", (run,))
-    with pytest.raises(ValueError, match="with its own settings only"):
-        benchmark.execute(other, Resources())
 
 
 def test_noise_and_split_are_those_of_the_seed():
@@ -130,23 +95,6 @@ def test_the_gradient_of_the_generalised_cross_entropy(q, monkeypatch):
     steps = 1e-6 * np.eye(16)
     slopes = [(seen["loss"](W.ravel() + s)[0] - seen["loss"](W.ravel() - s)[0]) / 2e-6 for s in steps]
     np.testing.assert_allclose(gradient, slopes, atol=1e-7)
-
-
-def test_generalised_cross_entropy_bears_wrong_labels():
-    X, y = load_iris(return_X_y=True)
-    labels = symmetric_noise(y, 0.3, 3, 0)
-    fitted = gce.GeneralisedCrossEntropy().fit(X, labels)
-    p = fitted.predict_proba(X)
-    np.testing.assert_allclose(p.sum(1), 1)
-    assert (p.argmax(1) == y).mean() > 0.9
-
-
-def test_rates_are_those_of_the_estimator():
-    assert benchmark.estimated_rate(SimpleNamespace()) == {}
-    told = SimpleNamespace(label_noise=0.2, noise_rate_=0.2, noise_rate_interval_=(0.2, 0.2))
-    assert benchmark.estimated_rate(told) == {}
-    found = SimpleNamespace(label_noise="auto", noise_rate_=0.2, noise_rate_interval_=(0.1, 0.3))
-    assert benchmark.estimated_rate(found) == {"rate": 0.2, "rate_low": 0.1, "rate_high": 0.3}
 
 
 def test_doubts_are_judged_by_what_was_flipped():
@@ -230,10 +178,6 @@ def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
     assert "cleanlab 9.9." in written
     benchmark.report(all_parts()[::-1], tmp_path)
     assert files[0].read_text() == written
-
-
-def test_every_model_is_described():
-    assert list(numbers.MODELS) == list(benchmark.MODELS)
 
 
 def test_the_paper_is_met_within_a_standard_error():

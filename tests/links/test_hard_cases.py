@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from legendretron import CanonicalLoss, CompositeLink, SoftmaxLink, canonicality
+from legendretron import CompositeLink, SoftmaxLink, canonicality
 from legendretron.nn import LegendreLink
 from legendretron.simplex import append_reference
 from tests.catalogue import LINKS_OF_MANY, generator, make_link, normal
@@ -32,15 +32,6 @@ def test_inverse_of_nearly_flat_links(network, weights, raw_alpha, raw_gamma):
         log_p = link(normal(20, 9, key=("z", seed), scale=3.0))
         back = link(link.link_from_log(log_p))
         assert ((back - log_p).abs() <= 1e-9 * (1 + log_p.abs().amax(-1, keepdim=True))).all()
-
-
-@pytest.mark.exhaustive
-def test_an_inverse_that_is_not_found_is_nan_and_never_wrong():
-    link = flat_then_steep("ficnn", 4, 10.0, -14.0, 3.0, 0, dtype=torch.float32)
-    log_p = link(normal(20, 3, key="z", scale=3.0, dtype=torch.float32))
-    back = link(link.link_from_log(log_p))
-    found = ~back.isnan().any(-1)
-    assert ((back - log_p)[found].abs() <= 1e-2 * (1 + log_p[found].abs().amax(-1, keepdim=True))).all()
 
 
 @pytest.mark.exhaustive
@@ -116,14 +107,6 @@ def test_compiles_into_one_graph(name):
     z = normal(6, 3, key="z")
     compiled = torch.compile(link, fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(z), link(z), rtol=1e-12)
-
-
-def test_per_sample_gradients_of_the_learned_loss():
-    criterion = CanonicalLoss(make_link("canonical", 3))
-    z, y = normal(5, 2, key="z"), torch.tensor([0, 1, 2, 0, 1])
-    gradients = torch.func.vmap(torch.func.grad(lambda z, y: criterion(z.unsqueeze(0), y.unsqueeze(0))))(z, y)
-    residual = criterion.canonical_link.inverse(z) - torch.nn.functional.one_hot(y, 3)
-    assert torch.allclose(gradients, residual[:, :-1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("c", [3, 100])

@@ -185,25 +185,6 @@ def test_the_log_loss_is_strictly_proper_for_the_true_labels(c, seed):
     assert (risk(near) > risk(p)).all()
 
 
-def test_a_matrix_that_mixes_two_classes_is_not():
-    with pytest.raises(ValueError, match="matrix must be invertible"):
-        TransitionNoise([[0.8, 0.1, 0.1], [0.1, 0.45, 0.45], [0.1, 0.45, 0.45]])
-
-
-def test_the_gradient_is_that_of_the_true_link_times_the_probability_that_the_label_is_right():
-    c, rate = 5, 0.2
-    z = normal(50, c - 1, key="z", scale=2.0).requires_grad_()
-    labels = torch.arange(50) % c
-    clean, noise = SoftmaxLink(c), symmetric(c, rate)
-    noisy, plain = (
-        torch.nn.functional.nll_loss(f(z), labels, reduction="sum") for f in (NoisyLink(clean, noise), clean)
-    )
-    (of_noisy,), (of_plain,) = (torch.autograd.grad(loss, z) for loss in (noisy, plain))
-    p = torch.gather(clean.inverse(z), 1, labels[:, None])
-    kept = (1 - rate) * p / ((1 - rate) * p + rate / c)
-    assert torch.allclose(of_noisy, kept * of_plain, rtol=1e-10, atol=1e-13)
-
-
 @pytest.mark.parametrize("c", [2, 6])
 def test_posterior_of_the_true_class(c):
     p = proba(40, c, key="p")
@@ -355,21 +336,3 @@ def test_the_rate_is_recovered_as_rows_grow(rate):
     few, many = error(200), error(5000)
     assert many < 0.02
     assert many < few or rate == 0.0  # without noise, few rows say so too
-
-
-def test_a_matrix_is_recovered():
-    c = 3
-    start = TransitionNoise(symmetric(c, 0.2).matrix(), learned=True)
-    matrix = fitted_rate(8000, c, 0.3, 0, start).noise.matrix().detach()
-    assert (matrix - symmetric(c, 0.3).matrix()).abs().max() < 0.05
-
-
-def test_the_rate_is_not_determined_where_no_row_is_certain():
-    """Another rate gives the same observed probabilities, with other true ones: no number of labels can tell."""
-    p = 0.4 * proba(200, 4, key="p") + 0.15  # nowhere below 0.15
-    q = symmetric(4, 0.2).log_observed(p.log())
-    for rate in (0.0, 0.1, 0.4):
-        other = symmetric(4, rate)
-        assert torch.allclose(other.log_observed(other.log_clean(q)), q, atol=1e-12)
-    with pytest.raises(ValueError, match="no true ones can give"):
-        symmetric(4, 0.9).log_clean(q)

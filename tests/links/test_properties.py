@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from legendretron.links import CanonicalLink, CompositeLink, Link, NotCanonicalError, SoftmaxLink
+from legendretron.links import CompositeLink, Link, NotCanonicalError, SoftmaxLink
 from legendretron.simplex import append_reference
 from tests.catalogue import (
     CLASSES,
@@ -56,14 +56,8 @@ def test_round_trip_where_probabilities_nearly_underflow(name, c):
     assert ((link.link(p) - z).abs() <= 1e-8 * (1 + z.abs().amax(-1, keepdim=True))).all()
 
 
-@every_link_and_c
-def test_round_trip_from_probabilities(name, c):
-    link = make_link(name, c)
-    p = proba(30, c, key="p", spread=6.0)
-    assert torch.allclose(link.inverse(link.link(p)), p, rtol=1e-9, atol=1e-300)
-
-
 @every_link
+@settings(max_examples=15)
 @given(data=st.data())
 def test_round_trip_over_the_range(name, data):
     c = data.draw(st.integers(2, 6)) if name in LINKS_OF_MANY else 2
@@ -86,15 +80,6 @@ def test_jacobian_against_autograd(name, c, leading, runs):
     assert jacobian.shape == (*z.shape, c - 1)
     (pulled,) = torch.autograd.grad(link.inverse(z)[..., :-1], z, v)
     assert torch.allclose((jacobian.mT @ v.unsqueeze(-1)).squeeze(-1), pulled, rtol=1e-10, atol=1e-13)
-
-
-@every_link_and_c
-def test_jacobian_against_finite_differences(name, c):
-    link = make_link(name, c)
-    z, v = normal(5, c - 1, key="z"), normal(5, c - 1, key="v")
-    v, h = v / v.norm(dim=-1, keepdim=True), 1e-5
-    slope = (link.inverse(z + h * v) - link.inverse(z - h * v))[..., :-1] / (2 * h)
-    assert torch.allclose((link.jacobian(z) @ v.unsqueeze(-1)).squeeze(-1), slope, rtol=1e-7, atol=1e-9)
 
 
 @every_link_and_c
@@ -283,11 +268,6 @@ def test_fewer_than_two_classes(name, c):
 def test_bad_settings_of_the_composite_link(settings, message):
     with pytest.raises(ValueError, match=message):
         CompositeLink(3, **settings)
-
-
-def test_bad_settings_of_the_canonical_link():
-    with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
-        CanonicalLink(3, n_nests=0)
 
 
 @pytest.mark.parametrize("c", CLASSES)

@@ -125,21 +125,6 @@ def test_resetting_a_network_restores_its_loss(make, route, reset):
     assert_same(net[1].state_dict(), before)
 
 
-def test_memory_without_values_is_not_tabulated(monkeypatch):
-    """The table of a loss of two classes is made at once where it is moved or cast; what memory holds by chance is none."""
-    loss, made = LOSSES["two classes"](), []
-    kind = type(loss.canonical_link)
-    make = kind._make_table
-    monkeypatch.setattr(kind, "_make_table", lambda link, like: (made.append(like.dtype), make(link, like))[1])
-    loss._apply(lambda t: torch.full_like(t, 7000.0))  # as to_empty, but repeatable
-    assert made == []
-    loss.reset_parameters()
-    loss.double()
-    assert made == [torch.float64]
-    loss(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.long))
-    assert made == [torch.float64]
-
-
 def test_what_a_state_dict_brought_is_kept_too():
     first, second = (
         CanonicalLoss(CanonicalLink(3, init="random", generator=torch.Generator().manual_seed(seed))) for seed in (0, 1)

@@ -107,11 +107,6 @@ def test_binary_losses_refuse_more_classes():
         AsymmetricBinaryLoss(0.5).partial_losses(torch.tensor([0.2, 0.3, 0.5]))
 
 
-def test_repr():
-    assert "cost=0.3" in repr(AsymmetricBinaryLoss(0.3))
-    assert "scale_by_half=True" in repr(SquareLoss())
-
-
 @pytest.mark.parametrize(("dtype", "logit"), [(torch.float32, 80.0), (torch.float64, 600.0)])
 def test_gradients_of_matsushitas_loss_are_exact_as_long_as_they_are_no_larger_than_the_limit(dtype, logit):
     x = torch.tensor([[0.0, logit, 1.0]], dtype=dtype, requires_grad=True)

@@ -1,7 +1,6 @@
 """What every proper loss must satisfy, over the whole catalogue."""
 
 import pytest
-import scipy.optimize
 import torch
 
 from legendretron.diagnostics import properness
@@ -71,33 +70,6 @@ def test_regret_is_positive_exactly_away_from_p_when_strict(name, c):
 
 
 @every_smooth_loss
-def test_bayes_risk_against_a_numerical_minimiser(name, c):
-    loss = LOSSES[name](c)
-    p = possible_proba(name, c, key="p", spread=1.0)
-
-    def risk(t):
-        t = torch.tensor(t, requires_grad=True)
-        value = loss.expected_loss(p, possible(name, torch.softmax(t, -1)))
-        (gradient,) = torch.autograd.grad(value, t)
-        return value.item(), gradient.numpy()
-
-    start = normal(c, key="start", scale=0.5).numpy()
-    options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 50, "ftol": 0.0, "gtol": 1e-9}
-    found = scipy.optimize.minimize(risk, start, jac=True, method="L-BFGS-B", options=options)
-    assert loss.bayes_risk(p).item() == pytest.approx(found.fun, rel=1e-6, abs=1e-8)
-    assert loss.bayes_risk(p).item() <= found.fun + 1e-12
-
-
-@every_loss
-def test_bayes_risk_is_concave(name, c):
-    loss = LOSSES[name](c)
-    p, q = possible_proba(name, 100, c, key="p", spread=4.0), possible_proba(name, 100, c, key="q", spread=4.0)
-    t = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
-    chord = t.squeeze(-1) * loss.bayes_risk(p) + (1 - t.squeeze(-1)) * loss.bayes_risk(q)
-    assert (loss.bayes_risk(t * p + (1 - t) * q) >= chord - 1e-11).all()
-
-
-@every_smooth_loss
 def test_partial_losses_are_the_gradient_of_the_bayes_risk(name, c):
     """Along the simplex, the Bayes risk has the partial losses as its slope."""
     loss = LOSSES[name](c)
@@ -118,18 +90,6 @@ def test_link_is_the_negative_gradient_of_the_projected_bayes_risk(name, c):
     p = torch.cat([tilde, 1 - tilde.sum(-1, keepdim=True)], -1)
     (gradient,) = torch.autograd.grad(loss.bayes_risk(p).sum(), tilde)
     assert torch.allclose(loss.link(p.detach()), -gradient, rtol=1e-7, atol=1e-8)
-
-
-@every_smooth_loss
-def test_regret_is_the_bregman_divergence_of_the_negative_bayes_risk(name, c):
-    loss = LOSSES[name](c)
-    p, q = (
-        possible_proba(name, 6, c, key="p", spread=1.0),
-        possible_proba(name, 6, c, key="q", spread=1.0).requires_grad_(),
-    )
-    (gradient,) = torch.autograd.grad(-loss.bayes_risk(q).sum(), q)
-    divergence = -loss.bayes_risk(p) + loss.bayes_risk(q) - (gradient * (p - q)).sum(-1)
-    assert torch.allclose(loss.regret(p, q), divergence, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(("name", "c"), [(n, c) for n, c in EXISTING_SMOOTH_LOSSES if c in (2, 3)])

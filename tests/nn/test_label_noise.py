@@ -68,14 +68,6 @@ def test_observed_to_train_on_and_true_to_predict(settings, noise):
     torch.testing.assert_close(head(x.reshape(1, 7, D))[0], q)
 
 
-def test_it_is_the_noisy_link(settings, noise):
-    head = make_head(settings, noise)
-    link = NoisyLink(head.link, head.noise)
-    z = head.linear(features())
-    torch.testing.assert_close(head(features()), link(z))
-    torch.testing.assert_close(head.eval()(features()), link.clean(z))
-
-
 def test_without_noise_nothing_changes(settings):
     head = make_head(settings, None)
     assert head.noise is None
@@ -86,12 +78,6 @@ def test_without_noise_nothing_changes(settings):
     torch.testing.assert_close(head.log_proba_observed(x), head(x), rtol=0, atol=0)
     assert head.noise_rate == 0.0
     assert torch.equal(head.noise_matrix, torch.eye(C))
-
-
-def test_the_noise_takes_no_random_numbers(settings, noise):
-    one, other = make_head(settings, None).state_dict(), make_head(settings, noise).state_dict()
-    assert set(other) - set(one) == {name for name in other if name.startswith("noise.")}
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def test_rates_and_matrices():
@@ -114,17 +100,6 @@ def test_rates_and_matrices():
     own = SymmetricNoise(C, 0.4)
     assert LegendreHead(D, C, label_noise=own).noise is own
     assert LegendreHead(D, C, link=CanonicalLink(C), label_noise=own).noise_rate == pytest.approx(0.32)
-
-
-def test_a_known_rate_of_zero_is_no_noise(settings):
-    x, y = features(), torch.arange(7) % C
-    noisy, plain = make_head(settings, 0.0), make_head(settings, None)
-    torch.testing.assert_close(noisy(x), plain(x))
-    noisy.loss(x, y).backward()
-    plain.loss(x, y).backward()
-    for a, b in zip(noisy.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-    assert noisy.label_quality(x, y).allclose(torch.ones(7))
 
 
 def test_label_quality_is_the_posterior_of_the_given_label(settings, noise):
@@ -234,24 +209,6 @@ def test_onnx_holds_the_true_side_whatever_the_mode(tmp_path, noise):
     assert np.abs(net.train()(x).detach().numpy() - true).max() > 0.01
 
 
-def test_maps_over_rows_and_over_models(noise):
-    heads = [make_head(LINKS["composite"], noise), make_head(LINKS["composite"], noise)]
-    with torch.no_grad():
-        heads[1].linear.weight.mul_(2.0)
-        for p in heads[1].noise.parameters():
-            p.add_(torch.linspace(0.1, 1.0, p.numel()).reshape(p.shape))
-    x = features()
-    torch.testing.assert_close(torch.func.vmap(heads[0])(x), heads[0](x))
-    parameters, buffers = torch.func.stack_module_state(heads)
-    skeleton = copy.deepcopy(heads[0])
-
-    def call(parameters, buffers, x):
-        return torch.func.functional_call(skeleton, (parameters, buffers), (x,))
-
-    both = torch.func.vmap(call, (0, 0, None))(parameters, buffers, x)
-    torch.testing.assert_close(both, torch.stack([head(x) for head in heads]))
-
-
 def test_safetensors_round_trip(settings, noise, tmp_path):
     head = make_head(settings, noise)
     with torch.no_grad():
@@ -268,10 +225,6 @@ def test_safetensors_round_trip(settings, noise, tmp_path):
     assert not missing
     assert len(unexpected) == 1
     torch.testing.assert_close(plain(features()), head.eval()(features()), rtol=0, atol=0)
-
-
-def test_output_is_not_a_view(settings, noise):
-    assert not make_head(settings, noise)(features())._is_view()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

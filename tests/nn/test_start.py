@@ -118,41 +118,6 @@ def test_other_precisions(build, dtype):
         assert tensor[tensor.isfinite()].float().abs().lt(10.0).all(), name
 
 
-def test_another_draw(build):
-    state = copy.deepcopy(reset(build(5), 5).state_dict())
-    again = reset(build(5), 6).state_dict()
-    drawn = {"weight", "offsets"} & {name.split(".")[-1] for name in state}
-    assert all(any(not torch.equal(state[n], again[n]) for n in state if n.endswith(name)) for name in drawn)
-
-
-def test_a_reset_link_waits_for_a_first_batch():
-    head = LegendreHead(4, 3, network="cpflow")
-    x = torch.randn(20, 4)
-    head(x)
-    assert not head.link.needs_batch
-    head.reset_parameters()
-    assert head.link.needs_batch
-    head(x)
-    assert not head.link.needs_batch
-
-
-def test_a_reset_head_trains():
-    with torch.device("meta"):
-        head = LegendreHead(4, 3, network="cpflow", label_noise="learn")
-    head.to_empty(device="cpu").reset_parameters()
-    assert head.noise_rate == pytest.approx(0.25 * 2 / 3)
-    x, y = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
-    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
-    losses = []
-    for _ in range(20):
-        optimiser.zero_grad()
-        losses.append(head.loss(x, y))
-        losses[-1].backward()
-        optimiser.step()
-    assert losses[0] < 2.0
-    assert losses[-1] < losses[0]
-
-
 def test_what_cannot_be_reset_says_so():
     class Cubic(NestedLogSumExp):
         reset_parameters = Potential.reset_parameters
@@ -166,11 +131,3 @@ def test_what_cannot_be_reset_says_so():
     head.linear = nn.Sequential(nn.Linear(4, 2))
     with pytest.raises(ValueError, match=r"linear is a Sequential.*head.link.reset_parameters\(\)"):
         head.reset_parameters()
-
-
-def test_a_mark_of_transformers_means_nothing_at_other_times():
-    head = LegendreHead(4, 3)
-    for parameter in head.parameters():
-        parameter._is_hf_initialized = True
-    spoil(head).reset_parameters()
-    assert all(parameter.isfinite().all() for parameter in head.parameters())

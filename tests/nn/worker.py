@@ -76,10 +76,7 @@ def make_model(name: str) -> nn.Sequential:
 def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(2)
     return [
-        (
-            torch.randn(N_ROWS, N_FEATURES, generator=generator),
-            torch.randint(N_CLASSES, (N_ROWS,), generator=generator),
-        )
+        (torch.randn(N_ROWS, N_FEATURES, generator=generator), torch.randint(N_CLASSES, (N_ROWS,), generator=generator))
         for _ in range(3)
     ]
 

@@ -11,6 +11,7 @@ from torch.nn.functional import nll_loss
 from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.paper.libsvm.author_rng import noisy_labels
 
 spec = spec_from_file_location("naive", Path(__file__).parents[2] / "benchmarks" / "naive.py")
 naive = sys.modules["naive"] = module_from_spec(spec)
@@ -56,3 +57,11 @@ def test_the_same_seed_gives_the_same_model(kind, seed, double_precision):
     np.testing.assert_allclose(ours, expected, atol=1e-11)
     other = kind.from_paper("libsvm", max_epochs=12, random_state=seed + 1).fit(X, Y).predict_proba(X)
     assert np.abs(other - expected).max() > 1e-3
+
+
+def test_labels_are_wrong_as_often_as_they_should_be():
+    y = np.arange(6000) % 4
+    wrong = noisy_labels(y, 0.3, 4, seed=0)
+    moved = np.bincount((wrong - y) % 4, minlength=4) / 6000
+    np.testing.assert_allclose(moved, [0.7, 0.1, 0.1, 0.1], atol=0.015)
+    np.testing.assert_array_equal(noisy_labels(y, 0.3, 4, seed=0), wrong)

@@ -8,7 +8,6 @@ from scipy import stats
 
 from legendretron.experiments.statistics import welch_from_means
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.libsvm import report as report_module
 from legendretron.paper.libsvm.report import DEFAULT, comparison, markdown, published_accuracies, published_better
 
 ENVIRONMENT = {
@@ -144,20 +143,3 @@ def test_published_numbers_agree_with_the_papers_own_verdicts():
         if ours != said:
             differ.append((dataset, noise))
     assert differ == [("vowel", 0.5)]
-
-
-def test_the_picture_has_the_models_of_the_records_in_their_order(tmp_path, monkeypatch):
-    """Also one whose name looks like that of a column."""
-    names = ("logistic regression", "LegendreTron", "another: accuracy")
-    content = [record for name in names for record in records("iris", name, 0.0, [90.0, 91.0])]
-    drawn = []
-
-    def save_panels(panels, path, **legend):
-        drawn.extend(panels[0].get_legend_handles_labels()[1])
-        return path
-
-    monkeypatch.setattr(report_module, "save_panels", save_panels)
-    report_module.report(content, tmp_path)
-    assert drawn == [
-        "logistic regression", "logistic regression, paper", "LegendreTron", "LegendreTron, paper", "another: accuracy",
-    ]  # fmt: skip

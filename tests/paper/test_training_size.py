@@ -15,7 +15,7 @@ from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.data import pixel_features, training_images
-from legendretron.paper.training_size.experiment import recipe, subset_rows
+from legendretron.paper.training_size.experiment import subset_rows
 from legendretron.paper.training_size.report import (
     CLAIMS,
     ISGP,
@@ -23,7 +23,6 @@ from legendretron.paper.training_size.report import (
     PLAIN,
     TUNED,
     Finding,
-    _counted,
     comparison,
     markdown,
 )
@@ -183,13 +182,6 @@ def test_means_differences_and_tests():
     assert f"{LEARNED} minus {TUNED}" not in row
 
 
-def test_holm_is_over_all_tests_of_the_report():
-    values = {LEARNED: 90.0 + SPREAD, PLAIN: 89.0 - SPREAD}
-    alone = comparison(made_up("mnist", 500, values))[0][f"{LEARNED} minus {PLAIN}: p"]
-    rows = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, values))
-    assert rows[0][f"{LEARNED} minus {PLAIN}: p, Holm"] == pytest.approx(2 * alone)
-
-
 @pytest.mark.parametrize(("gap", "noise", "said", "answer"), [
     (+2.0, 0.01, "yes: beats", "holds"),
     (-2.0, 0.01, "no: worse", "opposite"),
@@ -201,27 +193,6 @@ def test_claims_of_the_paper(gap, noise, said, answer):
     rows = comparison(made_up("mnist", 500, {LEARNED: 80 + gap + noise * SPREAD, PLAIN: np.full(5, 80.0)}))
     assert CLAIMS["LT matches or beats LR"](rows[0], rows) == Finding(answer, said)
     assert CLAIMS["LT beats ISGP"](rows[0], rows) is None
-
-
-def test_brackets_where_the_correction_decides():
-    """A difference of 5.5 standard errors has p = 0.005: enough alone, and not among two."""
-    values = {LEARNED: 80.55 + SPREAD, ISGP: np.full(5, 80.0)}
-    one = comparison(made_up("mnist", 500, values))
-    two = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, values))
-    assert 0.005 < one[0][f"{LEARNED} minus {ISGP}: p"] < 0.01
-    assert CLAIMS["LT beats ISGP"](one[0], one) == Finding("holds", "yes")
-    assert CLAIMS["LT beats ISGP"](two[0], two) == Finding("uncorrected", "(yes)")
-
-
-def test_claims_are_counted_by_what_was_found():
-    """Words do not count: of an answer that is no yes or no, they may be any."""
-    findings = [Finding(answer, "yes") for answer in ("holds", "uncorrected", "undecided", "fails", "opposite")] + [
-        Finding("holds", "no: worse"),
-        None,
-    ]
-    assert _counted("A claim", findings) == "A claim: in 2 of 6, in 1 more before the correction, the opposite in 1"
-    assert _counted("A claim", [Finding("fails", "no")]) == "A claim: in 0 of 1"
-    assert _counted("A claim", [None, None]) == "A claim: not tested"
 
 
 def test_a_model_that_is_worse_is_counted_against_the_claim():
@@ -268,12 +239,3 @@ def test_tables_and_picture(tmp_path):
     ]  # fmt: skip
     assert float(rows[0]["logistic regression: accuracy error"]) == pytest.approx(0.2)
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_settings_tell_recipes_apart():
-    assert len({str(sorted(recipe(model, "mnist").items(), key=str)) for model in FIGURE.models}) == 4
-    for model in (LEARNED, PLAIN):
-        settings = recipe(model, "mnist")
-        assert (settings["max_epochs"], settings["batch_size"], settings["learning_rate"]) == (200, 128, 0.001)
-    assert recipe(ISGP, "mnist")["multiclass"] == "one against rest"
-    assert replace(FIGURE, seeds=1).available_rows is training_images

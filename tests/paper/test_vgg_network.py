@@ -31,10 +31,6 @@ def test_other_images(make):
     nn.functional.nll_loss(log_proba, torch.arange(5) % 3).backward()
 
 
-def test_head_options():
-    assert VGGTron(link="canonical", n_nests=2).head.link.is_canonical
-
-
 @pytest.mark.parametrize("shape", [(2, 28, 28), (2, 3, 28, 28), (2, 1, 32, 28), (2, 1, 28, 32)])
 def test_wrong_images(shape):
     with pytest.raises(ValueError, match="images must have shape"):

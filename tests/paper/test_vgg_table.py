@@ -15,15 +15,11 @@ from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.vgg.experiment import network_of, recipe
 from legendretron.paper.vgg.network import VGG5, VGGTron
-from legendretron.paper.vgg.report import comparison, markdown
+from legendretron.paper.vgg.report import comparison
 from legendretron.paper.vgg.training import log_probabilities, train_network
 from tests.paper.made_up_images import write_images
 
 TABLE = EXPERIMENTS["table_vgg"]
-
-
-def text_of(*arguments):
-    return "\n\n".join(markdown(*arguments))
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
+from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.potentials.ficnn import softplus, softplus_inverse
-from legendretron.simplex import logsumexp_plus
+from legendretron.simplex import append_reference
 from tests.catalogue import generator, make_potential, normal
 
 
@@ -79,14 +79,6 @@ def test_cpflow_state_dict_carries_the_initialisation(tmp_path):
     assert fresh.needs_batch
 
 
-def test_reset_waits_for_a_batch_again():
-    g = make_potential("cpflow", 3)
-    g.reset_parameters(generator("again"))
-    assert g.needs_batch
-    assert not g.initialized
-    assert (g.log_scale == 0).all()
-
-
 @pytest.mark.parametrize("network", [FICNN, CPFlowNetwork])
 def test_identity_start_is_near_the_identity(network):
     g = network(9, init="identity", dtype=torch.float64, generator=generator("identity"))
@@ -111,13 +103,14 @@ def test_a_generator_repeats_the_start():
         assert torch.equal(a, b)
 
 
-def test_one_nest_at_unit_temperature_is_logsumexp_plus():
-    g = NestedLogSumExp(4, n_nests=1, dtype=torch.float64)
-    with torch.no_grad():
-        for p in g.parameters():
-            p.zero_()
-    z = normal(8, 4, key="z", scale=3.0)
-    assert torch.allclose(g.value(z), logsumexp_plus(z), rtol=1e-14)
+def test_nests_are_the_formula():
+    g = make_potential("nested", 3)
+    z = normal(8, 3, key="z", scale=3.0)
+    mu, beta = g.log_mu.exp(), g.log_beta.exp()
+    offsets = torch.cat([g.offsets, g.reference_offset.unsqueeze(-1)], -1)
+    nests = torch.logsumexp(mu[:, None] * append_reference(z).unsqueeze(1) + offsets, -1) / mu
+    expected = torch.logsumexp(beta * nests + g.gate_bias, -1) / beta
+    assert torch.allclose(g.value(z), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("z", [0.0, 20.0, -20.0, 39.0, 41.0, 700.0, -700.0, 1e4])
@@ -148,14 +141,3 @@ def test_softplus_inverse(y):
 def test_bad_settings(network, settings, message):
     with pytest.raises(ValueError, match=message):
         network(**settings)
-
-
-def test_bad_settings_elsewhere():
-    with pytest.raises(ValueError, match="n_nests must be an integer of at least 1, got 0"):
-        NestedLogSumExp(2, n_nests=0)
-
-
-def test_repr_shows_the_settings():
-    assert "hidden=2" in repr(FICNN(3))
-    assert "n_nests=4" in repr(NestedLogSumExp(3, run_shape=(2,)))
-    assert "run_shape=(2,)" in repr(NestedLogSumExp(3, run_shape=(2,)))

@@ -35,19 +35,6 @@ def test_closed_forms_agree_with_autograd(name, dim, leading, runs):
 
 @every_potential
 @every_dimension
-def test_gradient_agrees_with_finite_differences(name, dim):
-    g = make_potential(name, dim)
-    x, v = normal(6, dim, key="x"), normal(6, dim, key="v")
-    v = v / v.norm(dim=-1, keepdim=True)
-    h = 1e-5
-    slope = (g.value(x + h * v) - g.value(x - h * v)) / (2 * h)
-    assert torch.allclose((g.gradient(x) * v).sum(-1), slope, rtol=1e-7, atol=1e-8)
-    bend = (g.gradient(x + h * v) - g.gradient(x - h * v)) / (2 * h)
-    assert torch.allclose(g.hessian_product(x, v), bend, rtol=1e-6, atol=1e-8)
-
-
-@every_potential
-@every_dimension
 def test_hessian_is_symmetric_and_positive_definite(name, dim):
     g = make_potential(name, dim)
     x = normal(8, dim, key="x", scale=2.0)

@@ -58,9 +58,7 @@ def test_what_is_written(resume):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"a,b\n1,2\n", bytes(100), np.arange(40.0).tobytes()],
-    ids=["empty", "table", "zeros", "numbers"],
+    "content", [b"", b"a,b\n1,2\n", bytes(100), np.arange(40.0).tobytes()], ids=["empty", "table", "zeros", "numbers"]
 )
 def test_a_file_of_somebody_is_left_alone(resume, content):
     resume.path.write_bytes(content)

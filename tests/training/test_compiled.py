@@ -7,15 +7,7 @@ import torch
 
 from legendretron.accelerate.cpu import support as support_module
 from legendretron.accelerate.forms import link_form
-from legendretron.accelerate.steps import autograd_step, nll_step
-from legendretron.links import (
-    CanonicalLink,
-    CompositeLink,
-    NoisyLink,
-    SoftmaxLink,
-    SymmetricNoise,
-    TransitionNoise,
-)
+from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.potentials import CPFlowNetwork
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import engine as engine_module
@@ -239,29 +231,6 @@ def test_nests_whose_gates_vanish(dtype, scale):
     torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
 
 
-@pytest.mark.parametrize("runs", [1, 3])
-@pytest.mark.parametrize("c", [2, 5])
-def test_gradients_of_nests_are_those_of_autograd(c, runs):
-    pair = Pair(link=NESTS, c=c, runs=runs)
-    link = pair.plain.model.link
-    z = 3.0 * torch.randn(runs, 7, c - 1, dtype=torch.float64, generator=torch.Generator().manual_seed(c))
-    labels = torch.arange(7).remainder(c).expand(runs, 7)
-    weight = torch.linspace(0.0, 1.0, 7, dtype=torch.float64).expand(runs, 7)
-    nll, hit, dz, of_link = nll_step(link, z)(z, labels, weight)
-    expected = autograd_step(link)(z, labels, weight)
-    torch.testing.assert_close([nll, dz, *of_link], [expected[0], expected[2], *expected[3]], rtol=1e-11, atol=1e-12)
-    assert torch.equal(hit, expected[1])
-
-
-def test_rows_that_do_not_count():
-    pair = Pair(link=LINKS[3], c=3)
-    rows, labels, weights = pair.batches(1)
-    weights[..., ::2] = 0.0
-    for step in (pair.plain, pair.compiled):
-        step(rows[0], labels[0], weights[0])
-    pair.compare()
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("link", [None, LINKS[3], CPFLOW, NESTS])
 def test_extreme_features(link, dtype):
@@ -353,16 +322,6 @@ def test_other_links_and_precisions_stay_with_plain_operations():
     assert link_form(Own(3)) is None
     assert link_form(OwnNests(3)) is None
     assert link_form(OwnChain(3)) is None
-
-
-def test_products_for_several_threads_stay_with_plain_operations(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert Pair(rows=100, d=2000, c=11).compiled is not None
-    with pytest.raises(AssertionError):
-        Pair(rows=1000, d=2000, c=11)
-    assert Pair(rows=1000, d=2000, c=11, sparse=True).compiled is not None
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert Pair(rows=1000, d=2000, c=11).compiled is not None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

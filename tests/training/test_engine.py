@@ -39,9 +39,7 @@ def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
     sample.labels[2] = (sample.labels[2] + 1) % problem.c
     sample.weights[3, :50] = 3.0
     settings = problem.settings(
-        seeds,
-        alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]),
-        learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05]),
+        seeds, alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]), learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05])
     )
     train(model, sample, settings)
     for r in range(4):
@@ -297,24 +295,6 @@ def test_a_run_that_diverges_does_not_take_the_others_with_it(problem):
     train(alone, problem.sample([1]), problem.settings([1]))
     assert torch.allclose(model.flat[0], alone.flat[0], rtol=1e-8, atol=1e-10)
     assert model.flat[1].isnan().all()
-
-
-def test_divergence_says_what_to_do(problem):
-    with pytest.raises(DivergedError, match=r"training diverged: the loss of run 0 is .* lower learning_rate"):
-        _diverge(problem)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@every_link
-def test_both_precisions_learn(problem, link, dtype):
-    model = problem.model(link, [1], dtype)
-    sample = problem.sample([1], dtype)
-    before, _ = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    train(model, sample, problem.settings([1], max_epochs=80))
-    after, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    assert model.flat.dtype == dtype
-    assert after < 0.7 * before
-    assert accuracy > 0.8
 
 
 def test_history_tells_the_loss_of_the_epoch(problem):

@@ -7,7 +7,7 @@ import torch
 
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.training import as_features
-from legendretron.training.logistic import _some_rows, fit_logistic
+from legendretron.training.logistic import fit_logistic
 from legendretron.training.logistic_newton import Whitened
 from legendretron.training.logistic_objective import Objective
 from legendretron.training.products import Products
@@ -62,28 +62,6 @@ def test_extreme_log_odds_give_finite_losses(dtype, every_class):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@NEEDS_NUMBA
-def test_runs_that_stay_are_not_evaluated_again_and_keep_their_values():
-    given = problem(50, 4, 3, 3, sparse=False, dtype=torch.float64)
-    objective, plain = Objective(*given, True, False), Objective(*given, True, False, compiled=False)
-    x = torch.randn(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    first = objective(x)
-    evaluated = []
-    compiled = objective._compiled
-    objective._compiled = lambda flat, which: evaluated.append(len(flat)) or compiled(flat, which)
-    x[1] += 1.0
-    second = objective(x)
-    assert evaluated == [1]
-    for found, expected, before in zip(second, plain(x), first, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
-        assert torch.equal(found[[0, 2]], before[[0, 2]])
-    third = objective(x)
-    assert evaluated == [1]
-    assert torch.equal(third[1], second[1])
-    third[1].zero_()  # what it has returned belongs to the caller
-    assert torch.equal(objective(x)[1], second[1])
-
-
 def test_a_column_for_every_class_is_the_same_problem():
     given = problem(60, 5, 4, 2, sparse=False, dtype=torch.float64)
     one, all_classes = (Objective(*given, True, True, every_class=e) for e in (False, True))
@@ -115,15 +93,6 @@ def test_sparse_products(dtype, width):
     fast.backward(whole, of_rows, mine)
     plain.backward(whole, of_rows, theirs)
     torch.testing.assert_close(mine, theirs, **close)
-
-
-def test_some_rows_are_taken_where_their_hessian_is_cheap():
-    chosen = _some_rows(100_000, 10, 3)
-    assert chosen is not None
-    assert 4 * 33 <= len(chosen) <= 50_000
-    assert (chosen.diff() > 0).all()
-    assert _some_rows(200, 10, 3) is None  # too few rows for what it costs
-    assert _some_rows(10**6, 1000, 9) is None  # too many parameters
 
 
 def test_the_hessian_of_some_rows_saves_iterations(monkeypatch):

@@ -9,7 +9,6 @@ from legendretron.accelerate.cpu import support
 from legendretron.trons import compiled_bounded_steps, drawn_links
 from legendretron.trons.bounded_steps import solve_steps
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
-from legendretron.trons.row_order import in_one_order
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -48,14 +47,3 @@ def test_expected_likelihoods(monkeypatch, prior, n):
     assert np.allclose(values, expected, rtol=1e-12)
     assert np.allclose(alone, links.log_likelihood(z, y, counts), rtol=1e-12)
     assert np.allclose(slopes, of_z, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_distinct_rows_stay_and_equal_ones_are_merged(dtype):
-    X = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
-    y, weight = np.arange(50) % 2, np.ones(50)
-    assert in_one_order(X, y, weight)[0] is X
-    twice = np.concatenate([X, X[:4]])
-    merged = in_one_order(twice, np.concatenate([y, y[:4]]), np.ones(54))
-    assert len(merged[0]) == 50
-    assert merged[2].sum() == 54

@@ -1,8 +1,5 @@
 """The two links that the trons learn satisfy what every link must."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -101,18 +98,6 @@ def test_the_loss_is_proper(name):
     assert properness(CanonicalLoss(link), n_starts=16, n_rounds=20).worst_violation < 1e-7
 
 
-@every_link
-def test_state_copy_and_pickle(name):
-    link = LINKS[name]()
-    z = normal(20, 1, key="z")
-    link.potential(z)
-    for other in (copy.deepcopy(link), pickle.loads(pickle.dumps(link))):
-        assert torch.equal(other(z), link(z))
-    again = LINKS[name]()
-    again.load_state_dict(link.state_dict())
-    assert torch.equal(again(z), link(z))
-
-
 def test_table_is_reproduced():
     values = np.sort(np.random.default_rng(3).uniform(0.02, 0.9, 30))
     link = PiecewiseLinearLink(KNOTS, values)
@@ -173,21 +158,6 @@ def test_errors(make, message):
         make()
 
 
-@pytest.mark.parametrize("name", ["sines", "cosines"])
-def test_second_derivatives_in_every_mode(name):
-    link = LINKS[name]()
-
-    def inverse(t):
-        return link._from_log_odds(t.reshape(1, 1)).reshape(())
-
-    t = torch.tensor(0.4, dtype=torch.float64)
-    h = 1e-4
-    expected = float(inverse(t + h) - 2 * inverse(t) + inverse(t - h)) / h**2
-    for outer in (torch.func.jacfwd, torch.func.jacrev):
-        for inner in (torch.func.jacfwd, torch.func.jacrev):
-            assert float(outer(inner(inverse))(t)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_buffers_of_lower_precision(dtype):
     link, z = LINKS["sines"](), normal(5, 1, key="z")
@@ -198,14 +168,6 @@ def test_buffers_of_lower_precision(dtype):
     assert torch.allclose(found.double(), expected, atol=0.05)
     assert torch.isfinite(link.potential(z.float())).all()
     assert torch.isfinite(link.jacobian(z.float())).all()
-
-
-def test_a_link_made_in_inference_mode_can_be_used_with_gradients():
-    with torch.inference_mode():
-        link = LINKS["cosines"]()
-    z = normal(5, 1, key="z").requires_grad_()
-    link.potential(z).sum().backward()
-    assert torch.allclose(z.grad, link.inverse(z.detach())[:, :1], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("knots", -1.0), ("values", -1.0), ("values", 3.0), ("rate", -1.0)])

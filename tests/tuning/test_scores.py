@@ -97,11 +97,6 @@ def test_loss_with_doubt():
     assert loss[1] > loss[0]
 
 
-def test_doubt_is_a_quarter_of_a_row(make_problem):
-    problem = make_problem(RNG.normal(size=(40, 2)), np.arange(40) % 2)
-    assert problem.doubt == pytest.approx(0.25 / 40)
-
-
 def test_candidates():
     every = link_candidates(None, None)
     assert set(every) == {Candidate(a, b) for a in ALPHAS for b in LINK_ALPHAS}
