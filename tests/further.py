@@ -58,7 +58,10 @@ ROOMS_OF_FORMULAS = ("accelerate", "calibration", "links", "losses", "nn", "pote
 #: Cases of a test there that are always run, at most.
 ALWAYS = 8
 #: Rooms where a test of two parameters is run with every value of each, but not with every combination.
-ROOMS_OF_COMBINATIONS = (*ROOMS_OF_FORMULAS, "diagnostics", "estimators", "experiments", "paper", "tests", "tuning")
+ROOMS_OF_COMBINATIONS = (
+    *ROOMS_OF_FORMULAS, "cli", "datasets", "diagnostics", "distributed", "estimators", "experiments", "paper", "plots",
+    "preprocessing", "report", "streaming", "tests", "tuning",
+)  # fmt: skip
 
 
 def values_of(item):
