@@ -403,7 +403,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
 FORGED = {
     "columns": (lambda state: state["scores"].update(columns=7), "columns must be 4"),
     "floor": (lambda state: state["scores"].update(floor=-1.0), "floor must be a number from 0 to 0.5"),
-    "order": (lambda state: state["parameters"].update(order="none"), "'order' parameter"),
+    "order": (lambda state: state["parameters"].update(order="none"), "order must be"),
     "unknown parameter": (lambda state: state["parameters"].update(evil=1), "unknown are evil"),
     "estimator": (lambda state: state["parameters"].update(estimator="os"), "unknown are estimator"),
     "candidates": (lambda state: state["cv_results"].update(shape=[1, 2]), "shape must be"),
@@ -517,7 +517,7 @@ BAD = {
     "labels": (lambda: LegendreCalibrator(classes=[0, 1, 2, 9]).fit(LOGITS, Y), r"not in classes: \[3\]"),
     "more labels": (lambda: LegendreCalibrator().fit(LOGITS[:, :3], Y), "scores of 3 classes, but y holds 4"),
     "noise": (lambda: LegendreCalibrator(label_noise=0.8).fit(LOGITS, Y), "label_noise must be below 0.75"),
-    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "'order' parameter"),
+    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "order must be"),
     "weights": (lambda: LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y))), "sample_weight|zero"),
 }
 

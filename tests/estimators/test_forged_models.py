@@ -147,7 +147,7 @@ FORGERIES = {
     ),
     # parameters
     "parameter unknown": ("softmax", setting("parameters", "other", to=1), "unknown are other"),
-    "parameter of a wrong type": ("softmax", setting("parameters", "alpha", to="strong"), "'alpha' parameter"),
+    "parameter of a wrong type": ("softmax", setting("parameters", "alpha", to="strong"), "alpha must be"),
     "parameter nested": ("softmax", setting("parameters", "alpha", to=nested()), "nested too deeply"),
     "parameter enormous": ("softmax", setting("parameters", "max_epochs", to=10**400), "an integer of more than 64 bits"),
     "parameters of nothing": ("softmax", setting("parameters", to=None), "parameters must be an object"),

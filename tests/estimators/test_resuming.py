@@ -99,7 +99,7 @@ def test_a_fit_that_died_is_resumed(tmp_path, monkeypatch):
 
 
 def test_checkpoints_that_could_not_be_resumed_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint needs a random_state"):
+    with pytest.raises(ValueError, match="checkpoint needs random_state"):
         LegendreTronClassifier(checkpoint=tmp_path / "c").fit(X, y)
     with pytest.raises(ValueError, match=r"checkpoint must be the path of a file, but .* is a folder"):
         LegendreTronClassifier(checkpoint=tmp_path, random_state=0).fit(X, y)

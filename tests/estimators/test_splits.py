@@ -80,7 +80,7 @@ def test_refusals():
         fit_splits(LegendreTronClassifier(warm_start=True), X, y, rows, [0])
     with pytest.raises(ValueError, match="checkpoint needs splits that are trained side by side"):
         fit_splits(LegendreTronClassifier(checkpoint="file"), X, y, rows, [0])
-    with pytest.raises(ValueError, match="'alpha' parameter"):
+    with pytest.raises(ValueError, match="alpha must be"):
         fit_splits(MultinomialLogisticClassifier(alpha=-1, standardize=False), X, y, rows, [0])
     with pytest.raises(ValueError, match="y must hold 150 classes numbered from 0 without gaps"):
         fit_splits(ESTIMATORS[0], X, y + 1, rows, [0])
