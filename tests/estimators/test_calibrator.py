@@ -517,7 +517,7 @@ BAD = {
     "labels": (lambda: LegendreCalibrator(classes=[0, 1, 2, 9]).fit(LOGITS, Y), r"not in classes: \[3\]"),
     "more labels": (lambda: LegendreCalibrator().fit(LOGITS[:, :3], Y), "scores of 3 classes, but y holds 4"),
     "noise": (lambda: LegendreCalibrator(label_noise=0.8).fit(LOGITS, Y), "label_noise must be below 0.75"),
-    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "order must be"),
+    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "'order' parameter"),
     "weights": (lambda: LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y))), "sample_weight|zero"),
 }
 
