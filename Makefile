@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
-	@echo "make test        install into .venv, then run linters, type checks and tests, in six to seven minutes on two cores"
+	@echo "make test        install into .venv, then run linters, type checks and tests, in about four minutes on two cores"
 	@echo "make test-docs   check that documents show what the records and the code say"
 	@echo "make test-all    the same, plus the tests marked exhaustive, in eighteen minutes or more"
 	@echo "make portable    the tests under different floating-point arithmetic, as on another processor"
