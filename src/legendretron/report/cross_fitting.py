@@ -72,8 +72,7 @@ def features_for_logistic(X: Any) -> tuple[Any, str]:
 def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
     """Return log-probabilities of a tuned logistic regression, and the number of rows that it was fitted to.
 
-    Of many rows, the penalty is chosen on some of the first fold and used in all. None if the rows to fit to have one class
-    only.
+    None if the rows to fit to have one class only.
     """
     X = _single(X)
     columns = X.nnz / max(X.shape[0], 1) if scipy.sparse.issparse(X) else X.shape[1]
@@ -81,21 +80,14 @@ def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarr
         max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
     )
 
-    penalty: float | None = (
-        None  # times the number of rows: it is added to a mean loss, so with more rows it is smaller
-    )
-
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
-        nonlocal penalty
         if len(np.unique(rows.y[part])) < 2:
             return None
         tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
-        if penalty is None or len(tuned) == len(part):
-            model = MultinomialLogisticClassifier(random_state=0)
-            model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
-        if len(tuned) < len(part):
-            penalty = penalty or model.alpha_ * len(tuned)
-            model = MultinomialLogisticClassifier(alpha=penalty / len(part))
+        model = MultinomialLogisticClassifier(random_state=0)
+        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
+        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
+            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
             model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
 
         def predict(others: np.ndarray) -> tuple[np.ndarray]:
@@ -134,7 +126,7 @@ def recalibrated(log_p: np.ndarray, rows: Rows, folds: list[Fold]) -> Recalibrat
     places = np.arange(log_p.shape[1])
 
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
-        # two folds tell strengths apart well enough, in half the time; with many rows, the usual strength is as good
+        # two folds tell strengths apart well enough, in half the time; with many rows, it is left at its usual value
         strength = "auto" if log_p[part].size <= _MOST_CHOSEN else 1.0
         calibrator = LegendreCalibrator(input="logits", strength=strength, classes=places, cv=2)
         calibrator.fit(log_p[part], rows.y[part], sample_weight=rows.weight[part])
