@@ -106,11 +106,11 @@ def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = list(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _refused(path, "is not text; write the matrix as CSV") from error
+        raise _matrix_error(path, "is not text; write the matrix as CSV") from error
     cells = [[cell.strip() for cell in line] for line in lines if any(cell.strip() for cell in line)]
     size = len(cells)
     if size not in (len(names), len(names) + 1) or any(len(line) != size for line in cells):
-        raise _refused(
+        raise _matrix_error(
             path,
             f"must hold {len(names)} lines of {len(names)} numbers, one line for each true class, and optionally the names "
             "of the classes as first line and first column",
@@ -120,14 +120,16 @@ def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
         given = [line[0] for line in cells[1:]], cells[0][1:]
         for words, place in zip(given, ("column", "line"), strict=True):
             if sorted(words) != sorted(names):
-                raise _refused(
+                raise _matrix_error(
                     path, f"must name the classes in its first {place}, {quoted(names)}, got {quoted(words)}"
                 )
         order = tuple([1 + words.index(name) for name in names] for words in given)  # type: ignore[assignment]
     matrix = [[_number(cells[row][column], path) for column in order[1]] for row in order[0]]
     for name, shares in zip(names, matrix, strict=True):
         if abs(sum(shares) - 1.0) > 1e-4:
-            raise _refused(path, f"must have lines that sum to 1, but that of class {name!r} sums to {sum(shares):.6g}")
+            raise _matrix_error(
+                path, f"must have lines that sum to 1, but that of class {name!r} sums to {sum(shares):.6g}"
+            )
     return matrix
 
 
@@ -137,11 +139,11 @@ def _number(text: str, path: Path) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 <= value <= 1.0:
-        raise _refused(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
+        raise _matrix_error(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
     return value
 
 
-def _refused(path: Path, reason: str) -> Exception:
+def _matrix_error(path: Path, reason: str) -> Exception:
     return wrong(_OPTION, f"{str(path)!r} {reason}.")
 
 

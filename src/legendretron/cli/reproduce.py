@@ -87,7 +87,7 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
     from legendretron.experiments import Resources, render, sweep
     from legendretron.experiments.runner import code_of
 
-    asked = _asked(options)
+    asked = _select_experiments(options)
     data, epochs, out = options.data, options.epochs, options.out
     device = str(check_device(options.device))
     if data is not None and not data.expanduser().is_dir():
@@ -153,7 +153,7 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
         raise typer.Exit(1)
 
 
-def _asked(options: ReproduceOptions) -> list[Experiment]:
+def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
     from legendretron.paper import EXPERIMENTS
 
     table = options.table

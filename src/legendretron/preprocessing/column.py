@@ -201,7 +201,7 @@ class FittedColumn:
         if values.texts is None:
             if self.is_date or values.kind == "date" or not self._is_truth(values.numbers):
                 numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
-                raise self._refused({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
+                raise self._make_error({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
             return values.numbers
         different = values.texts.different
         if self.kind == "number":
@@ -211,14 +211,14 @@ class FittedColumn:
         else:
             found = np.array([_TRUTH.get(text.lower(), np.nan) for text in different])
         if not np.isfinite(found).all():
-            raise self._refused(repr(different[int(np.isfinite(found).argmin())]), is_text=True)
+            raise self._make_error(repr(different[int(np.isfinite(found).argmin())]), is_text=True)
         return np.append(found, np.nan)[values.texts.codes]
 
     def _is_truth(self, numbers: np.ndarray) -> bool:
         """Whether numbers can be taken for truth values, if those are needed."""
         return self.kind == "number" or bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
 
-    def _refused(self, what: str, is_text: bool = False) -> ValueError:
+    def _make_error(self, what: str, is_text: bool = False) -> ValueError:
         known = "dates" if self.is_date else {"number": "numbers", "boolean": "true and false"}[self.kind]
         holds = f"holds the text {what}" if is_text else f"holds {what}"
         marks = ""

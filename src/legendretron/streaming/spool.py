@@ -118,18 +118,18 @@ def _join(batches: Iterator[Batch]) -> Iterator[Batch]:
     n = 0
     for batch in batches:
         if held and batch.origin != held[0].origin:
-            yield _joined(held)
+            yield _join_batches(held)
             held, n = [], 0
         held.append(batch)
         n += len(batch)
         if n >= min(_BLOCK_ROWS, _BLOCK_BYTES // (8 * batch.X.shape[1])):
-            yield _joined(held)
+            yield _join_batches(held)
             held, n = [], 0
     if held:
-        yield _joined(held)
+        yield _join_batches(held)
 
 
-def _joined(batches: list[Batch]) -> Batch:
+def _join_batches(batches: list[Batch]) -> Batch:
     first = batches[0]
     return Batch(
         np.concatenate([batch.X for batch in batches]),

@@ -81,7 +81,7 @@ def calibration(
         f"the model {words}. The curve shows how often the predicted class was right, against the probability "
         "that it was given; on the dashed line both agree, below it the model promises too much."
     )
-    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decomposed(measured, fitted)]
+    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decompose(measured, fitted)]
     if len(measured.rows.classes) > 2:
         parts.append(_by_class(measured, errors, seed))
     return section("calibration", "Can the probabilities be trusted?", *parts)
@@ -157,7 +157,7 @@ def _histogram(measured: Measured) -> Markup:
     return chart.figure(text)
 
 
-def _decomposed(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
+def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
         return note("There are too few rows to recalibrate the model on some and to judge the others.")
     pictures, rows = [], []
