@@ -264,7 +264,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if isinstance(self.link, Link):
             return copy.deepcopy(check_link(self.link, n_classes))
         if issubclass(kind, CompositeLink):
-            settings.setdefault("hidden", hidden_for(n_rows))
+            settings.setdefault("hidden", hidden_for(n_rows, n_classes))
         settings["init"] = self._link_init(kind)
         return make_link(str(self.link), n_classes, generator=generator, dtype=dtype, **settings)
 

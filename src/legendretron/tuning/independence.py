@@ -58,10 +58,10 @@ def check_with_other_rows(
         See :func:`agreement_of_neighbours`.
     """
     rate = estimate.held_out
-    agreement = max(
-        agreement_of_neighbours(problem.features, rows, log_q, labels, rate),
-        agreement_of_forest(problem.forest, rows, log_q, labels, rate),
-    )
+    agreement = agreement_of_neighbours(problem.features, rows, log_q, labels, rate)
+    if agreement >= _MOST:  # a forest takes long
+        return estimate._replace(agreement=agreement)
+    agreement = max(agreement, agreement_of_forest(problem.forest, rows, log_q, labels, rate))
     most = most_wrong(problem.forest) * problem.n_classes / (problem.n_classes - 1)
     return estimate._replace(agreement=agreement, most=min(1.0, most))
 

@@ -18,13 +18,15 @@ from legendretron.tuning.independence import check_with_other_rows, is_believabl
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import is_noise
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.scores import held_out_loss
+from legendretron.tuning.scores import HeldOut, held_out_loss
 
 __all__ = ["FittedLink", "LinkScore", "search_links"]
 
 #: All candidates are trained on two folds for a quarter of the steps, and 2,000 at most; the best two of them on the same
 #: folds for all steps; the better of these on the other folds too, unless it is no better than logistic regression so far.
 _SHORT, _MOST_SHORT, _FIRST_FOLDS, _FINALISTS = 4, 2000, 2, 2
+#: Share of the loss that a link has to gain to be worth a search; standard errors at which other folds are not asked.
+_LEAST_GAIN, _DECIDED = 0.01, 3.0
 #: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
 
@@ -89,6 +91,8 @@ def search_links(
         best = ranked[0]
         if steps < problem.steps:
             yield scores
+            if base is not None and rate == 0.0 and not may_gain(held_out, best.losses, base):
+                return
             if rate > 0.0 and (rate := _next_rate(problem, best)) == 0.0:
                 # no noise to the link: then it is chosen as if none had been looked for
                 yield from search_links(problem, candidates, base, doubt)
@@ -96,14 +100,23 @@ def search_links(
         else:
             yield ranked[1:]
     complete = problem.n_link_folds <= n_first
-    if not complete and base is not None and not held_out.difference(best.losses, base[: len(best.losses)]).mean < 0:
-        yield [best]
-        return
+    if not complete and base is not None:
+        away = held_out.difference(best.losses, base[: len(best.losses)])
+        if not away.mean < 0:
+            yield [best]
+            return
+        complete = away.mean < -_DECIDED * away.error
     if not complete:
         scores = _train(problem, remaining, others, problem.steps, doubt, rate)
         estimate = _mean_estimate(best.estimate, n_first, scores[0].estimate, problem.n_link_folds - n_first)
         best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]), estimate=estimate)
     yield [best._replace(final=True)]
+
+
+def may_gain(held_out: HeldOut, losses: np.ndarray, base: np.ndarray) -> bool:
+    """Whether a link may still gain a share of the loss that matters, within a standard error."""
+    away = held_out.difference(losses, base[: len(losses)])
+    return away.mean - away.error < -_LEAST_GAIN * held_out.mean(base[: len(losses)]).mean
 
 
 def _next_rate(problem: TuningProblem, best: LinkScore) -> float:

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.diagnostics.link_test import test_softmax
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.independence import check_with_other_rows
-from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
+from legendretron.tuning.noise_rates import TEMPERATURES, LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
 
@@ -32,6 +33,8 @@ _CLEARLY, _SHARE = 3.0, 0.05
 #: Penalty at which held-out margins are measured.
 _MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
+#: Softmax is rejected below this p-value.
+_REJECTED = 0.05
 #: Training rows of all folds together from which the rate of noise is estimated.
 _TRAINING_ROWS = 20_000
 
@@ -130,6 +133,22 @@ class LogisticPath:
         estimate, log_q = estimate_rates(*self.labelled(fitted))
         log_losses, of_any_class = self._losses(log_q, self._held(which)[0])
         return PathPoint(alpha, log_losses, of_any_class, fitted, self.doubt, rate, estimate)
+
+    def ask_for_noise(self, base: PathPoint) -> tuple[PathPoint, Difference]:
+        """What noise would explain of the predictions of a fit without it, and its gain over a temperature alone."""
+        which = self._noise_folds
+        fitted = base.fitted.first(which.stop)
+        held_out, training = self.labelled(fitted)
+        estimate, log_q = estimate_rates(held_out, training)
+        rows, _ = self._held(which)
+        log_losses, of_any_class = self._losses(log_q, rows)
+        weight = self.held_out.first(which.stop).weight
+        tempered = (
+            self._losses(torch.log_softmax(held_out.log_p * power, dim=-1), rows)[0] for power in TEMPERATURES
+        )
+        alone = min(tempered, key=lambda losses: float(weight @ losses))
+        point = PathPoint(base.alpha, log_losses, of_any_class, fitted, self.doubt, 0.0, estimate)
+        return point, self.held_out.first(which.stop).difference(log_losses, alone)
 
     def check_estimate(self, point: PathPoint) -> PathPoint:
         """The point, with its estimate checked by other rows."""
@@ -258,6 +277,15 @@ class LogisticPath:
             if not away.mean <= max(_CLEARLY * away.error, _SHARE * self.loss(least)):
                 break
         return best
+
+    def may_bend(self, base: PathPoint) -> bool:
+        """Whether a learned link may gain: of two classes it is a function of one score, which held-out rows can test."""
+        if self.problem.n_classes > 2 or self.problem.known_noise is not None:
+            return True
+        rows, runs = self._held(self._noise_folds)
+        held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows, runs)
+        test = test_softmax(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=False)
+        return test.p_value < _REJECTED
 
     def gain(self, point: PathPoint, base: PathPoint) -> Difference:
         """Mean loss of a point with noise minus that of one without, and its standard error."""

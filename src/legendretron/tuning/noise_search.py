@@ -16,14 +16,14 @@ from legendretron.tuning.problem import TuningProblem
 
 __all__ = ["is_noise", "search_noise"]
 
-#: Rates assumed in training; the higher ones are tried only if the lowest does not rule out noise.
+#: Rates assumed in training; the highest is tried only if the one before is better than the first.
 _RATES = (0.3, 0.7, 0.9)
 #: A path ends when the loss is so much above the least, or after so many factors of ten.
 _SHARE, _DECADES = 0.02, 4
-#: Noise is ruled out at once if it gains less than so many standard errors, or if it is in less than this share.
-_NO_GAIN, _NO_SHARE = 0.5, 0.025
 #: Noise must be in this share of the labels, as training rows have it too, and gain so many standard errors.
 _LEAST_SHARE, _MUST_GAIN = 0.05, 1.0
+#: Standard errors by which noise must explain predictions of a model without it.
+_SUSPECTED = 1.0
 
 
 def is_noise(estimate: RateEstimate, problem: TuningProblem, least: float = _LEAST_SHARE) -> bool:
@@ -58,21 +58,20 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
         Whether noise explains the labels better. It may still be that the model does not fit: the estimate of the best point
         says what other rows make of it.
     """
+    asked, away = path.ask_for_noise(base)
+    suspected = is_noise(asked.noise, path.problem) and away.mean < -_SUSPECTED * away.error
+    if not suspected and not always:
+        return [asked], False
     low, high, highest = _RATES
-    points = _walk(path, base, low, fixed)
-    best = _least(path, points)
-    if not always and _ruled_out(path, best, base):
-        return _best_first(path, points), False
-    points += _walk(path, base, high, fixed)
+    points = _walk(path, base, low, fixed) + _walk(path, base, high, fixed)
     if _least(path, points).rate == high:
         points += _walk(path, base, highest, fixed)
     best = _least(path, points)
     for side in () if fixed else (0.5, -0.5):
         points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
-    best = _least(path, points)
-    away = path.gain(best, base)
-    accepted = is_noise(best.noise, path.problem) and away.mean < -_MUST_GAIN * away.error
     first, *others = _best_first(path, points)
+    away = path.gain(first, base)
+    accepted = is_noise(first.noise, path.problem) and away.mean < -_MUST_GAIN * away.error
     if accepted or always:
         first = path.check_estimate(first)
     return [first, *others], accepted
@@ -89,11 +88,6 @@ def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list
         if loss > least * (1.0 + _SHARE):
             break
     return points
-
-
-def _ruled_out(path: LogisticPath, best: PathPoint, base: PathPoint) -> bool:
-    away = path.gain(best, base)
-    return not is_noise(best.noise, path.problem, _NO_SHARE) or not away.mean < -_NO_GAIN * away.error
 
 
 def _least(path: LogisticPath, points: Iterable[PathPoint]) -> PathPoint:

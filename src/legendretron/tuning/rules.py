@@ -78,12 +78,14 @@ def batch_size_for(n_rows: int) -> int:
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
-def hidden_for(n_rows: int) -> int:
-    """Units per layer of a composite link's networks.
+def hidden_for(n_rows: int, n_classes: int) -> int:
+    """Units per layer of a composite link's networks; of two classes, a link is a function of one number.
 
     Examples
     --------
-    >>> hidden_for(299), hidden_for(300)
-    (4, 8)
+    >>> hidden_for(299, 3), hidden_for(300, 3), hidden_for(300, 2)
+    (4, 8, 2)
     """
+    if n_classes == 2:
+        return 2
     return 4 if n_rows < 300 else 8

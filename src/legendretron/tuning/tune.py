@@ -82,12 +82,13 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         for point in points:
             tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
     known = None if base is None else base.losses
+    if links and base is not None and base.estimate is None and rate == 0.0 and not path.may_bend(base):
+        links = []
     best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt, rate))
     if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
         best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt))
     if best is not None:
-        held_out = problem.held_out.first(problem.n_link_folds)
-        away = None if base is None else held_out.difference(best.losses, base.losses[: len(best.losses)])
+        away = None if base is None else _away(problem, best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.whole = best.candidate, best.whole
             if best.estimate is not None:
