@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import os
+
+WARM = float(os.environ.get("S3", "1"))
 import math
 import warnings
 from collections.abc import Sequence
@@ -29,7 +33,6 @@ from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.label_noise import (
     FittedNoise,
-    clean_link,
     is_learned,
     make_learned_noise,
     read_label_noise,
@@ -42,10 +45,9 @@ from legendretron.estimators.settings import Plan
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, with_noise
+from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
-from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.rules import LEARNING_RATE
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
@@ -304,8 +306,12 @@ class LinearLinkClassifier(SavedLinearClassifier):
                 tuning = self._choose(problem, strengths)
                 if saved_choice is not None:
                     saved_choice.save(tuning)
-                    tuning.logistic = None  # as in a fit that is resumed from here
+                    tuning.logistic = tuning.start = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
+        first_weight, first_bias = start.weight, start.bias
+        warm = tuning is not None and tuning.start is not None
+        if tuning is not None and tuning.start is not None:  # go on from the model that held-out rows have judged
+            first_weight, first_bias, link = tuning.start
         plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
         if plan.is_logistic and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
@@ -327,8 +333,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
             )
 
         model = LinearModel(
-            start.weight.to(device, plan.precision).unsqueeze(0),
-            start.bias.to(device, plan.precision).unsqueeze(0),
+            first_weight.to(device, plan.precision).unsqueeze(0),
+            first_bias.to(device, plan.precision).unsqueeze(0),
             [plan.link.to(plan.precision)],
         )
         validation = None
@@ -337,11 +343,9 @@ class LinearLinkClassifier(SavedLinearClassifier):
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), plan.strengths, online)
-        if tuning is not None and tuning.whole is not None:
-            result = _copy_fitted(model, tuning.whole)
-        elif fixed is not None or (
-            plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)
-        ):
+        if warm and settings.max_steps:
+            settings = dataclasses.replace(settings, max_steps=int(settings.max_steps * WARM))
+        if fixed is not None or (plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)):
             guess = None if tuning is None else tuning.logistic
             most = self._convex_iterations(fixed is not None)
             result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
@@ -570,13 +574,3 @@ class LinearLinkClassifier(SavedLinearClassifier):
         """
         check_is_fitted(self)
         write_model(path, estimator_model(self, getattr(self, "feature_names_in_", None)))
-
-
-def _copy_fitted(model: LinearModel, fitted: FittedLink) -> TrainingResult:
-    """Copy a candidate that was trained on all rows into the model, in place of training it."""
-    trained = LinearModel(fitted.weight.unsqueeze(0), fitted.bias.unsqueeze(0), [fitted.link])
-    model.flat.copy_(trained.flat)
-    rounds = torch.tensor([len(fitted.history)])
-    return TrainingResult(
-        fitted.history, rounds, converged=torch.ones(1, dtype=torch.bool), diverged=torch.zeros(1, dtype=torch.bool)
-    )

@@ -95,7 +95,6 @@ class ChoosingClassifier(LabelQuality, ABC):
             symmetric_logistic=self._protocol().symmetric,
             centred=self._is_centred(),
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
-            fit_whole=device.type == "cuda" and self._trains_like_candidates(),
             known_noise=noise,
             find_noise="never" if fixed is not None else self._find_noise(),
             fixed_link=fixed,

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of, number, optional
-from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise
+from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, clean_link
 from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
 from legendretron.tuning import FoundNoise
 from legendretron.tuning.noise_matrix import share_of_wrong_labels
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS
 from legendretron.tuning.table import check_matrix
 
-__all__ = ["FittedNoise", "clean_link", "is_learned", "make_learned_noise", "read_label_noise"]
+__all__ = ["FittedNoise", "is_learned", "make_learned_noise", "read_label_noise"]
 
 #: Kinds of noise that can be learned.
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
@@ -53,11 +53,6 @@ def make_learned_noise(kind: str, n_classes: int, before: FittedNoise | None) ->
 def _swap_matrix(matrix: np.ndarray) -> np.ndarray:
     """From the order of ``classes_`` to that of the link, or back: for two classes, reversed."""
     return np.ascontiguousarray(matrix[::-1, ::-1]) if len(matrix) == 2 else matrix
-
-
-def clean_link(link: Link) -> Link:
-    """The link of true labels, without a floor."""
-    return link.clean if isinstance(link, NoisyLink) else link
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.labels import check_labels
 from legendretron.estimators.classes import swap_classes
-from legendretron.estimators.label_noise import FittedNoise, clean_link
+from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.prediction import LinkPredictor
-from legendretron.links import SymmetricNoise
+from legendretron.links import SymmetricNoise, clean_link
 
 __all__ = ["LabelQuality"]
 

@@ -14,9 +14,8 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
-from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths
-from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
+from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, clean_link, link_class, make_link
 from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning import hidden_for

@@ -26,11 +26,11 @@ from legendretron._internal.json_values import as_json
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.estimators.choosing import ChoosingClassifier
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
-from legendretron.estimators.label_noise import FittedNoise, clean_link
+from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.persistence import SavedModel
 from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
 from legendretron.estimators.standardization import Standardized
-from legendretron.links import Link, SoftmaxLink
+from legendretron.links import Link, SoftmaxLink, clean_link
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training import History
 from legendretron.tuning import Tuning

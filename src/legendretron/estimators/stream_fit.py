@@ -316,7 +316,7 @@ class StreamFit:
         labels, rows = swap_labels(sample.places, len(classes)), np.arange(len(sample.places))
         weight, y = sample.weight / sample.weight.max(), classes[sample.places]
         problem = estimator._make_problem(features, labels, weight, sample.X, y, rows, None, self.seed, noise, None)
-        tuning: Tuning = estimator._choose(replace(problem, fit_whole=False), estimator._strengths())
+        tuning: Tuning = estimator._choose(problem, estimator._strengths())
         return tuning
 
     def _validation(self) -> Sample | None:

@@ -5,7 +5,7 @@ from legendretron.links.canonical import CanonicalLink
 from legendretron.links.composite import CompositeLink
 from legendretron.links.distillation import Distilled, LinkGap, distill, link_gap
 from legendretron.links.noise_models import LabelNoise, SymmetricNoise, TransitionNoise
-from legendretron.links.noisy import NoisyLink, with_noise
+from legendretron.links.noisy import NoisyLink, clean_link, with_noise
 from legendretron.links.persistence import load_link, save_link
 from legendretron.links.registry import link_class, link_config, link_names, make_link, register_link
 from legendretron.links.runs import stack_runs, take_run
@@ -34,5 +34,6 @@ __all__ = [
     "save_link",
     "stack_runs",
     "take_run",
+    "clean_link",
     "with_noise",
 ]

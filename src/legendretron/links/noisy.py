@@ -14,7 +14,7 @@ from legendretron.links.noise_models import LabelNoise, SymmetricNoise, make_noi
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
-__all__ = ["NoisyLink", "with_noise"]
+__all__ = ["NoisyLink", "clean_link", "with_noise"]
 
 
 @register_link("noisy")
@@ -204,6 +204,11 @@ class NoisyLink(Link):
     def keep_start(self) -> None:
         """See :meth:`Link.keep_start`."""
         self.clean.keep_start()
+
+
+def clean_link(link: Link) -> Link:
+    """The link of true labels, without a floor."""
+    return link.clean if isinstance(link, NoisyLink) else link
 
 
 def with_noise(link: Link, noise: LabelNoise | None, rate: float = 0.0) -> Link:

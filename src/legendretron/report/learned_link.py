@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from legendretron.estimators.label_noise import clean_link
-from legendretron.links import Link, SoftmaxLink
+from legendretron.links import Link, SoftmaxLink, clean_link
 from legendretron.plots.models import link_of
 from legendretron.plots.values import inverse_link, partial_losses, scale_to_log
 

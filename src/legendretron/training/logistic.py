@@ -33,7 +33,7 @@ from legendretron.training.logistic_objective import Objective
 __all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
 
 #: Most parameters of a run, and most multiplications for the Hessians of all runs, for Newton's method.
-_NEWTON_PARAMETERS, _NEWTON_WORK = 256, 5e7
+_NEWTON_PARAMETERS, _NEWTON_WORK = 256, 2e8
 #: The same with a link, whose loss can be so ill-conditioned that L-BFGS takes thousands of iterations.
 _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK = 1024, 5e8
 #: Most parameters for L-BFGS preconditioned by the Hessian of some rows, and rows needed for each parameter.

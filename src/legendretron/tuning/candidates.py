@@ -12,7 +12,7 @@ __all__ = ["ALPHAS", "LINK_ALPHAS", "Candidate", "link_candidates"]
 #: logistic regression, and the same for small and large data.
 ALPHAS = (0.03, 0.1, 0.3, 1.0)
 #: Strengths on the link: nearly free, and close to softmax. Values in between give about the same results.
-LINK_ALPHAS = (1e-4, 1e-2)
+LINK_ALPHAS = (1e-4,)
 
 
 class Candidate(NamedTuple):

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.diagnostics.link_test import test_softmax
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.independence import check_with_other_rows
-from legendretron.tuning.noise_rates import TEMPERATURES, LabelledRows, RateEstimate, estimate_rates
+from legendretron.tuning.noise_checks import check_estimate
+from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates, some_training_rows
 from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.score_test import LinkTest, score_test
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
 
 __all__ = ["LogisticPath", "PathPoint"]
@@ -33,10 +33,6 @@ _CLEARLY, _SHARE = 3.0, 0.05
 #: Penalty at which held-out margins are measured.
 _MARGINS_AT = -2.0
 _TOLERANCE, _ITERATIONS = 1e-4, 100
-#: Softmax is rejected below this p-value.
-_REJECTED = 0.05
-#: Training rows of all folds together from which the rate of noise is estimated.
-_TRAINING_ROWS = 20_000
 
 
 class PathPoint(NamedTuple):
@@ -130,37 +126,31 @@ class LogisticPath:
         """The fits at a strength and a rate of symmetric noise, beginning at others."""
         which = self._noise_folds
         fitted = self._solve(which, alpha, start.first(which.stop), rate=rate)
-        estimate, log_q = estimate_rates(*self.labelled(fitted))
-        log_losses, of_any_class = self._losses(log_q, self._held(which)[0])
-        return PathPoint(alpha, log_losses, of_any_class, fitted, self.doubt, rate, estimate)
+        return self._with_estimate(alpha, fitted, rate)
 
-    def ask_for_noise(self, base: PathPoint) -> tuple[PathPoint, Difference]:
-        """What noise would explain of the predictions of a fit without it, and its gain over a temperature alone."""
-        which = self._noise_folds
-        fitted = base.fitted.first(which.stop)
-        held_out, training = self.labelled(fitted)
-        estimate, log_q = estimate_rates(held_out, training)
-        rows, _ = self._held(which)
-        log_losses, of_any_class = self._losses(log_q, rows)
-        weight = self.held_out.first(which.stop).weight
-        tempered = (
-            self._losses(torch.log_softmax(held_out.log_p * power, dim=-1), rows)[0] for power in TEMPERATURES
-        )
-        alone = min(tempered, key=lambda losses: float(weight @ losses))
-        point = PathPoint(base.alpha, log_losses, of_any_class, fitted, self.doubt, 0.0, estimate)
-        return point, self.held_out.first(which.stop).difference(log_losses, alone)
+    def ask_for_noise(self, base: PathPoint) -> PathPoint:
+        """What noise would explain of the predictions of a fit without it; the estimate is checked."""
+        fitted = base.fitted.first(self._noise_folds.stop)
+        return self.check_estimate(self._with_estimate(base.alpha, fitted, 0.0))
+
+    def _with_estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
+        estimate, log_q = estimate_rates(*self.labelled(fitted))
+        log_losses, of_any_class = self._losses(log_q, self._held(self._noise_folds)[0])
+        return PathPoint(alpha, log_losses, of_any_class, fitted, self.doubt, rate, estimate)
 
     def check_estimate(self, point: PathPoint) -> PathPoint:
         """The point, with its estimate checked by other rows."""
         held_out, training = self.labelled(point.fitted)
         estimate, log_q = estimate_rates(held_out, training, temperatures=(point.noise.temperature,))
         rows, _ = self._held(self._noise_folds)
-        return point._replace(estimate=check_with_other_rows(estimate, self.problem, rows, log_q, held_out.labels))
+        return point._replace(estimate=check_estimate(estimate, self.problem, rows, log_q, held_out.labels))
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
+        parts = some_training_rows(self.problem.folds[self._noise_folds])
+        runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         held_out = self._labelled(fitted, *self._held(self._noise_folds))
-        return held_out, self._labelled(fitted, *self._some_training_rows())
+        return held_out, self._labelled(fitted, np.concatenate(parts), runs)
 
     def _solve(
         self,
@@ -192,13 +182,6 @@ class LogisticPath:
         held = self.problem.held_out
         inside = (held.fold >= which.start) & (held.fold < which.stop)
         return held.row[inside], held.fold[inside] - which.start
-
-    def _some_training_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that folds with noise are trained on, spread evenly, and the number of the run of each."""
-        folds = self.problem.folds[self._noise_folds]
-        most = max(1, _TRAINING_ROWS // len(folds))
-        parts = [train[:: -(-len(train) // most)] for train, _ in folds]
-        return np.concatenate(parts), np.repeat(np.arange(len(folds)), [len(part) for part in parts])
 
     def _log_proba(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Log-probabilities of rows, each under one of the runs: parts of them, with (n, C) each."""
@@ -278,19 +261,16 @@ class LogisticPath:
                 break
         return best
 
-    def may_bend(self, base: PathPoint) -> bool:
-        """Whether a learned link may gain: of two classes it is a function of one score, which held-out rows can test."""
-        if self.problem.n_classes > 2 or self.problem.known_noise is not None:
-            return True
+    def test_links(self, base: PathPoint) -> LinkTest:
+        """Test softmax against learned links on held-out rows."""
         rows, runs = self._held(self._noise_folds)
         held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows, runs)
-        test = test_softmax(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=False)
-        return test.p_value < _REJECTED
+        return score_test(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=False)
 
     def gain(self, point: PathPoint, base: PathPoint) -> Difference:
-        """Mean loss of a point with noise minus that of one without, and its standard error."""
+        """Mean loss of a point without noise minus that of one with noise, and its standard error."""
         held_out = self.held_out.first(self._noise_folds.stop)
-        return held_out.difference(point.losses, base.losses[: len(point.losses)])
+        return held_out.difference(base.losses[: len(point.losses)], point.losses)
 
     def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""

@@ -18,16 +18,19 @@ import torch
 from torch import Tensor
 
 from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.links.noise_models import mix_with_uniform
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
-from legendretron.tuning.noise_search import search_noise
+from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.table import FoundNoise
 
-__all__ = ["estimate_matrix", "find_matrix", "share_of_wrong_labels"]
+__all__ = ["estimate_matrix", "find_matrix", "has_pattern", "share_of_wrong_labels"]
 
 _ITERATIONS, _TOLERANCE = 500, 1e-6
 #: Pseudo-count of the start for each true class, for classes of few rows.
 _PSEUDO_COUNT = 1.0
+#: Standard errors by which a matrix must explain held-out labels better than symmetric noise.
+_MUST_GAIN = 2.0
 
 
 def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
@@ -49,24 +52,55 @@ def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
     return matrix
 
 
-def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[Tensor, FoundNoise]:
+def has_pattern(path: LogisticPath, noisy: PathPoint) -> bool:
+    """Whether held-out labels speak for a transition matrix rather than symmetric noise.
+
+    The matrix is estimated on one half of the held-out rows and judged on the other, so one with too many entries for the
+    rows loses.
+    """
+    rows, start = _tempered(path, noisy)[0], _symmetric(path.problem, noisy)
+    log_q = mix_with_uniform(rows.log_p, rows.log_p.new_tensor(noisy.noise.held_out))
+    half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
+    gain = torch.empty_like(rows.weight)
+    for one in (half, ~half):
+        matrix = estimate_matrix(LabelledRows(*(part[one] for part in rows)), start)
+        q = torch.exp(rows.log_p[~one]) @ matrix
+        labels = rows.labels[~one].unsqueeze(1)
+        gain[~one] = (torch.log(q.gather(1, labels)) - log_q[~one].gather(1, labels)).squeeze(1)
+    error = float(gain.std()) / math.sqrt(len(gain))
+    return float(gain.mean()) > _MUST_GAIN * error
+
+
+def _symmetric(problem: TuningProblem, noisy: PathPoint) -> Tensor:
+    """The matrix of symmetric noise, at which a search begins and to which rows of few labels are shrunk."""
+    rate = max(noisy.noise.rate, 0.01)
+    return SymmetricNoise(problem.n_classes, rate, learned=False, dtype=torch.float64).matrix().to(problem.device)
+
+
+def _tempered(path: LogisticPath, noisy: PathPoint) -> list[LabelledRows]:
+    """Held-out rows and training rows, with probabilities of true classes."""
+    power = noisy.noise.temperature
+    parts = path.labelled(noisy.fitted)
+    return [rows._replace(log_p=torch.log_softmax(rows.log_p * power, dim=-1)) for rows in parts]
+
+
+def find_matrix(path: LogisticPath, plain: PathPoint, noisy: PathPoint, *, fixed: bool) -> tuple[Tensor, FoundNoise]:
     """The matrix that logistic regression finds, and how many labels are wrong by it.
 
     First with predictions of a model of symmetric noise, then with those of a model that knows the first matrix.
 
     Parameters
     ----------
-    path, plain, fixed
-        As in :func:`~legendretron.tuning.noise_search.search_noise`.
+    path : LogisticPath
+        Of logistic regression without noise.
+    plain, noisy : PathPoint
+        Its best points without noise, and with symmetric noise.
+    fixed : bool
+        Whether the strength of ``plain`` is the only one.
     """
     problem, n_classes = path.problem, path.problem.n_classes
-    points, _ = search_noise(path, plain, always=True, fixed=fixed)
-    estimate = points[0].noise
-    start = SymmetricNoise(n_classes, max(estimate.rate, 0.01), learned=False, dtype=torch.float64).matrix()
-    start = start.to(problem.device)
-    of_rows = path.labelled(points[0].fitted)
-    tempered = [rows._replace(log_p=torch.log_softmax(rows.log_p * estimate.temperature, dim=-1)) for rows in of_rows]
-    first = _mean(*(estimate_matrix(rows, start) for rows in tempered))
+    start = _symmetric(problem, noisy)
+    first = _mean(*(estimate_matrix(rows, start) for rows in _tempered(path, noisy)))
     with_first = LogisticPath(
         replace(problem, known_noise=TransitionNoise(first), find_noise="never"),
         problem.n_path_folds,

@@ -25,6 +25,7 @@ __all__ = [
     "RateEstimate",
     "best_share",
     "estimate_rates",
+    "some_training_rows",
 ]
 
 #: Powers of the probabilities to choose from.
@@ -32,6 +33,10 @@ TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
 #: Highest rate that can be told from pure noise.
 _HIGHEST = 0.98
 _HALVINGS = 20
+#: Probability of the true class from which a row is clear.
+_CLEAR = 0.95
+#: Training rows of all folds together from which a rate is estimated.
+_TRAINING_ROWS = 20_000
 #: Held-out rows by which a temperature is chosen, at most.
 ENOUGH = 20_000
 #: Standard errors on both sides of an interval: more than the 1.6 of nine in ten, as the fit is chosen among several.
@@ -53,7 +58,8 @@ class RateEstimate(NamedTuple):
     held_out: float  #: rate that fits held-out rows best
     training: float  #: rate that fits the rows a model was trained on
     error: float  #: standard error of either
-    agreement: float = 0.0  #: of other rows with suspicious ones, see :mod:`~legendretron.tuning.independence`
+    clear: float = 1.0  #: share of held-out rows whose true class is nearly certain
+    agreement: float = 0.0  #: of other rows with suspicious ones, see :mod:`~legendretron.tuning.noise_checks`
     most: float = 1.0  #: rate that the clearest rows allow, see there, too
 
     @property
@@ -121,9 +127,16 @@ def estimate_rates(
     information = float((share * slope.square()).sum()) / float(share.square().sum())
     on_training = _best_rate(_label_probability(training, power), training.weight, n_classes)
     error = 1.0 / np.sqrt(max(information, 1e-12))
-    estimate = RateEstimate(power, rate, on_training, float(error))
     log_p = torch.log_softmax(held_out.log_p * power, dim=-1)
+    clear = float(share @ (log_p.amax(-1) > math.log(_CLEAR)).to(share))
+    estimate = RateEstimate(power, rate, on_training, float(error), clear)
     return estimate, mix_with_uniform(log_p, log_p.new_tensor(rate))
+
+
+def some_training_rows(folds: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """Rows that each of some folds is trained on, spread evenly."""
+    most = max(1, _TRAINING_ROWS // len(folds))
+    return [train[:: -(-len(train) // most)] for train, _ in folds]
 
 
 def _label_probability(rows: LabelledRows, power: float) -> Tensor:

@@ -8,36 +8,20 @@ weaker ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_rates import RateEstimate
-from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.noise_checks import is_believable
 
-__all__ = ["is_noise", "search_noise"]
+__all__ = ["search_noise"]
 
 #: Rates assumed in training; the highest is tried only if the one before is better than the first.
 _RATES = (0.3, 0.7, 0.9)
 #: A path ends when the loss is so much above the least, or after so many factors of ten.
 _SHARE, _DECADES = 0.02, 4
-#: Noise must be in this share of the labels, as training rows have it too, and gain so many standard errors.
-_LEAST_SHARE, _MUST_GAIN = 0.05, 1.0
-#: Standard errors by which noise must explain predictions of a model without it.
-_SUSPECTED = 1.0
-
-
-def is_noise(estimate: RateEstimate, problem: TuningProblem, least: float = _LEAST_SHARE) -> bool:
-    """Whether enough labels are wrong to matter.
-
-    Below a twentieth there is little to gain, and what looks like noise is often a model that does not quite fit. So even
-    training rows must say so, unless there are so many features that a model can explain any labels of theirs.
-    """
-    rate = estimate.rate if problem.is_wide else estimate.lowest
-    return rate * (problem.n_classes - 1) / problem.n_classes >= least
 
 
 def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[PathPoint], bool]:
-    """Try rates and strengths.
+    """Ask whether labels are wrong, and if so try rates and strengths.
 
     Parameters
     ----------
@@ -55,26 +39,22 @@ def search_noise(path: LogisticPath, base: PathPoint, *, always: bool, fixed: bo
     list of PathPoint
         What was tried, the best first.
     bool
-        Whether noise explains the labels better. It may still be that the model does not fit: the estimate of the best point
-        says what other rows make of it.
+        Whether noise is believed: by predictions without noise, by those of the best point, and as it lowers the loss.
     """
-    asked, away = path.ask_for_noise(base)
-    suspected = is_noise(asked.noise, path.problem) and away.mean < -_SUSPECTED * away.error
-    if not suspected and not always:
+    asked = path.ask_for_noise(base)
+    if not always and not is_believable(asked.noise, path.problem):
         return [asked], False
     low, high, highest = _RATES
     points = _walk(path, base, low, fixed) + _walk(path, base, high, fixed)
-    if _least(path, points).rate == high:
+    if min(points, key=path.loss).rate == high:
         points += _walk(path, base, highest, fixed)
-    best = _least(path, points)
+    best = min(points, key=path.loss)
     for side in () if fixed else (0.5, -0.5):
         points.append(path.fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
-    first, *others = _best_first(path, points)
-    away = path.gain(first, base)
-    accepted = is_noise(first.noise, path.problem) and away.mean < -_MUST_GAIN * away.error
-    if accepted or always:
-        first = path.check_estimate(first)
-    return [first, *others], accepted
+    first, *others = sorted(points, key=path.loss)
+    first = path.check_estimate(first)
+    believed = path.gain(first, base).mean > 0.0 and is_believable(first.noise, path.problem)
+    return [first, *others], always or believed
 
 
 def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
@@ -88,11 +68,3 @@ def _walk(path: LogisticPath, base: PathPoint, rate: float, fixed: bool) -> list
         if loss > least * (1.0 + _SHARE):
             break
     return points
-
-
-def _least(path: LogisticPath, points: Iterable[PathPoint]) -> PathPoint:
-    return min(points, key=path.loss)
-
-
-def _best_first(path: LogisticPath, points: list[PathPoint]) -> list[PathPoint]:
-    return sorted(points, key=path.loss)

@@ -13,7 +13,7 @@ from torch import Tensor
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.forest import Forest, grow_forest
+from legendretron.tuning.noise_checks import Trees, grow_trees
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
 __all__ = ["TuningProblem"]
@@ -53,8 +53,6 @@ class TuningProblem:
         Of starts and batches.
     link_folds : int, optional
         On how many of the folds, the first ones, learned links are tried; all if not given.
-    fit_whole : bool
-        Whether finalists are trained on all rows at the same time: on a GPU that is free, and saves training at the end.
     verbose : int
         See :class:`~legendretron.training.progress.Progress`.
     known_noise : LabelNoise, optional
@@ -81,7 +79,6 @@ class TuningProblem:
     symmetric_logistic: bool = True
     centred: bool = True
     link_folds: int | None = None
-    fit_whole: bool = False
     verbose: int = 0
     known_noise: LabelNoise | None = None
     find_noise: str = "never"
@@ -123,6 +120,6 @@ class TuningProblem:
         return self.features.single()
 
     @cached_property
-    def forest(self) -> Forest:
+    def trees(self) -> Trees:
         """A second opinion on the labels, by rows of positive weight."""
-        return grow_forest(self.features, self.labels, self.n_classes, np.flatnonzero(self.weight > 0))
+        return grow_trees(self.features, self.labels, self.n_classes, np.flatnonzero(self.weight > 0))

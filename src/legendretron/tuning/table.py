@@ -114,8 +114,8 @@ class Tuning:
         The strengths to train with.
     logistic : Logistic, optional
         Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
-    whole : FittedLink, optional
-        The chosen learned link, already trained on all rows.
+    start : FittedLink, optional
+        The chosen learned link, trained on the rows of the first fold: where to begin to train it on all rows.
     noise : FoundNoise, optional
         Noise in the labels, if it was looked for; one of rate 0 if there is none.
     noise_matrix : ndarray of shape (C, C), optional
@@ -131,7 +131,7 @@ class Tuning:
     chosen: Candidate
     rows: list[dict[str, Any]] = field(default_factory=list)
     logistic: Logistic | None = None
-    whole: FittedLink | None = None
+    start: FittedLink | None = None
     noise: FoundNoise | None = None
     noise_matrix: np.ndarray | None = None
 

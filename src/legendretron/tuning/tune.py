@@ -11,10 +11,10 @@ import numpy as np
 
 from legendretron.links import TransitionNoise
 from legendretron.tuning.candidates import Candidate
-from legendretron.tuning.independence import is_believable
-from legendretron.tuning.link_search import LinkScore, search_links
+from legendretron.tuning.link_search import LinkScore, may_gain, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_matrix import find_matrix
+from legendretron.tuning.noise_checks import is_believable
+from legendretron.tuning.noise_matrix import find_matrix, has_pattern
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.noise_search import search_noise
 from legendretron.tuning.problem import TuningProblem
@@ -27,14 +27,16 @@ __all__ = ["FALLBACK_ALPHA", "tune"]
 _MUST_GAIN = 1.0
 #: Strength of logistic regression where no row can be held out.
 FALLBACK_ALPHA = 0.01
+#: Softmax is rejected below this p-value.
+_REJECTED = 0.05
 
 
 def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None) -> Tuning:
     """Choose strengths, and whether some labels are noise, by cross-validated log-loss of the labels as they are.
 
     A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
-    row by row: of two models that do equally well, the simpler one. For the same reason noise has to gain as much, see
-    :mod:`~legendretron.tuning.noise_search`.
+    row by row: of two models that do equally well, the simpler one. When noise is believed is told in
+    :mod:`~legendretron.tuning.noise_checks`.
 
     Parameters
     ----------
@@ -61,36 +63,39 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if not problem.folds:
         return tuning
     base: PathPoint | None = None
-    points: list[PathPoint]
+    chosen_row: dict[str, Any] | None = None
     doubt, rate = problem.doubt, 0.0
-    if problem.find_noise == "matrix":
-        return _tune_with_matrix(problem, links, logistic=logistic, alpha=alpha)
     if logistic or problem.find_noise != "never":
         path = LogisticPath(problem, problem.n_path_folds)
         plain = _plain_logistic(path, alpha if logistic else None)
-        noisy, suspected, accepted = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+        noisy, believed = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+        if believed and (problem.find_noise == "matrix" or has_pattern(path, noisy[0])):
+            return _tune_with_matrix(path, plain, noisy[0], links, logistic=logistic, alpha=alpha)
         doubt = path.doubt
         if noisy:
-            rate = noisy[0].noise.rate if suspected else 0.0
-            tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if accepted else _no_noise(noisy[0].noise)
+            rate = noisy[0].noise.rate if believed else 0.0
+            tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if believed else _no_noise(noisy[0].noise)
     if logistic:
-        base = noisy[0] if accepted else plain
-        points = [*(path.points.values() if alpha is None else [plain])]
-        # the others are not about noise
-        points += [point for point in noisy if point.noise.rate > 0.0 or point is base]
+        base = noisy[0] if believed else plain
+        points = [*path.points.values()] if alpha is None else [plain]
+        points += noisy if believed else []
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
-            tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
+            added = _add_row(tuning, problem, Candidate(point.alpha, math.inf), None, point, base)
+            chosen_row = added if point is base else chosen_row
+        if links and not (believed or problem.known_noise) and problem.n_classes == 2:
+            # of two classes, a link is a function of one score, which held-out rows can test
+            test = path.test_links(base)
+            if not (test.p_value < _REJECTED and may_gain(Difference(test.gain, test.gain_error), path.loss(base))):
+                links = []
     known = None if base is None else base.losses
-    if links and base is not None and base.estimate is None and rate == 0.0 and not path.may_bend(base):
-        links = []
-    best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt, rate))
-    if best is not None and best.estimate is not None and not _is_accepted(problem, best.estimate):
-        best = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt))
+    best, row = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt, rate))
+    if best is not None and best.estimate is not None and not _is_believed(problem, best.estimate):
+        best, row = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt))
     if best is not None:
         away = None if base is None else _away(problem, best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
-            tuning.chosen, tuning.whole = best.candidate, best.whole
+            tuning.chosen, tuning.start, chosen_row = best.candidate, best.models[0], row
             if best.estimate is not None:
                 tuning.noise = _describe_noise(best.rate, best.estimate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
@@ -101,10 +106,11 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             complete = path.with_other_folds(base)
             base = complete[0]
             tuning.chosen = Candidate(base.alpha, math.inf)
-            for point in complete:
-                tuning.rows.append(_row(problem, Candidate(point.alpha, math.inf), None, point, base))
+            rows = [_add_row(tuning, problem, Candidate(p.alpha, math.inf), None, p, base) for p in complete]
+            chosen_row = rows[0]
         tuning.logistic = base.fitted
-    _mark_chosen(problem, tuning)
+    if chosen_row is not None:
+        chosen_row["chosen"] = True
     return tuning
 
 
@@ -114,22 +120,28 @@ def _best_link(
     links: list[Candidate],
     base: PathPoint | None,
     stages: Iterator[list[LinkScore]],
-) -> LinkScore | None:
-    """The link that is left at the end of a search, whose stages are written into the table."""
-    best = None
+) -> tuple[LinkScore | None, dict[str, Any] | None]:
+    """The link that is left at the end of a search, whose stages are written into the table, and its row."""
+    best, row = None, None
     for stage in stages if links else ():
         for score in stage:
-            tuning.rows.append(_row(problem, score.candidate, score.steps, score, base))
+            row = _add_row(tuning, problem, score.candidate, score.steps, score, base)
             best = score if score.final else None
-    return best
+    return best, row
 
 
-def _tune_with_matrix(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None) -> Tuning:
+def _tune_with_matrix(
+    path: LogisticPath,
+    plain: PathPoint,
+    noisy: PathPoint,
+    links: list[Candidate],
+    *,
+    logistic: bool,
+    alpha: float | None,
+) -> Tuning:
     """Estimate a transition matrix, then choose strengths as if it were known."""
-    path = LogisticPath(problem, problem.n_path_folds)
-    plain = _plain_logistic(path, alpha if logistic else None)
-    matrix, noise = find_matrix(path, plain, fixed=logistic and alpha is not None)
-    known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
+    matrix, noise = find_matrix(path, plain, noisy, fixed=logistic and alpha is not None)
+    known = replace(path.problem, known_noise=TransitionNoise(matrix), find_noise="never")
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
     tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
     return tuning
@@ -144,19 +156,16 @@ def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
     return base._replace(doubt=path.doubt)
 
 
-def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool, bool]:
-    """What was tried with noise, the best first; whether links are to be tried with noise; and whether to take it."""
+def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool]:
+    """What was tried with noise, the best first, and whether noise is believed."""
     find = path.problem.find_noise
     if find == "never":
-        return [], False, False
-    points, suspected = search_noise(path, plain, always=find == "always", fixed=fixed)
-    suspected = suspected or find == "always"
-    return points, suspected, suspected and _is_accepted(path.problem, points[0].noise)
+        return [], False
+    return search_noise(path, plain, always=find in ("always", "matrix"), fixed=fixed)
 
 
-def _is_accepted(problem: TuningProblem, estimate: RateEstimate) -> bool:
-    """Whether to believe that labels are wrong, and not the model in some region."""
-    return problem.find_noise == "always" or is_believable(estimate)
+def _is_believed(problem: TuningProblem, estimate: RateEstimate) -> bool:
+    return problem.find_noise == "always" or is_believable(estimate, problem)
 
 
 def _describe_noise(training: float, estimate: RateEstimate) -> FoundNoise:
@@ -166,23 +175,6 @@ def _describe_noise(training: float, estimate: RateEstimate) -> FoundNoise:
 def _no_noise(estimate: RateEstimate) -> FoundNoise:
     """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
     return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
-
-
-def _mark_chosen(problem: TuningProblem, tuning: Tuning) -> None:
-    """Mark the row of what was chosen; of several with the same strengths, the one with the least loss."""
-    rate = 0.0 if tuning.noise is None else tuning.noise.rate * (1.0 - 1.0 / problem.n_classes)
-    rows = [
-        row
-        for row in tuning.rows
-        if (row["alpha"], row["link_alpha"]) == tuple(tuning.chosen)
-        and (row["steps"] is None or row["steps"] == problem.steps)
-    ]
-    if rows:
-        most = max(row["held_out_rows"] for row in rows)
-        min(
-            (row for row in rows if row["held_out_rows"] == most),
-            key=lambda row: (abs(row["label_noise"] - rate) > 1e-9, row["log_loss"]),
-        )["chosen"] = True
 
 
 def _away(problem: TuningProblem, losses: np.ndarray, base: np.ndarray) -> Difference:
@@ -200,7 +192,8 @@ def _model(problem: TuningProblem, candidate: Candidate) -> str:
     return "logistic regression" if problem.fixed_link is None else "fixed link"
 
 
-def _row(
+def _add_row(
+    tuning: Tuning,
     problem: TuningProblem,
     candidate: Candidate,
     steps: int | None,
@@ -212,7 +205,7 @@ def _row(
         held_out = held_out.first(int(held_out.fold[len(losses)]))
     mean = held_out.mean(losses)
     away = None if base is None else _away(problem, losses, base.losses)
-    return {
+    row = {
         "model": _model(problem, candidate),
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
@@ -225,3 +218,5 @@ def _row(
         "difference_error": math.nan if away is None else away.error,
         "chosen": False,
     }
+    tuning.rows.append(row)
+    return row

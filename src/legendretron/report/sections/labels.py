@@ -8,9 +8,9 @@ import numpy as np
 from markupsafe import Markup
 
 from legendretron.estimators import LegendreCalibrator
-from legendretron.estimators.label_noise import clean_link
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
+from legendretron.links import clean_link
 from legendretron.links.noise_models import replaced_share
 from legendretron.report.charts import Chart
 from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from scipy.stats import chi2
 
-__all__ = ["LinkTest", "test_softmax"]
+__all__ = ["LinkTest", "score_test"]
 
 #: Directions whose variance is below this share of the largest are left out: they are combinations of the others.
 _LEAST_VARIANCE = 1e-4
@@ -34,10 +34,11 @@ class LinkTest(NamedTuple):
     df: int
     p_value: float
     gain: float  #: estimated gain in log-loss per row of a learned link; may be negative
+    gain_error: float  #: its standard error
     class_p_values: np.ndarray  #: of each class against the others, not corrected for their number
 
 
-def test_softmax(
+def score_test(
     log_proba: np.ndarray, labels: np.ndarray, *, features: np.ndarray | None = None, robust: bool = True
 ) -> LinkTest:
     """Test softmax by the log-probabilities (n, C) of held-out rows and their labels from 0.
@@ -76,7 +77,9 @@ def test_softmax(
         variance = scores.T @ scores / n
     else:
         pa = bent * (p @ directions.T)
-        variance = ((bent.T @ ((p @ (directions**2).T) * bent)) if n_classes == 2 else _spread(p, directions, bent)) - pa.T @ pa
+        variance = (
+            (bent.T @ ((p @ (directions**2).T) * bent)) if n_classes == 2 else _spread(p, directions, bent)
+        ) - pa.T @ pa
         variance /= n
     mean = scores.mean(axis=0)
     values, vectors = np.linalg.eigh(variance)
@@ -85,7 +88,9 @@ def test_softmax(
     statistic = float(n * ((vectors[:, keep].T @ mean) ** 2 / values[keep]).sum())
     each = n * mean**2 / np.maximum(np.diag(variance), np.finfo(float).tiny)
     by_class = chi2.sf(each if n_classes > 2 else each.repeat(2), 1)
-    return LinkTest(statistic, df, float(chi2.sf(statistic, df)), (statistic - df) / (2 * n), by_class)
+    return LinkTest(
+        statistic, df, float(chi2.sf(statistic, df)), (statistic - df) / (2 * n), statistic**0.5 / n, by_class
+    )
 
 
 def _spread(p: np.ndarray, directions: np.ndarray, bent: np.ndarray) -> np.ndarray:
