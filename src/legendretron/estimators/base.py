@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import os
-
-WARM = float(os.environ.get("S3", "1"))
 import math
 import warnings
 from collections.abc import Sequence
@@ -309,7 +305,6 @@ class LinearLinkClassifier(SavedLinearClassifier):
                     tuning.logistic = tuning.start = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
-        warm = tuning is not None and tuning.start is not None
         if tuning is not None and tuning.start is not None:  # go on from the model that held-out rows have judged
             first_weight, first_bias, link = tuning.start
         plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
@@ -342,9 +337,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
             rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
-        settings = self._training_settings(identity, generator, len(rows), plan.strengths, online)
-        if warm and settings.max_steps:
-            settings = dataclasses.replace(settings, max_steps=int(settings.max_steps * WARM))
+        settings = self._training_settings(identity, generator, len(rows), n_classes, plan.strengths, online)
         if fixed is not None or (plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)):
             guess = None if tuning is None else tuning.logistic
             most = self._convex_iterations(fixed is not None)
@@ -488,6 +481,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         identity: tuple[Any, ...],
         generator: torch.Generator,
         n_rows: int,
+        n_classes: int,
         strengths: tuple[float, float],
         online: bool,
     ) -> TrainingSettings:
@@ -500,7 +494,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
             rate = _ONLINE_RATE if online else LEARNING_RATE
         max_epochs, max_steps = 1 if online else self.max_epochs, None
         if max_epochs == "auto":
-            steps = steps_for(n_rows)
+            steps = steps_for(n_rows, n_classes)
             max_epochs = LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
             if solver == "adam" and protocol.schedule == "cosine":
                 max_steps = steps

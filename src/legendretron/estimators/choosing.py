@@ -98,7 +98,7 @@ class ChoosingClassifier(LabelQuality, ABC):
             known_noise=noise,
             find_noise="never" if fixed is not None else self._find_noise(),
             fixed_link=fixed,
-            **self._trial_schedule(len(rows)),
+            **self._trial_schedule(len(rows), n_classes),
         )
 
     def _find_noise(self) -> str:
@@ -109,11 +109,11 @@ class ChoosingClassifier(LabelQuality, ABC):
             return "never"  # class weights would make symmetric noise look class-conditional
         return _FIND_NOISE[self.label_noise]
 
-    def _trial_schedule(self, n_rows: int) -> dict[str, Any]:
+    def _trial_schedule(self, n_rows: int, n_classes: int) -> dict[str, Any]:
         """Batch size, steps and rate of learned links while strengths are chosen."""
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
         epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
-        steps = steps_for(n_rows) if epochs is None else epochs * math.ceil(n_rows / batch)
+        steps = steps_for(n_rows, n_classes) if epochs is None else epochs * math.ceil(n_rows / batch)
         rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
         return {"batch_size": batch, "steps": steps, "learning_rate": rate}
 
@@ -125,12 +125,6 @@ class ChoosingClassifier(LabelQuality, ABC):
         n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
-
-    def _trains_like_candidates(self) -> bool:
-        """Whether the final fit of a learned link is that of a candidate, on all rows."""
-        automatic = self.max_epochs == "auto" and self.dtype is None and self.solver != "lbfgs"
-        usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
-        return automatic and usual and not self.early_stopping and self.checkpoint is None
 
     @property
     def tuning_(self) -> Any:

@@ -184,7 +184,7 @@ def fit_splits(
     sample = Sample(features, rows, _as_labels(observed, n_classes, device), on_device)
     identity = () if estimator.checkpoint is None else (X, train_rows, observed, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
-        identity, generators[0], rows.shape[1], strengths.pair(), False
+        identity, generators[0], rows.shape[1], n_classes, strengths.pair(), False
     )
     if isinstance(links[0], SoftmaxLink) and estimator._by_convex_solver(online=False):
         # labels differ between splits, so another solver goes to the same minimum

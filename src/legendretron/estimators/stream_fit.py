@@ -373,7 +373,9 @@ class StreamFit:
             Steps between two checkpoints, in place of one every 10 epochs.
         """
         estimator, plan, n_rows = self.estimator, self.plan, sum(self.sizes)
-        settings = estimator._training_settings((), self.generator, n_rows, plan.strengths, online=False)
+        settings = estimator._training_settings(
+            (), self.generator, n_rows, len(self.summary.classes), plan.strengths, online=False
+        )
         if settings.max_steps is not None:  # as in memory, but with one pass over all rows at least
             settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_rows / settings.batch_size)))
         settings = replace(

@@ -91,6 +91,11 @@ class LogisticPath:
         # repeated folds are left out: fits with noise take many times longer
         self._noise_folds = slice(0, min(n_folds, problem.n_link_folds))
 
+    @property
+    def n_noise_folds(self) -> int:
+        """How many of the folds noise is looked for on."""
+        return self._noise_folds.stop
+
     def at(self, exponent: float) -> PathPoint:
         """The fits at a strength of ten to this power."""
         if exponent not in self.points:

@@ -29,7 +29,15 @@ from legendretron.tuning.noise_rates import RateEstimate
 if TYPE_CHECKING:
     from legendretron.tuning.problem import TuningProblem
 
-__all__ = ["Trees", "check_estimate", "grow_trees", "is_believable", "least_bound", "tree_agreement"]
+__all__ = [
+    "Trees",
+    "check_estimate",
+    "grow_trees",
+    "is_believable",
+    "is_possible_share",
+    "least_bound",
+    "tree_agreement",
+]
 
 #: Share of wrong labels below which there is little to gain, and a model that nearly fits looks like noise.
 _LEAST_SHARE = 0.05
@@ -129,6 +137,12 @@ def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
         and rate <= min(_SLACK * estimate.most, _HIGHEST)
         and (not few or estimate.clear >= 0.5)
     )
+
+
+def is_possible_share(wrong: float, problem: TuningProblem) -> bool:
+    """Whether a share of wrong labels matters, and clear rows allow it."""
+    few = problem.features.n_rows * (problem.n_classes - 1) < _FEW
+    return not few and _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
 
 
 def _is_enough(estimate: RateEstimate, problem: TuningProblem) -> bool:

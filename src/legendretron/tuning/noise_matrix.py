@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.links.noise_models import mix_with_uniform
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
+from legendretron.tuning.noise_checks import is_possible_share
+from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows, estimate_rates
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.table import FoundNoise
 
@@ -31,6 +31,14 @@ _ITERATIONS, _TOLERANCE = 500, 1e-6
 _PSEUDO_COUNT = 1.0
 #: Standard errors by which a matrix must explain held-out labels better than symmetric noise.
 _MUST_GAIN = 2.0
+#: Power of probabilities that are predicted without noise: wrong labels make a model unsure.
+_POWER = 2.0
+#: Powers to choose from where a matrix is estimated.
+_POWERS = (1.0, 1.5, 2.2, 3.3)
+#: Rows for each entry of a matrix that is tried unasked.
+_ROWS_FOR_AN_ENTRY = 10
+#: Rounds of fitting a model and its matrix in turns.
+_ROUNDS = 3
 
 
 def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
@@ -52,40 +60,41 @@ def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
     return matrix
 
 
-def has_pattern(path: LogisticPath, noisy: PathPoint) -> bool:
-    """Whether held-out labels speak for a transition matrix rather than symmetric noise.
+def has_pattern(path: LogisticPath, plain: PathPoint) -> bool:
+    """Whether held-out labels speak for a transition matrix rather than symmetric noise, by a fit without noise.
 
     The matrix is estimated on one half of the held-out rows and judged on the other, so one with too many entries for the
-    rows loses.
+    rows loses. Classes that a model confuses look like a matrix, too; but then labels are right where trees are sure.
     """
-    rows, start = _tempered(path, noisy)[0], _symmetric(path.problem, noisy)
-    log_q = mix_with_uniform(rows.log_p, rows.log_p.new_tensor(noisy.noise.held_out))
+    problem = path.problem
+    # of two classes, a matrix cannot be told from symmetric noise and a bias
+    if problem.n_classes == 2 or problem.features.n_rows < _ROWS_FOR_AN_ENTRY * problem.n_classes**2:
+        return False
+    held_out, training = path.labelled(plain.fitted.first(path.n_noise_folds))
+    rows, seen = (part._replace(log_p=torch.log_softmax(part.log_p * _POWER, dim=-1)) for part in (held_out, training))
+    estimate, log_q = estimate_rates(rows, seen, temperatures=(1.0,))
+    start = _symmetric(problem, max(estimate.rate, 0.1))
     half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
     gain = torch.empty_like(rows.weight)
     for one in (half, ~half):
         matrix = estimate_matrix(LabelledRows(*(part[one] for part in rows)), start)
-        q = torch.exp(rows.log_p[~one]) @ matrix
         labels = rows.labels[~one].unsqueeze(1)
-        gain[~one] = (torch.log(q.gather(1, labels)) - log_q[~one].gather(1, labels)).squeeze(1)
-    error = float(gain.std()) / math.sqrt(len(gain))
-    return float(gain.mean()) > _MUST_GAIN * error
+        log_p = torch.log(torch.exp(rows.log_p[~one]) @ matrix)
+        gain[~one] = (log_p.gather(1, labels) - log_q[~one].gather(1, labels)).squeeze(1)
+    if float(gain.mean()) <= _MUST_GAIN * float(gain.std()) / math.sqrt(len(gain)):
+        return False
+    return is_possible_share(_wrong(estimate_matrix(rows, start), rows.labels), problem)
 
 
-def _symmetric(problem: TuningProblem, noisy: PathPoint) -> Tensor:
+def _symmetric(problem: TuningProblem, rate: float) -> Tensor:
     """The matrix of symmetric noise, at which a search begins and to which rows of few labels are shrunk."""
-    rate = max(noisy.noise.rate, 0.01)
     return SymmetricNoise(problem.n_classes, rate, learned=False, dtype=torch.float64).matrix().to(problem.device)
 
 
-def _tempered(path: LogisticPath, noisy: PathPoint) -> list[LabelledRows]:
-    """Held-out rows and training rows, with probabilities of true classes."""
-    power = noisy.noise.temperature
-    parts = path.labelled(noisy.fitted)
-    return [rows._replace(log_p=torch.log_softmax(rows.log_p * power, dim=-1)) for rows in parts]
-
-
-def find_matrix(path: LogisticPath, plain: PathPoint, noisy: PathPoint, *, fixed: bool) -> tuple[Tensor, FoundNoise]:
-    """The matrix that logistic regression finds, and how many labels are wrong by it.
+def find_matrix(
+    path: LogisticPath, plain: PathPoint, noisy: PathPoint, *, fixed: bool
+) -> tuple[Tensor, FoundNoise, bool]:
+    """The matrix that logistic regression finds, how many labels are wrong by it, and whether it explains held-out labels better.
 
     First with predictions of a model of symmetric noise, then with those of a model that knows the first matrix.
 
@@ -99,26 +108,42 @@ def find_matrix(path: LogisticPath, plain: PathPoint, noisy: PathPoint, *, fixed
         Whether the strength of ``plain`` is the only one.
     """
     problem, n_classes = path.problem, path.problem.n_classes
-    start = _symmetric(problem, noisy)
-    first = _mean(*(estimate_matrix(rows, start) for rows in _tempered(path, noisy)))
-    with_first = LogisticPath(
-        replace(problem, known_noise=TransitionNoise(first), find_noise="never"),
-        problem.n_path_folds,
-    )
-    best = with_first.fit(plain.alpha) if fixed else with_first.search()
-    held_out, training = with_first.labelled(best.fitted)
-    matrices = [estimate_matrix(rows, start) for rows in (held_out, training)]
+    start = _symmetric(problem, max(noisy.noise.rate, 0.01))
+    matrices = _estimate_matrices(*path.labelled(noisy.fitted), start)
+    best = noisy
+    for number in range(_ROUNDS):
+        known = replace(problem, known_noise=TransitionNoise(_mean(*matrices)), find_noise="never")
+        with_matrix = LogisticPath(known, problem.n_path_folds)
+        best = (
+            with_matrix.search() if number == 0 and not fixed else with_matrix.fit(plain.alpha if fixed else best.alpha)
+        )
+        held_out, training = with_matrix.labelled(best.fitted)
+        matrices = _estimate_matrices(held_out, training, start)
     matrix = _mean(*matrices)
     wrong = sorted(_wrong(one, held_out.labels) for one in matrices)
     middle = _wrong(matrix, held_out.labels)
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
-    away = INTERVAL_ERRORS * error
-    low, high = max(0.0, wrong[0] - away), min(1.0, wrong[1] + away)
+    low, high = max(0.0, wrong[0] - INTERVAL_ERRORS * error), min(1.0, wrong[1] + INTERVAL_ERRORS * error)
     scale = n_classes / (n_classes - 1)
     # wrong labels that held-out rows have more than the mean are predictions that fail, as for a rate
     doubt = min(max(0.0, (wrong[1] - middle) / (1.0 - middle)) * scale, 0.5)
     rate, low, high = (min(share * scale, 1.0 - 1e-9) for share in (middle, low, high))
-    return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high)
+    away = problem.held_out.first(problem.n_path_folds).difference(
+        plain.losses, best._replace(doubt=plain.doubt).losses
+    )
+    return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high), away.mean > _MUST_GAIN * away.error
+
+
+def _estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> list[Tensor]:
+    """The likeliest matrices of both, with the power of the probabilities that explains held-out labels best."""
+    tried = []
+    for power in _POWERS:
+        rows = held_out._replace(log_p=torch.log_softmax(held_out.log_p * power, dim=-1))
+        matrix = estimate_matrix(rows, start)
+        q = (torch.exp(rows.log_p) @ matrix).gather(1, rows.labels.unsqueeze(1)).squeeze(1)
+        tried.append((float(rows.weight @ torch.log(q)), power, matrix))
+    _, power, matrix = max(tried, key=lambda one: one[0])
+    return [matrix, estimate_matrix(training._replace(log_p=torch.log_softmax(training.log_p * power, dim=-1)), start)]
 
 
 def _mean(held_out: Tensor, training: Tensor) -> Tensor:

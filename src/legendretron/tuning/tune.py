@@ -69,8 +69,10 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         path = LogisticPath(problem, problem.n_path_folds)
         plain = _plain_logistic(path, alpha if logistic else None)
         noisy, believed = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
-        if believed and (problem.find_noise == "matrix" or has_pattern(path, noisy[0])):
-            return _tune_with_matrix(path, plain, noisy[0], links, logistic=logistic, alpha=alpha)
+        if problem.find_noise == "matrix" or (problem.find_noise == "if it helps" and has_pattern(path, plain)):
+            with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
+            if with_matrix is not None:
+                return with_matrix
         doubt = path.doubt
         if noisy:
             rate = noisy[0].noise.rate if believed else 0.0
@@ -133,14 +135,19 @@ def _best_link(
 def _tune_with_matrix(
     path: LogisticPath,
     plain: PathPoint,
-    noisy: PathPoint,
+    noisy: list[PathPoint],
     links: list[Candidate],
     *,
     logistic: bool,
     alpha: float | None,
-) -> Tuning:
-    """Estimate a transition matrix, then choose strengths as if it were known."""
-    matrix, noise = find_matrix(path, plain, noisy, fixed=logistic and alpha is not None)
+) -> Tuning | None:
+    """Estimate a transition matrix, then choose strengths as if it were known; None if it does not help."""
+    fixed = logistic and alpha is not None
+    if noisy[0].rate == 0.0:  # symmetric noise was not believed, and not tried
+        noisy, _ = search_noise(path, plain, always=True, fixed=fixed)
+    matrix, noise, helps = find_matrix(path, plain, noisy[0], fixed=fixed)
+    if not helps and path.problem.find_noise != "matrix":
+        return None
     known = replace(path.problem, known_noise=TransitionNoise(matrix), find_noise="never")
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
     tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
