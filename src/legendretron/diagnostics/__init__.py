@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         calibration_curve,
         expected_calibration_error,
     )
+    from legendretron.diagnostics.link_test import LinkTest, link_test
     from legendretron.diagnostics.monotonicity_check import MonotonicityCheck, monotonicity
     from legendretron.diagnostics.properness_check import PropernessCheck, properness
     from legendretron.diagnostics.smooth_calibration import (
@@ -25,6 +26,7 @@ else:
         __name__,
         {
             "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
+            "link_test": ("LinkTest", "link_test"),
             "monotonicity_check": ("MonotonicityCheck", "monotonicity"),
             "properness_check": ("PropernessCheck", "properness"),
             "smooth_calibration": ("SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"),
@@ -35,12 +37,14 @@ else:
 __all__ = [
     "CalibrationCurve",
     "CanonicalityCheck",
+    "LinkTest",
     "MonotonicityCheck",
     "PropernessCheck",
     "SmoothCalibrationCurve",
     "calibration_curve",
     "canonicality",
     "expected_calibration_error",
+    "link_test",
     "monotonicity",
     "properness",
     "smooth_calibration_curve",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device
+from legendretron.diagnostics.link_test import LinkTest
 from legendretron.estimators.label_noise import is_learned
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.settings import Protocol, Strengths
@@ -125,6 +127,17 @@ class ChoosingClassifier(LabelQuality, ABC):
         n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
+
+    @property
+    def link_test_(self) -> LinkTest:
+        """Test of softmax on held-out rows of the logistic regression that learned links were compared with."""
+        test = None if getattr(self, "_tuning", None) is None else self._tuning.link_test  # type: ignore[union-attr]
+        if test is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or labels "
+                "were taken to be wrong; see legendretron.diagnostics.link_test."
+            )
+        return replace(test, classes=self.classes_)
 
     @property
     def tuning_(self) -> Any:

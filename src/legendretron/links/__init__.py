@@ -23,6 +23,7 @@ __all__ = [
     "SoftmaxLink",
     "SymmetricNoise",
     "TransitionNoise",
+    "clean_link",
     "distill",
     "link_class",
     "link_config",
@@ -34,6 +35,5 @@ __all__ = [
     "save_link",
     "stack_runs",
     "take_run",
-    "clean_link",
     "with_noise",
 ]

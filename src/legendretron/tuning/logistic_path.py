@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.diagnostics.link_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.noise_checks import check_estimate
-from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates, some_training_rows
+from legendretron.tuning.noise_rates import ENOUGH, LabelledRows, RateEstimate, estimate_rates, some_training_rows
 from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.score_test import LinkTest, score_test
 from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
 
 __all__ = ["LogisticPath", "PathPoint"]
@@ -266,11 +266,12 @@ class LogisticPath:
                 break
         return best
 
-    def test_links(self, base: PathPoint) -> LinkTest:
+    def test_links(self, base: PathPoint, *, robust: bool) -> LinkTest:
         """Test softmax against learned links on held-out rows."""
         rows, runs = self._held(self._noise_folds)
-        held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows, runs)
-        return score_test(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=False)
+        some = slice(None, None, -(-len(rows) // ENOUGH))
+        held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows[some], runs[some])
+        return score_test(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=robust)
 
     def gain(self, point: PathPoint, base: PathPoint) -> Difference:
         """Mean loss of a point without noise minus that of one with noise, and its standard error."""

@@ -20,6 +20,7 @@ from legendretron._internal.fields import (
     one_of,
     optional,
 )
+from legendretron.diagnostics.link_test import LinkTest
 from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
@@ -54,6 +55,7 @@ _FIELDS = {
     "rows": list_of(OBJECT),
     "noise": optional(list_of(number())),
     "noise_matrix": optional(array(None, None)),
+    "link_test": optional(OBJECT),
 }
 
 
@@ -120,6 +122,8 @@ class Tuning:
         Noise in the labels, if it was looked for; one of rate 0 if there is none.
     noise_matrix : ndarray of shape (C, C), optional
         Its transition matrix, if it is not symmetric.
+    link_test : LinkTest, optional
+        Test of softmax on held-out rows, if learned links were candidates and labels are taken as they are.
 
     Examples
     --------
@@ -134,6 +138,7 @@ class Tuning:
     start: FittedLink | None = None
     noise: FoundNoise | None = None
     noise_matrix: np.ndarray | None = None
+    link_test: LinkTest | None = None
 
     def to_state(self) -> dict[str, Any]:
         """Return what was tried and chosen; models that were trained on the way are left out."""
@@ -142,6 +147,7 @@ class Tuning:
             "rows": self.rows,
             "noise": None if self.noise is None else [*map(float, self.noise)],
             "noise_matrix": self.noise_matrix,
+            "link_test": None if self.link_test is None else self.link_test.to_state(),
         }
 
     @classmethod
@@ -160,6 +166,7 @@ class Tuning:
             rows,
             noise=None if state["noise"] is None else FoundNoise.from_state(state["noise"]),
             noise_matrix=None if state["noise_matrix"] is None else check_matrix(state["noise_matrix"]),
+            link_test=None if state["link_test"] is None else LinkTest.from_state(state["link_test"]),
         )
 
     def to_frame(self) -> Any:

@@ -85,9 +85,12 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         for point in points:
             added = _add_row(tuning, problem, Candidate(point.alpha, math.inf), None, point, base)
             chosen_row = added if point is base else chosen_row
-        if links and not (believed or problem.known_noise) and problem.n_classes == 2:
+        plain_labels = not believed and problem.known_noise is None and problem.fixed_link is None
+        if links and plain_labels:
+            tuning.link_test = path.test_links(base, robust=True)
+        if links and plain_labels and problem.n_classes == 2:
             # of two classes, a link is a function of one score, which held-out rows can test
-            test = path.test_links(base)
+            test = path.test_links(base, robust=False)
             if not (test.p_value < _REJECTED and may_gain(Difference(test.gain, test.gain_error), path.loss(base))):
                 links = []
     known = None if base is None else base.losses

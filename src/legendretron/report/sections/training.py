@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from legendretron.diagnostics import LinkTest
 from legendretron.plots.tuning import by_link_alpha, heights, logistic_curves
 from legendretron.report.charts import Chart
 from legendretron.report.markup import grid, note, number, paragraph, section
@@ -45,6 +46,8 @@ def training(classifier: Any) -> Markup:
             said.append(
                 f"Of {len(tuning)} candidates tried on held-out training rows, {what} and alpha {alpha:.3g} was chosen."
             )
+        if hasattr(classifier, "link_test_"):
+            said.append(_link_test(classifier.link_test_, learned=math.isfinite(classifier.link_alpha_)))
     elif isinstance(history, History) and hasattr(classifier, "alpha_"):
         said.append("The strengths of the penalties were given, so none were tried.")
     more = []
@@ -58,6 +61,14 @@ def training(classifier: Any) -> Markup:
                 )
             )
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
+
+
+def _link_test(test: LinkTest, *, learned: bool) -> str:
+    """Whether softmax is right, in a sentence."""
+    rejected = [str(name) for name in test.rejected_classes]
+    which = f", most clearly for {', '.join(rejected[:5])}" if rejected and len(test.classes) > 2 else ""
+    less = "" if learned or test.p_value >= 0.05 else ", but a learned link gained too little to be chosen"
+    return f"On held-out rows, {test}{which}{less}."
 
 
 def _history(history: History) -> Markup:
