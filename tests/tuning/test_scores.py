@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.tuning.candidates import ALPHAS, LINK_ALPHAS, Candidate, link_candidates
+from legendretron.tuning.candidates import ALPHAS, LINK_ALPHA, Candidate, link_candidates
 from legendretron.tuning.link_search import _padded
 from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
 
@@ -99,10 +99,10 @@ def test_loss_with_doubt():
 
 def test_candidates():
     every = link_candidates(None, None)
-    assert set(every) == {Candidate(a, b) for a in ALPHAS for b in LINK_ALPHAS}
+    assert set(every) == {Candidate(a, LINK_ALPHA) for a in ALPHAS}
     assert link_candidates(0.7, 0.2) == [(0.7, 0.2)]
     assert link_candidates(None, 0.2) == [(a, 0.2) for a in ALPHAS]
-    assert link_candidates(0.7, None) == [(0.7, b) for b in LINK_ALPHAS]
+    assert link_candidates(0.7, None) == [(0.7, LINK_ALPHA)]
     tied = link_candidates(None, None, tied=True)
     assert all(alpha == link_alpha for alpha, link_alpha in tied)
     assert len(set(tied)) == len(tied) > len(ALPHAS)

@@ -6,11 +6,14 @@ function of its logits :math:`z_i`. A learned link bends the logits along direct
 .. math:: z \mapsto z + \theta\, a\, \varphi(a^T z), \qquad \varphi(u) = \sqrt{1 + u^2},
 
 so the scores :math:`s_i = a^T r_i\, \varphi(a^T z_i)` have mean zero. There is one direction for each class, against the mean
-of the others. What another temperature, other biases or other weights could explain is removed first: the logits are
-recalibrated, and each :math:`\varphi(a^T z)` is replaced by its residual after a weighted regression on a constant,
-:math:`a^T z`, and the features if they are given. With :math:`V` the covariance of the scores,
-:math:`T = n\, \bar s^T V^{-1} \bar s` is chi-squared with :math:`J` degrees of freedom, and :math:`(T - J) / 2n` estimates
-what the best link of this family gains in log-loss per row.
+of the others; two classes have one direction, and :math:`\varphi(u) = \tanh u` as well. What another temperature, other
+biases or other weights could explain is removed first: the logits are recalibrated, and each :math:`\varphi(a^T z)` is
+replaced by its residual after a weighted regression on a constant, :math:`a^T z`, and the features if they are given. With
+:math:`V` the covariance of the scores, :math:`T = n\, \bar s^T V^{-1} \bar s` has Hotelling's distribution with :math:`J`
+degrees of freedom, and :math:`(T - J) / 2n` estimates what the best link of this family gains in log-loss per row.
+
+Scores that are estimated from few rows, less than ten for each coefficient, are themselves bent: then softmax of these scores
+is rejected too often, even if softmax of the true ones is right.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from scipy.stats import chi2
+from scipy.stats import chi2, f
 
 from legendretron._internal.fields import check_fields, list_of, number
 
@@ -79,8 +82,8 @@ class LinkTest:
         numbers = {name: number() for name in _NUMBERS}
         check_fields("link test", state, {**numbers, "class_p_values": list_of(number(0.0, 1.0), least=2)})
         p_values = np.array(state["class_p_values"], dtype=np.float64)
-        found = {name: float(state[name]) for name in _NUMBERS}
-        return cls(**{**found, "df": int(found["df"])}, classes=np.arange(len(p_values)), class_p_values=p_values)
+        statistic, df, p_value, gain, error = (float(state[name]) for name in _NUMBERS)
+        return cls(statistic, int(df), p_value, gain, error, np.arange(len(p_values)), p_values)
 
     def __str__(self) -> str:
         if self.p_value >= _LEVEL:
@@ -168,10 +171,13 @@ def score_test(
         directions = directions[:1]
     u = log_p @ directions.T
     u = (u - np.median(u, axis=0)) / np.maximum(u.std(axis=0), 1e-12)
-    bent = np.sqrt(1.0 + u**2)
     known = [np.ones(n)]
     if features is not None and n >= _ROWS_FOR_A_FEATURE * features.shape[1]:
         known += [*((features - features.mean(0)) / np.maximum(features.std(0), 1e-12)).T]
+    shapes = [np.sqrt(1.0 + u**2)]
+    if n_classes == 2:
+        shapes.append(np.tanh(u))
+    bent = np.stack(shapes, axis=2)  # (n, directions, shapes)
     for j, a in enumerate(directions):
         weight = p @ a**2 - (p @ a) ** 2
         columns = np.column_stack([*known, u[:, j]])
@@ -179,6 +185,8 @@ def score_test(
         gram = weighted.T @ columns
         gram += 1e-6 * np.trace(gram) / len(gram) * np.eye(len(gram))
         bent[:, j] -= columns @ np.linalg.solve(gram, weighted.T @ bent[:, j])
+    bent = bent.reshape(n, -1)
+    directions = directions.repeat(len(shapes), axis=0)
     scores = (residual @ directions.T) * bent
     if robust:
         variance = scores.T @ scores / n
@@ -192,16 +200,24 @@ def score_test(
     df = int(inside.sum())
     mean_score = scores.mean(axis=0)
     statistic = float(n * ((vectors[:, inside].T @ mean_score) ** 2 / values[inside]).sum())
+    p = _p_value(statistic, df, n)
     of_class = chi2.sf(n * mean_score**2 / np.maximum(np.diag(variance), tiny), 1)
     return LinkTest(
         statistic,
         df,
-        float(chi2.sf(statistic, df)) if df else 1.0,
+        p,
         (statistic - df) / (2 * n),
         statistic**0.5 / n,
         np.arange(n_classes) if classes is None else classes,
-        np.broadcast_to(of_class, n_classes).copy() if n_classes == 2 else of_class,
+        np.full(2, p) if n_classes == 2 else of_class,
     )
+
+
+def _p_value(statistic: float, df: int, n: int) -> float:
+    """By Hotelling's distribution, which is chi-squared for many rows."""
+    if df == 0 or n <= df:
+        return 1.0
+    return float(f.sf(statistic * (n - df) / (df * (n - 1)), df, n - df))
 
 
 def _recalibrate(log_proba: np.ndarray, labels: np.ndarray) -> np.ndarray:

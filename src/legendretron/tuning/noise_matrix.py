@@ -94,9 +94,9 @@ def _symmetric(problem: TuningProblem, rate: float) -> Tensor:
 def find_matrix(
     path: LogisticPath, plain: PathPoint, noisy: PathPoint, *, fixed: bool
 ) -> tuple[Tensor, FoundNoise, bool]:
-    """The matrix that logistic regression finds, how many labels are wrong by it, and whether it explains held-out labels better.
+    """The matrix that logistic regression finds, how many labels are wrong by it, and whether held-out labels speak for it.
 
-    First with predictions of a model of symmetric noise, then with those of a model that knows the first matrix.
+    A model and its matrix are estimated in turns, beginning with a model of symmetric noise.
 
     Parameters
     ----------
