@@ -20,7 +20,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from harness import Benchmark, show
-from legendretron.diagnostics.link_test import score_test
+from legendretron.diagnostics.softmax_test import score_test
 from study import load
 
 #: Tables that take seconds.

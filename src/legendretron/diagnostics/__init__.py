@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         calibration_curve,
         expected_calibration_error,
     )
-    from legendretron.diagnostics.link_test import LinkTest, link_test
     from legendretron.diagnostics.monotonicity_check import MonotonicityCheck, monotonicity
     from legendretron.diagnostics.properness_check import PropernessCheck, properness
     from legendretron.diagnostics.smooth_calibration import (
@@ -20,13 +19,14 @@ if TYPE_CHECKING:
         smooth_calibration_curve,
         smooth_calibration_error,
     )
+    from legendretron.diagnostics.softmax_test import LinkTest, link_test
     from legendretron.links.canonicality import CanonicalityCheck, canonicality
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
-            "link_test": ("LinkTest", "link_test"),
+            "softmax_test": ("LinkTest", "link_test"),
             "monotonicity_check": ("MonotonicityCheck", "monotonicity"),
             "properness_check": ("PropernessCheck", "properness"),
             "smooth_calibration": ("SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"),

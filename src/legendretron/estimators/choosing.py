@@ -13,7 +13,7 @@ import torch
 
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device
-from legendretron.diagnostics.link_test import LinkTest
+from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.estimators.label_noise import is_learned
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.settings import Protocol, Strengths

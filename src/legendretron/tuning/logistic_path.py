@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.diagnostics.link_test import LinkTest, score_test
+from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba

@@ -20,7 +20,7 @@ from legendretron._internal.fields import (
     one_of,
     optional,
 )
-from legendretron.diagnostics.link_test import LinkTest
+from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate

@@ -183,7 +183,7 @@ def score_test(
         columns = np.column_stack([*known, u[:, j]])
         weighted = columns * weight[:, None]
         gram = weighted.T @ columns
-        gram += 1e-6 * np.trace(gram) / len(gram) * np.eye(len(gram))
+        gram += max(1e-6 * np.trace(gram) / len(gram), 1e-12) * np.eye(len(gram))
         bent[:, j] -= columns @ np.linalg.solve(gram, weighted.T @ bent[:, j])
     bent = bent.reshape(n, -1)
     directions = directions.repeat(len(shapes), axis=0)
