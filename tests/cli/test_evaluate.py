@@ -234,7 +234,7 @@ def bad_tables(tables, tmp_path):
     frame.assign(w=-1).to_csv(tmp_path / "weights.csv", index=False)
     frame.to_csv(tmp_path / "iris.csv", index=False)
     content = (tables / "iris.safetensors").read_bytes()
-    (tmp_path / "other.safetensors").write_bytes(content.replace(b"legendretron-2", b"legendretron-9"))
+    (tmp_path / "other.safetensors").write_bytes(content.replace(b"legendretron-3", b"legendretron-9"))
     for name in ("iris", "cancer"):
         (tmp_path / f"{name}.safetensors").write_bytes((tables / f"{name}.safetensors").read_bytes())
     return tmp_path

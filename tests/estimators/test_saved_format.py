@@ -51,6 +51,14 @@ TUNING = {
     "difference_error": 0,
     "chosen": True,
 }
+LINK_TEST = {
+    "statistic": 4.0,
+    "df": 3,
+    "p_value": 0.25,
+    "gain": 0.5,
+    "gain_error": 0.125,
+    "class_p_values": [0.5, 0.25, 1],
+}
 SHARED_PARAMETERS = {
     *("alpha", "solver", "learning_rate", "max_epochs", "batch_size", "tol", "early_stopping", "class_weight"),
     *("warm_start", "standardize", "device", "dtype", "random_state", "verbose", "checkpoint", "cv", "label_noise"),
@@ -202,7 +210,7 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
     fixed = (state["given_link_is_fixed"], type(state["gradient_norm"]), type(state["converged"]))
     assert fixed == ((True, float, bool) if model == "fixed" else (False, type(None), type(None)))
     assert state["label_noise"] is None or {*state["label_noise"]} == {"plan", "known", "matrix"}
-    assert state["tuning"] is None or {*state["tuning"]} == {"chosen", "rows", "noise", "noise_matrix"}
+    assert state["tuning"] is None or {*state["tuning"]} == {"chosen", "rows", "noise", "noise_matrix", "link_test"}
     assert all([*row] == [*TUNING] for row in (state["tuning"] or {"rows": []})["rows"])
     assert (type(fitted).__name__, described(state["link"]), described(state["given_link"])) == (estimator, link, given)
     # one more has a default, so that files without it can be read; one less, or another name, needs a new number
@@ -263,7 +271,13 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         "n_iter": 1,
         "history": {name: torch.zeros(0).to(_column_dtype(name)) for name in STATE["history"]},
         "strengths": [0.5, math.inf] if model == "tuned" else [1, 0.25],
-        "tuning": {"chosen": [0.5, math.inf], "rows": [TUNING], "noise": None, "noise_matrix": None}
+        "tuning": {
+            "chosen": [0.5, math.inf],
+            "rows": [TUNING],
+            "noise": None,
+            "noise_matrix": None,
+            "link_test": LINK_TEST,
+        }
         if model == "tuned"
         else None,
         "label_noise": {**NOISE[model], "matrix": None} if model in NOISE else None,
@@ -285,6 +299,7 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
         row = clf.tuning_.iloc[0]
         assert (row["alpha"], row["link_alpha"], row["log_loss"], row["chosen"]) == (0.5, math.inf, 0.25, True)
         assert math.isnan(row["difference"])
+        assert (clf.link_test_.df, clf.link_test_.p_value, clf.link_test_.gain) == (3, 0.25, 0.5)
     if model == "fixed":
         assert (clf.gradient_norm_, clf.converged_) == (0.125, False)
         assert not any(p.requires_grad for p in clf.link.parameters())

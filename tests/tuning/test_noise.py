@@ -14,10 +14,11 @@ from legendretron.training import as_features
 from legendretron.tuning import tune
 from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.logistic_path import LogisticPath
-from legendretron.tuning.noise_checks import Trees, grow_trees, is_believable, least_bound, neighbour_agreement
+from legendretron.tuning.noise_checks import is_believable, least_bound, neighbour_agreement
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import search_noise
+from legendretron.tuning.trees import Trees, grow_trees
 
 CPU = torch.device("cpu")
 

@@ -305,7 +305,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
                     tuning.logistic = tuning.start = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
-        if tuning is not None and tuning.start is not None:  # go on from the model that held-out rows have judged
+        usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
+        if usual and tuning is not None and tuning.start is not None:  # go on from the model that was judged
             first_weight, first_bias, link = tuning.start
         plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
         if plan.is_logistic and not isinstance(link, SoftmaxLink):

@@ -14,9 +14,6 @@ r"""Whether labels that a model takes for wrong are noise: three questions, and 
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 import torch
 from scipy.stats import binomtest, norm
@@ -25,17 +22,15 @@ from torch import Tensor
 
 from legendretron.training.features import Features
 from legendretron.tuning.noise_rates import RateEstimate
-
-if TYPE_CHECKING:
-    from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.trees import Trees
 
 __all__ = [
-    "Trees",
     "check_estimate",
-    "grow_trees",
     "is_believable",
     "is_possible_share",
     "least_bound",
+    "neighbour_agreement",
     "tree_agreement",
 ]
 
@@ -56,42 +51,6 @@ _NEIGHBOURS = 5
 _SUREST, _FEWEST_SURE = (0.02, 0.05, 0.1, 0.2, 0.4), 20
 #: Confidence level of the bound: 2.5 standard errors, as it is the least of several.
 _LEVEL = float(2 * norm.cdf(2.5) - 1)
-#: Trees, rows of each, and fewest rows of a leaf: enough for out-of-bag probabilities, in a fraction of a second.
-_TREES, _TREE_ROWS, _LEAF = 50, 5000, 3
-#: Probabilities that trees may fill memory with, and rows that they predict in any case.
-_MOST_PROBABILITIES, _FEWEST_ROWS = 4_000_000, 2000
-
-
-class Trees(NamedTuple):
-    """Out-of-bag probabilities of randomised trees."""
-
-    rows: np.ndarray  #: numbers of the rows, in order
-    proba: np.ndarray  #: (n, C)
-    labels: np.ndarray  #: as observed, (n,)
-
-
-def grow_trees(features: Features, labels: Tensor, n_classes: int, rows: np.ndarray) -> Trees:
-    """Grow trees on some of the given rows, spread evenly; those that all trees have seen are left out."""
-    from sklearn.ensemble import ExtraTreesClassifier  # takes long to import, and few fits need it
-
-    most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_PROBABILITIES // n_classes))
-    some = rows[:: -(-len(rows) // most)]
-    x, y = features.select_rows(some), labels[torch.as_tensor(some, device=labels.device)].cpu().numpy()
-    trees = ExtraTreesClassifier(
-        _TREES,
-        min_samples_leaf=_LEAF,
-        bootstrap=True,
-        max_samples=min(len(y), _TREE_ROWS),
-        oob_score=True,
-        random_state=0,
-    )
-    with warnings.catch_warnings():  # about rows that all trees have seen
-        warnings.simplefilter("ignore")
-        trees.fit(x, y)
-    proba = np.zeros((len(y), n_classes))
-    proba[:, trees.classes_] = trees.oob_decision_function_
-    known = np.isfinite(proba).all(1) & (proba.sum(1) > 0.0)
-    return Trees(some[known], proba[known], y[known])
 
 
 def check_estimate(

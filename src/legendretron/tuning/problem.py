@@ -13,8 +13,8 @@ from torch import Tensor
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.noise_checks import Trees, grow_trees
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
+from legendretron.tuning.trees import Trees, grow_trees
 
 __all__ = ["TuningProblem"]
 
