@@ -21,7 +21,7 @@ from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, mean_of
 from legendretron.paper.libsvm.report import published_accuracies
 from legendretron.plots.axes import COLOURS
-from study import BASELINE, LEVEL, MEASURES, NOT_RUN, OURS
+from study import BASELINE, DISCLOSURE, LEVEL, MEASURES, NOT_RUN, OURS
 
 WITHOUT = "without label_noise"
 FLOOR = "logistic regression with a floor"
@@ -543,5 +543,5 @@ def _introduction(experiment: Experiment) -> str:
         "two classes, pairs is symmetric noise.\n\n"
         f"Means over splits ± standard error. Bold: better than {BASELINE} at {100 * (1 - LEVEL):g} % in a paired t-test; "
         f"italic: worse; {NOT_RUN}: not run. Tests are not corrected for their number: where nothing differs, "
-        f"{100 * LEVEL:g} % of the cells are marked all the same."
+        f"{100 * LEVEL:g} % of the cells are marked all the same.\n\n{DISCLOSURE}"
     )

@@ -36,7 +36,7 @@ __all__ = [
 
 #: Share of wrong labels below which there is little to gain, and a model that nearly fits looks like noise.
 _LEAST_SHARE = 0.05
-#: Highest agreement of noise; any value from 0.07 to 0.13 decides alike.
+#: Highest agreement of noise, which is near 0; that of a model that does not fit is near 1.
 _MOST_AGREEMENT = 0.1
 #: Factor by which an estimate may exceed the bound; a model that nearly fits finds somewhat too many wrong labels.
 _SLACK = 1.3
