@@ -151,9 +151,9 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     complete = (len(tables), splits) == (len(TABLES), SPLITS)
     sections = [
         "# Other tables",
-        f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training rows are made wrong at random, to a class that is not the "
-        "right one; those of test rows are right. Paired t-tests "
-        f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
+        f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of "
+        "training rows are made wrong at random, to a class that is not the right one; those of test rows are right. Paired "
+        f"t-tests at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         study.DISCLOSURE,
         "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
         "## Better and worse",
