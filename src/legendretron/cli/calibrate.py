@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from legendretron.estimators import LegendreCalibrator
 
-__all__ = ["CalibrateOptions", "calibrate"]
-
 Order = StrEnum("Order", ["any", "preserved"])
 Input = StrEnum("Input", ["auto", "proba", "logits"])
 
@@ -139,9 +137,10 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     """
     import numpy as np
 
+    from legendretron._internal.columns import quoted
+    from legendretron._internal.labels import label_text
     from legendretron._internal.sklearn_compat import validate_parameters
-    from legendretron.cli.models import is_model, label_text
-    from legendretron.datasets.table_files import quoted
+    from legendretron.cli.models import is_model
     from legendretron.estimators import LegendreCalibrator
 
     model, data, plot = options.model, options.data, options.plot

@@ -11,8 +11,6 @@ from legendretron.cli.outputs import frame_bytes, picture_bytes, write_output
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["PICTURES", "TABLES", "choice_of", "draw_tuning", "write_tuning"]
-
 TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
 
 

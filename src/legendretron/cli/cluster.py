@@ -23,8 +23,6 @@ from legendretron.cli.terminal import Terminal, grid
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["Cluster", "ClusterOptions", "cluster_of", "fit_by_cluster"]
-
 Backend = StrEnum("Backend", ["ray"])
 _PANEL = "Many machines"
 

@@ -16,8 +16,6 @@ from legendretron.cli.options import option, option_names, wrong
 from legendretron.cli.standard_input import readable_data
 from legendretron.cli.terminal import Terminal
 
-__all__ = ["register", "unwrapped"]
-
 _SHARED = {
     "json": option("Print the result as one JSON object.", "--json", panel="Output", show_default=True),
     "quiet": option("No notes, warnings or progress.", "--quiet", "-q", panel="Output", show_default=True),

@@ -16,25 +16,9 @@ from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
-__all__ = ["EncodedSource"]
-
 
 class EncodedSource(BlockSource):
     """Rows as an encoder encodes them, which is fitted in a pass of its own.
-
-    Parameters
-    ----------
-    parts : TableParts
-        The files.
-    target : str
-        Column of the labels.
-    encoder : TableEncoder
-        To be fitted here.
-    skip_bad_rows : int
-        If not 0, rows that cannot be read become rows with ``faults``, to be counted by who reads the batches. If 0, they are
-        an error here.
-    **options
-        Arguments of :func:`~legendretron.datasets.table_chunks.read_in_chunks`.
 
     Attributes
     ----------

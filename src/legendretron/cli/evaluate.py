@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from legendretron.preprocessing.drift import DriftWatch
     from legendretron.report import EvaluationReport
 
-__all__ = ["EvaluateOptions", "draw_reliability", "evaluate", "score_view"]
-
 _NAMES = {
     "accuracy": "accuracy (higher is better)",
     "log_loss": "log-loss (lower)",
@@ -205,8 +203,9 @@ def _report(
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
     import numpy as np
 
-    from legendretron.cli.models import features_for, label_text, without_names
-    from legendretron.datasets.table_files import quoted
+    from legendretron._internal.columns import quoted
+    from legendretron._internal.labels import label_text
+    from legendretron.cli.models import features_for, without_names
     from legendretron.report import EvaluationReport
 
     path, model = tables[0].path, next(iter(models.values()))

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
-__all__ = ["EstimatorOptions", "FitOptions", "fit"]
-
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
@@ -474,7 +472,7 @@ def _finish(
 
 def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Terminal) -> None:
     """Say if there are hardly any rows, of the table or of a class."""
-    from legendretron.datasets.table_files import quoted
+    from legendretron._internal.columns import quoted
 
     rows, alone = int(counts.sum()), classes[counts < 2]
     if rows < _FEW:

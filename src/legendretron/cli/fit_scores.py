@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FitScores"]
-
 
 class FitScores(NamedTuple):
     """Scores on all rows of the table, rows left out, rows of each class, and how many of those left out have no label."""

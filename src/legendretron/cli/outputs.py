@@ -14,21 +14,6 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
 from legendretron.cli.options import wrong
 
-__all__ = [
-    "check_no_input",
-    "check_outputs",
-    "check_suffix",
-    "check_writable",
-    "file_or_none",
-    "frame_bytes",
-    "frames_to",
-    "json_values",
-    "naming",
-    "picture_bytes",
-    "text_of",
-    "write_output",
-]
-
 
 def file_or_none(path: Path | None) -> Path | None:
     """Return the file of an option for which ``-`` is standard output, as if it were not given."""
@@ -42,15 +27,7 @@ def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
-    """Raise an error, before anything is read, for outputs that replace an input or each other, or cannot be written.
-
-    Parameters
-    ----------
-    outputs : mapping
-        Files to write by the option that names each; None if it was not given.
-    inputs : mapping
-        Files to read by the name of the argument.
-    """
+    """Raise an error, before anything is read, for outputs that replace an input or each other, or cannot be written."""
     taken = dict(inputs)
     for option, path in outputs.items():
         if path is None:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.drift import DriftWatch
 
-__all__ = ["PredictOptions", "predict"]
-
 
 @dataclass(kw_only=True)
 class PredictOptions(TableOptions):

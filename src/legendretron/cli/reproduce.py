@@ -20,8 +20,6 @@ from legendretron.cli.terminal import Terminal, grid
 if TYPE_CHECKING:
     from legendretron.experiments import Experiment, Sweep
 
-__all__ = ["ReproduceOptions", "reproduce"]
-
 #: What can be reproduced, in the order of the paper; ``legendretron.paper.EXPERIMENTS``.
 TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
 Backend = StrEnum("Backend", ["loky", "ray", "dask"])

@@ -9,8 +9,6 @@ import numpy as np
 from legendretron.diagnostics.scores import Scores, baseline_of, scores_of
 from legendretron.streaming.row_hash import SAMPLE, row_share
 
-__all__ = ["RunningScores"]
-
 #: Probabilities that are kept for scores that depend on the order of all rows.
 _MOST_ENTRIES, _MOST_ROWS = 2**24, 200_000
 
@@ -21,13 +19,6 @@ class RunningScores:
     Accuracy, log-loss, Brier score and the scores of classes are those of all rows. Calibration error and area under the ROC
     curve depend on the order of the rows by their probabilities: they are those of up to 200,000 rows, picked by a hash of
     their number, if there are more and memory is to be limited.
-
-    Parameters
-    ----------
-    n_classes : int
-        ``C``.
-    limited : bool
-        Whether no more than so many rows are kept.
     """
 
     def __init__(self, n_classes: int, *, limited: bool) -> None:

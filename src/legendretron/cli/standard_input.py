@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["readable_data"]
-
 
 @contextmanager
 def readable_data(options: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -32,8 +32,6 @@ from legendretron.streaming.row_check import RowCheck
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["fit_in_batches"]
-
 _ALL_ROWS = 2**62
 #: So many times the rows of the sample are many more than it shows.
 _MANY = 100
@@ -56,23 +54,7 @@ def fit_in_batches(
     set_noise: Callable[[np.ndarray], None] | None,
     terminal: Terminal,
 ) -> tuple[FitScores, TableEncoder | None]:
-    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text.
-
-    Parameters
-    ----------
-    estimator : LinearLinkClassifier
-        To be fitted.
-    parts, target, features, drop, text
-        The table.
-    missing, missing_labels, categorical, numeric, max_categories
-        As the options; gaps are only imputed in tables with text.
-    skip_bad_rows : int
-        How many bad rows may be left out.
-    set_noise : callable, optional
-        What to do once the classes are known.
-    terminal : Terminal
-        For the progress bar.
-    """
+    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text."""
     if target is None and parts.format != "libsvm":
         names = column_names(parts, text)
         listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

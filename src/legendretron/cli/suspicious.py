@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["FOLDS", "THRESHOLD", "SuspiciousOptions", "folds_for", "judge", "suspicious", "suspicious_frame"]
-
 #: Parts of the rows, each judged by a model that was fitted to the others.
 FOLDS = 5
 #: Rows whose labels are right with a smaller probability are suspicious.

@@ -10,8 +10,6 @@ import scipy.sparse
 
 from legendretron.datasets.registry import DatasetInfo
 
-__all__ = ["Dataset", "encode_labels"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -14,8 +14,6 @@ from sklearn.datasets import load_svmlight_file
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.compressed import UnreadableFileError, open_compressed
 
-__all__ = ["DENSE_SHARE", "damaged", "parse_lines", "read_libsvm"]
-
 _SMALL = 64 * 2**20  # bytes up to which an array is dense by default
 _LARGE = 2**30  # bytes above which only dense=True makes a dense array
 DENSE_SHARE = 0.1  # least share of given entries for a dense array, between the two

@@ -15,8 +15,6 @@ from legendretron.datasets.libsvm import DENSE_SHARE, damaged, parse_lines
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
-__all__ = ["LibsvmSource"]
-
 _BLOCK = 2**22  # bytes
 
 
@@ -24,13 +22,6 @@ class LibsvmSource(BlockSource):
     """Files of LIBSVM text. A pass finds the largest index first, unless the number of features is given.
 
     Rows are sparse, unless a tenth of the entries are given.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        The files, in their order; they may be compressed.
-    n_features : int, optional
-        Number of features, which an index must not exceed.
     """
 
     def __init__(self, files: Sequence[Path], n_features: int | None = None) -> None:

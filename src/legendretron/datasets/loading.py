@@ -18,8 +18,6 @@ from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dat
 from legendretron.datasets.registry import DatasetInfo, dataset_info
 from legendretron.datasets.remote_files import RemoteFile
 
-__all__ = ["DatasetError", "load_dataset", "load_images"]
-
 
 class DatasetError(ValueError):
     """A file with unexpected content; the message says where to get the right one."""

@@ -13,8 +13,6 @@ from sklearn.datasets import fetch_openml
 from legendretron.datasets.dataset import Dataset, encode_labels
 from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
 
-__all__ = ["load_openml"]
-
 
 def load_openml(name_or_id: str | int, data_home: str | Path | None = None, n_retries: int = 3) -> Dataset:
     """Load OpenML's copy of a data set of the paper, through :func:`sklearn.datasets.fetch_openml`.

@@ -12,8 +12,6 @@ from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_file import TextFile
 from legendretron.datasets.text_form import TextOptions
 
-__all__ = ["padded_columns"]
-
 _BLOCK = 2**22
 _ZERO, _NINE = b"09"
 
@@ -22,15 +20,6 @@ def padded_columns(files: Sequence[TextFile], columns: Sequence[str], given: Tex
     r"""Return the columns whose values are digits only, at least one of them a zero before other digits.
 
     A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed.
-
-    Parameters
-    ----------
-    files : sequence of TextFile
-        The files.
-    columns : sequence of str
-        Columns to look at, such as those that would be read as numbers.
-    given : TextOptions, optional
-        For marks of missing values.
 
     Examples
     --------

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from legendretron.datasets.remote_files import IMAGE_FILES, RemoteFile
 
-__all__ = ["DATASETS", "DatasetInfo", "dataset_info"]
-
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _NOT_STATED = "not stated by the source"
 _UCI = "not stated by the source (LIBSVM); the UCI repository, which has the original data, says CC BY 4.0 for its data sets"

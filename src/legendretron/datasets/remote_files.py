@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["IMAGE_FILES", "RemoteFile"]
-
 
 @dataclass(frozen=True)
 class RemoteFile:

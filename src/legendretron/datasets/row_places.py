@@ -9,8 +9,6 @@ from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_file import lines_of_rows
 from legendretron.datasets.text_form import TextForm
 
-__all__ = ["place_of_row"]
-
 #: First bytes of files of Parquet and Excel.
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 
@@ -19,15 +17,6 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
     r"""Return the line of a row of CSV or TSV, the row group of one of Parquet, or the row of a sheet; rows count from 0.
 
     The file is read up to there, since fields may hold line breaks.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    row : int
-        Number of the row in it.
-    form : TextForm or None
-        How the file is written, if it is text; None for other formats.
 
     Examples
     --------

@@ -14,8 +14,6 @@ from legendretron.streaming.as_source import as_source
 from legendretron.streaming.source import Source
 from legendretron.streaming.spool import Spool
 
-__all__ = ["are_paths", "open_rows", "source_of"]
-
 
 def are_paths(data: Any) -> bool:
     """Whether data is given by the path of a file or folder, or by several.

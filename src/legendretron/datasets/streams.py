@@ -19,8 +19,6 @@ from legendretron.streaming import Source, as_source
 from legendretron.streaming.labelled import LabelledSource
 from legendretron.streaming.spool import Spool
 
-__all__ = ["column_names", "forms_of", "keep_rows", "open_source", "text_files"]
-
 #: What pyarrow calls the formats that it reads in batches.
 _DATASETS = {"parquet": "parquet", "feather": "feather", "jsonl": "json"}
 
@@ -40,17 +38,6 @@ def open_source(
 
     All files are looked at first: what is wrong with their columns is found before any work. CSV, TSV and JSON lines are
     read once, into temporary files that can be read faster, see :class:`~legendretron.streaming.spool.Spool`.
-
-    Parameters
-    ----------
-    parts : TableParts
-        The files, from :func:`~legendretron.datasets.table_parts.find_parts`.
-    target, features, drop, n_features, text
-        As in :func:`~legendretron.datasets.read_table`.
-    skip_bad_rows : int
-        How many lines of text with too many or too few fields may be left out.
-    missing_labels : {"error", "drop"}, optional
-        What to do with rows whose label is missing; if not given, they are bad rows as others are.
     """
     if missing_labels is not None and parts.format != "libsvm":
         every = open_source(

@@ -10,8 +10,6 @@ from legendretron.datasets.table_files import frame_chunks
 from legendretron.datasets.table_parts import TableParts
 from legendretron.datasets.tables import Table, columns_of, texts_of
 
-__all__ = ["ROWS_AT_ONCE", "read_in_chunks"]
-
 ROWS_AT_ONCE = 2**15
 
 
@@ -30,20 +28,7 @@ def read_in_chunks(
     faults: dict[int, str] | None = None,
     numbers: Sequence[str] = (),
 ) -> Iterator[Table]:
-    """Read the files of a table one after the other, as tables of some rows each.
-
-    Parameters
-    ----------
-    parts : TableParts
-        The files.
-    target, features, drop, n_features, text, as_text, keep, missing, missing_labels
-        As in :func:`~legendretron.datasets.tables.read_columns`.
-    faults : dict, optional
-        Of one file: rows without a label, rows with text in a column of ``numbers``, and lines with too many fields are left
-        out and added here, by their number; that of a line is negative.
-    numbers : sequence of str
-        Columns that are numbers.
-    """
+    """Read the files of a table one after the other, as tables of some rows each."""
     if parts.format == "libsvm":
         for batch in LibsvmSource(parts.files, n_features).batches():
             yield Table(parts.files[0], batch.X, batch.y, None, None)

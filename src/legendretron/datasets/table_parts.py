@@ -7,9 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from legendretron.datasets.table_files import SUFFIXES, format_of, quoted
-
-__all__ = ["TableParts", "find_parts"]
+from legendretron._internal.columns import quoted
+from legendretron.datasets.table_files import SUFFIXES, format_of
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,6 @@ class TableParts:
 
 def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:
     """Find the files of a table.
-
-    Parameters
-    ----------
-    path : path
-        A file; a folder, whose files, also in folders inside, are taken if their extension tells a format, hidden ones and
-        those that begin with ``_`` excepted; or a pattern such as ``part-*.parquet``, with ``**`` for folders.
-    format : str, optional
-        Their format, if the extension does not tell.
 
     Examples
     --------

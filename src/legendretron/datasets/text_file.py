@@ -17,8 +17,6 @@ from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_form import TextForm, TextOptions, find_form
 
-__all__ = ["OtherEncodingError", "TextFile", "join_batches", "lines_of_rows"]
-
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
 _ROWS = 2**14  # of a batch, where lines are irregular
@@ -109,17 +107,6 @@ class TextFile:
 
         Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
         are an error.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Columns to read; all if not given.
-        numbers : collection of str
-            Columns to read as numbers: float64 in every batch without a field that is none, else text.
-        missing : collection of str
-            Fields of these columns that stand for a missing value.
-        bad_lines : dict, optional
-            Lines with too many fields are left out and added here, by their numbers from 1, instead of an error.
         """
         arrow = import_extra("pyarrow", "reading text", "cli")
         wanted = list(self.names if columns is None else columns)

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from legendretron._internal.numbers import THOUSANDS
 from legendretron._internal.parameters import ParameterError, spell
 
-__all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "find_form", "given_decimal"]
-
 #: Of text that is not UTF-8; an extension of Latin-1.
 FALLBACK_ENCODING = "cp1252"
 _LINES = 50

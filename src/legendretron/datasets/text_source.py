@@ -14,26 +14,9 @@ from legendretron.datasets.text_form import TextForm
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.batch import ROWS_OF_A_FILE
 
-__all__ = ["TextSource"]
-
 
 class TextSource(BlockSource):
-    """Rows of text files; labels are the texts that stand there, since only all of them tell what they are.
-
-    Parameters
-    ----------
-    files : sequence of TextFile
-        The files, in their order.
-    target : str or None
-        Column of the labels.
-    features : sequence of str
-        Columns of the features, which all files have.
-    missing : collection of str
-        Texts that stand for a missing value.
-    skip_bad_rows : int
-        If not 0, lines with too many fields become rows with ``faults``, as numbers that cannot be read do, so that all bad
-        rows are counted together by who reads the batches. If 0, such a line is an error.
-    """
+    """Rows of text files; labels are the texts that stand there, since only all of them tell what they are."""
 
     def __init__(
         self,

@@ -9,21 +9,12 @@ from pathlib import Path
 from legendretron.training.checkpoint import CheckpointStore, read_progress
 from legendretron.training.layout import Layout
 
-__all__ = ["SharedFile"]
-
 
 class SharedFile(CheckpointStore):
     """A file in a folder that all processes see; one for each part of the classes.
 
     With several parts, each is written under a name that ends in ``.new`` and renamed when all of them are there. So at any
     moment there is a step of which every part exists, under one name or the other.
-
-    Parameters
-    ----------
-    path : path
-        The file; with several parts its name is continued by their numbers.
-    layout : Layout
-        Which processes there are.
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-__all__ = ["fresh_store"]
-
 _NAME = "legendretron"
 _POLL = 0.05  # seconds
 
@@ -22,13 +20,6 @@ def fresh_store(store: Any, rank: int, size: int) -> Any:
     more, and would try to connect to these. How often each has been started again does not tell them apart either, since
     machines count for themselves. So each process leaves a new word under its rank. The first one shows a list of these words
     and a prefix, as often as it takes, and the others answer below the prefix once the list has their own word in it.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        That all processes have.
-    rank, size : int
-        Number of this process, and of all.
 
     Examples
     --------

@@ -14,8 +14,6 @@ from torch.distributed.rendezvous import rendezvous
 from legendretron.distributed.fresh_store import fresh_store
 from legendretron.training.layout import Layout
 
-__all__ = ["PATIENCE", "join_group", "started_by_torchrun"]
-
 #: How long a process waits for the others, that may still read or choose penalties, before it takes them for lost.
 PATIENCE = timedelta(hours=2)
 

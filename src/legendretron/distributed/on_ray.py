@@ -31,8 +31,6 @@ from legendretron.training.layout import JointError, Layout
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["fit_ray"]
-
 _MODEL, _NOTES, _ERROR = "model.safetensors", "notes.json", "error.txt"
 AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 

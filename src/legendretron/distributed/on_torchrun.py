@@ -20,8 +20,6 @@ from legendretron.training.layout import Layout
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["fit_torchrun"]
-
 AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 

@@ -15,8 +15,6 @@ from legendretron.streaming.arrow_batches import RecordReader
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 from legendretron.streaming.source import BlockSource
 
-__all__ = ["RayBlocks", "is_ray_dataset"]
-
 _BATCH_ROWS = 2**14
 
 
@@ -26,15 +24,7 @@ def is_ray_dataset(data: Any) -> bool:
 
 
 class RayBlocks(BlockSource):
-    """Blocks of a computed data set, by references into the object store.
-
-    Parameters
-    ----------
-    blocks : list of ObjectRef
-        Tables of pyarrow.
-    reader : RecordReader
-        What the columns mean.
-    """
+    """Blocks of a computed data set, by references into the object store."""
 
     def __init__(self, blocks: list[Any], reader: RecordReader) -> None:
         self._blocks, self._reader = blocks, reader

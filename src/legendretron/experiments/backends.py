@@ -14,8 +14,6 @@ from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_choice
 from legendretron.experiments.experiment import Batch, Outcome, Resources, checked_outcome
 
-__all__ = ["BACKENDS", "Finished", "executed"]
-
 BACKENDS = ("loky", "ray", "dask")
 
 
@@ -64,23 +62,7 @@ def executed(
     n_jobs: int = 1,
     address: str | None = None,
 ) -> Iterator[Finished]:
-    """Execute batches and yield each when it is finished, in any order.
-
-    Parameters
-    ----------
-    execute : callable
-        Of the experiment; it is sent to other processes, so it need not be a part of the library.
-    batches : sequence of Batch
-        What to execute.
-    resources : Resources
-        Data folder and device, the same on every machine.
-    backend : {"loky", "ray", "dask"}
-        Processes of this machine, or a cluster; one on this machine is started if there is no address.
-    n_jobs : int
-        Batches at once. With loky, 1 means in this process.
-    address : str, optional
-        Of a Ray or Dask cluster.
-    """
+    """Execute batches and yield each when it is finished, in any order."""
     check_choice("backend", backend, BACKENDS)
     if address is not None and backend == "loky":
         raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")

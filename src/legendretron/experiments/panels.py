@@ -9,21 +9,9 @@ from typing import Any
 from legendretron.experiments.rendering import save_picture
 from legendretron.plots.axes import axes_or_new
 
-__all__ = ["panels_for", "save_panels"]
-
 
 def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
-    """Return axes with titles, side by side; needs matplotlib.
-
-    Parameters
-    ----------
-    titles : sequence of str
-        One per panel; text in brackets goes on a separate line.
-    size : tuple of float
-        Width and height of the figure, in inches.
-    **options
-        Of ``matplotlib.pyplot.subplots``.
-    """
+    """Return axes with titles, side by side; needs matplotlib."""
     axes_or_new(None)  # raises an error if matplotlib is missing
     import matplotlib.pyplot as plt
 

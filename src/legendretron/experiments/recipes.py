@@ -23,8 +23,6 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 
-__all__ = ["VERSIONS", "chosen_strengths", "make_estimator", "make_recipe"]
-
 _CLASSES: dict[str, type[BaseEstimator]] = {
     kind.__name__: kind
     for kind in (

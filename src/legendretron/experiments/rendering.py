@@ -14,19 +14,6 @@ from legendretron.experiments.experiment import Record
 from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
 
-__all__ = [
-    "as_text",
-    "described",
-    "is_trial",
-    "mark",
-    "markdown_table",
-    "read_csv",
-    "save_picture",
-    "write_csv",
-    "write_report",
-    "write_text",
-]
-
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown.
@@ -85,21 +72,7 @@ def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
 def write_report(
     folder: Path, name: str, sections: Iterable[str], rows: Sequence[Mapping[str, Any]], *pictures: Path
 ) -> list[Path]:
-    """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures.
-
-    Parameters
-    ----------
-    folder : path
-        Where to write.
-    name : str
-        Name of the experiment.
-    sections : iterable of str
-        Headings, paragraphs and tables; empty ones are left out.
-    rows : sequence of dict
-        See :func:`write_csv`.
-    *pictures : path
-        Written before, for the list of files.
-    """
+    """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures."""
     text = "\n\n".join(section for section in sections if section)
     return [write_text(folder / f"{name}.md", text), write_csv(folder / f"{name}.csv", rows), *pictures]
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DECIMALS", "DIGITS", "rounded", "rounded_difference"]
-
 DIGITS = 10
 DECIMALS = 12
 

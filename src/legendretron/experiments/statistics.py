@@ -14,18 +14,6 @@ from scipy import stats
 
 from legendretron.experiments.rounding import rounded_difference
 
-__all__ = [
-    "Mean",
-    "add_holm",
-    "holm",
-    "mean_difference",
-    "mean_of",
-    "paired_test",
-    "verdict",
-    "welch_from_means",
-    "welch_test",
-]
-
 
 @dataclass(frozen=True)
 class Mean:
@@ -157,19 +145,6 @@ def verdict(
     worse: str = "worse",
 ) -> str:
     """Return the result of a test as a word: ``"better"``, ``"worse"``, or ``"="`` if there is no significant difference.
-
-    Parameters
-    ----------
-    difference : float
-        Of the first model to the second; more is better.
-    p : float
-        p-value; NaN, if there is no test, gives an empty string.
-    adjusted : float, optional
-        p-value after a correction for multiple tests: the word is in brackets if only the uncorrected test is significant.
-    level : float
-        Significance level: 0.01 is a confidence of 99 %.
-    better, worse : str
-        The words.
 
     Examples
     --------

@@ -12,8 +12,6 @@ from typing import BinaryIO
 from legendretron.experiments.experiment import Batch, Outcome, Record, Run, checked_outcome
 from legendretron.experiments.rounding import rounded
 
-__all__ = ["Store", "read_records"]
-
 _NAME = "runs.jsonl"
 
 

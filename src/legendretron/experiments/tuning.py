@@ -15,8 +15,6 @@ from legendretron.estimators import fit_splits
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.splits import SplitResults
 
-__all__ = ["fit_tuned", "fit_whole", "unconverged_allowed"]
-
 
 @contextmanager
 def unconverged_allowed() -> Iterator[None]:
@@ -48,15 +46,6 @@ def fit_tuned(
     """Fit with the strength that has the lowest log-loss on held-out training rows of each split.
 
     Test rows and clean labels are never used: a split with noise is tuned on labels with noise.
-
-    Parameters
-    ----------
-    estimator, X, y, train_rows, seeds, train_labels
-        See :func:`~legendretron.estimators.fit_splits`.
-    strengths : sequence of float
-        Values of ``alpha`` to choose from.
-    share : float
-        Share of the training rows to hold out.
 
     Returns
     -------

@@ -16,8 +16,6 @@ from legendretron.experiments.experiment import MissingDataError, OnDownload, Re
 from legendretron.paper.libsvm.news20 import words_of_unit_length
 from legendretron.paper.libsvm.usps import smoothed_digits
 
-__all__ = ["TITLES", "facts_of", "find_data", "load_prepared", "pixel_features", "training_images"]
-
 #: Names for tables and plots.
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
 #: Data sets with copies whose values differ from LIBSVM's, and how to convert those.

@@ -6,19 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "COLOURS",
-    "LINES",
-    "MARKERS",
-    "add_legend",
-    "add_legend_below",
-    "axes_or_new",
-    "panels_or_new",
-    "room_for_legend",
-    "styles",
-    "width",
-]
-
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 

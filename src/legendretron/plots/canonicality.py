@@ -16,8 +16,6 @@ from legendretron.plots.axes import add_legend_below, axes_or_new, styles
 from legendretron.plots.display import Display
 from legendretron.plots.models import core, link_of, named, predictors
 
-__all__ = ["CanonicalityDisplay", "MeasuredLink"]
-
 #: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
 _LINEAR = 1e-3
 

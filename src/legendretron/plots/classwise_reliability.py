@@ -13,8 +13,6 @@ from legendretron.plots.labels import shown
 from legendretron.plots.reliability import ReliabilityDisplay
 from legendretron.plots.reliability_curves import Predictions
 
-__all__ = ["ClasswiseReliabilityDisplay"]
-
 
 class ClasswiseReliabilityDisplay(Display):
     """Reliability of the probability of each class: a panel for each class, with all models.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Display"]
-
 
 class Display:
     """Base of the displays; not for direct use.

@@ -12,8 +12,6 @@ from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
 from legendretron.plots.display import Display
 from legendretron.plots.models import core, single
 
-__all__ = ["LabelQualityDisplay"]
-
 
 class LabelQualityDisplay(Display):
     """Probability that a label is wrong, row by row, the most doubtful first.

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["as_columns", "checked_classes", "shown"]
-
 
 def shown(label: Any) -> str:
     """Return a label for a text: strings as they are, numbers as "class 1"."""

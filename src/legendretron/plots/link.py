@@ -19,8 +19,6 @@ from legendretron.plots.labels import shown
 from legendretron.plots.models import core, link_of, named, predictors
 from legendretron.plots.values import inverse_link
 
-__all__ = ["LinkDisplay"]
-
 #: How far links are drawn in the sigmoid's unit, where its probability is 0.001 or 0.999.
 _END = 7.0
 _POINTS = 401

@@ -18,8 +18,6 @@ from legendretron.plots.labels import checked_classes, shown
 from legendretron.plots.models import classes_of, core, link_of, named
 from legendretron.plots.values import partial_losses, scale_to_log
 
-__all__ = ["LossDisplay"]
-
 #: Line styles of the loss of the first label, of the second, and of the Bayes risk.
 STYLES: Any = ("--", "-", ":")
 #: Most a loss shows of its infinite ends: that of the log-loss at a probability of 1 %.

@@ -12,21 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron.links import Link
 
-__all__ = ["classes_of", "core", "link_of", "named", "predictors", "single"]
-
 
 def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
-    """Return one or several models by name; those in a list are named after their class.
-
-    Parameters
-    ----------
-    what : str
-        What to call the argument in errors.
-    given : object, sequence or mapping of str to object
-        A model, or several.
-    name : str, optional
-        Name of a single model.
-    """
+    """Return one or several models by name; those in a list are named after their class."""
     if name is not None and not isinstance(name, str):
         raise ValueError(f"name must be a string, got {name!r}.")
     if isinstance(given, Mapping | Sequence) and not isinstance(given, str):

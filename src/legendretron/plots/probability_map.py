@@ -19,8 +19,6 @@ from legendretron.plots.models import classes_of, core, link_of, predictors, sin
 from legendretron.plots.triangle import draw_frame, to_plane
 from legendretron.plots.values import inverse_link, like
 
-__all__ = ["ProbabilityMapDisplay"]
-
 #: One marker for each class, so that they can be told apart without colours.
 _MARKERS = ("o", "s", "^")
 #: How far the plane is drawn around the data, as a share of their range, and without data in units of the predictor.

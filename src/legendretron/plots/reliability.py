@@ -16,8 +16,6 @@ from legendretron.plots.labels import shown
 from legendretron.plots.models import named
 from legendretron.plots.reliability_curves import Curve, Predictions
 
-__all__ = ["ReliabilityDisplay"]
-
 #: Bars of the histogram below smooth curves; a divisor of the number of their cells.
 _HISTOGRAM = 32
 

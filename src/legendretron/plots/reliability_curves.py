@@ -19,8 +19,6 @@ from legendretron.diagnostics import (
 from legendretron.plots.labels import as_columns
 from legendretron.plots.models import named
 
-__all__ = ["Curve", "Predictions", "reliability_curve"]
-
 Curve = CalibrationCurve | SmoothCalibrationCurve
 
 #: Fewer than for a calibration error: each has a bar.
@@ -41,10 +39,6 @@ class Predictions:
         Labels of any kind.
     predictions : array of shape (n, C) or (n,), or mapping of str to array
         By the name of the model. One column is the probability of the second of two classes.
-    classes : sequence of C, optional
-        Class of each column.
-    name : str, optional
-        Name of a single model.
     """
 
     def __init__(self, y: ArrayLike, predictions: Any, classes: Any = None, name: str | None = None) -> None:

@@ -13,8 +13,6 @@ from legendretron.plots.display import Display
 from legendretron.plots.models import core, named
 from legendretron.training import History
 
-__all__ = ["TrainingDisplay"]
-
 
 class TrainingDisplay(Display):
     """Losses by epoch, one colour per model: training solid, validation dashed, its best epoch marked.

@@ -18,8 +18,6 @@ from legendretron.plots.models import classes_of, core, link_of, single
 from legendretron.plots.triangle import draw_frame, grid, to_plane
 from legendretron.plots.values import partial_losses, scale_to_log
 
-__all__ = ["TriangleDisplay"]
-
 #: Smallest probability in the picture: losses are infinite at the sides.
 _MARGIN = 0.005
 _LEVELS = 12

@@ -13,8 +13,6 @@ from legendretron.plots.display import Display
 from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
 
-__all__ = ["TuningDisplay", "by_link_alpha", "heights", "logistic_curves"]
-
 _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
 _NOISY = "0.65"
 

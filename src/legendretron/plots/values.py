@@ -13,8 +13,6 @@ from legendretron.links import Link
 from legendretron.losses import ProperLoss
 from legendretron.simplex import append_reference
 
-__all__ = ["inverse_link", "like", "partial_losses", "scale_to_log"]
-
 #: How far a forecast may be from certain to be called perfect.
 _NEARLY = 1e-12
 
@@ -37,8 +35,6 @@ def partial_losses(of: Link | ProperLoss, p: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    of : Link or ProperLoss
-        A loss, or a canonical link, whose loss is meant: that of a link is made for training, which takes longer.
     p : array of shape (m, C)
         Probabilities inside the simplex.
     """

@@ -18,8 +18,6 @@ from legendretron.preprocessing.dates import (
 )
 from legendretron.preprocessing.values import Values, numbers_of
 
-__all__ = ["MOST_COUNTED", "ColumnStatistics"]
-
 #: Different values of a column that are counted. Those that appear for the first time after so many others are pooled.
 MOST_COUNTED = 100_000
 #: Nearly all values are different from this share on, if there are at least so many.
@@ -54,15 +52,7 @@ def _are_different(numbers: np.ndarray) -> bool:
 
 
 class ColumnStatistics:
-    """Statistics of a column.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    categorical : bool
-        Whether its values are categories whatever they look like.
-    """
+    """Statistics of a column."""
 
     def __init__(self, name: str, categorical: bool) -> None:
         self.name, self.categorical = name, categorical

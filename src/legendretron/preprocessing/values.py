@@ -9,15 +9,6 @@ import numpy as np
 from legendretron._internal.extras import import_extra
 from legendretron.preprocessing.dates import days_of
 
-__all__ = [
-    "Texts",
-    "Values",
-    "number_text",
-    "numbers_of",
-    "read_values",
-    "texts_of",
-]
-
 #: What pandas calls the values of a column of objects, and how they are read.
 _OBJECTS: dict[str, str] = {
     "string": "text",

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["DRAWS", "Estimate", "drawn_means", "exact_interval", "interval"]
-
 #: How often rows are drawn.
 DRAWS = 1000
 #: With more rows, groups of rows are drawn, about so many.
@@ -42,8 +40,6 @@ def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarra
         Values of each row.
     weight : array of shape (n,)
         Weights of the rows; they go with the rows.
-    seed : int
-        Of the draws.
     """
     rng = np.random.default_rng(seed)
     weighted = np.column_stack([columns * weight[:, None], weight])

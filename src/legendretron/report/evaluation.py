@@ -42,8 +42,6 @@ from legendretron.report.sections.learned import learned
 from legendretron.report.sections.scores import comparison, scores
 from legendretron.report.sections.training import training
 
-__all__ = ["EvaluationReport"]
-
 
 class EvaluationReport:
     """How good a classifier is on rows with known labels: a page that opens with the answer.

@@ -14,8 +14,6 @@ from legendretron.links import Link, SoftmaxLink
 from legendretron.plots.models import link_of
 from legendretron.plots.values import inverse_link, partial_losses, scale_to_log
 
-__all__ = ["LinkSection", "LossSection", "is_softmax", "link_sections", "loss_sections"]
-
 #: Scores in the sigmoid's unit at which links are drawn.
 SCORES = np.linspace(-6.0, 6.0, 97)
 #: Forecasts at which losses are drawn.
@@ -59,8 +57,6 @@ def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> list[Lin
 
     Parameters
     ----------
-    model : classifier
-        With ``link_``, or with ``inverse_link`` for two classes.
     centre : array of shape (C - 1,)
         Predictor of the average row.
     share : array of shape (C,)

@@ -9,32 +9,6 @@ from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
-from markupsafe import escape as escaped
-
-__all__ = [
-    "Cell",
-    "Head",
-    "abridged",
-    "bar_list",
-    "block",
-    "details",
-    "escaped",
-    "facts",
-    "figure",
-    "grid",
-    "heading",
-    "note",
-    "number",
-    "page",
-    "paragraph",
-    "percent",
-    "rows_in_words",
-    "section",
-    "shortened",
-    "table",
-    "tiles",
-    "verdict",
-]
 
 
 @functools.cache
@@ -139,19 +113,7 @@ class Head(NamedTuple):
 def table(
     head: Sequence[str | Head], rows: Iterable[Sequence[Cell]], *, caption: str = "", tall: bool = False
 ) -> Markup:
-    """Return a table that can be sorted by a click on the head of a column.
-
-    Parameters
-    ----------
-    head : sequence of str or Head
-        Heads of the columns.
-    rows : iterable of sequences of Cell
-        The cells.
-    caption : str
-        What it shows.
-    tall : bool
-        Whether it may be long: it then has a height of its own, and scrolls.
-    """
+    """Return a table that can be sorted by a click on the head of a column."""
     body = list(rows)
     heads = [one if isinstance(one, Head) else Head((one,)) for one in head]
     numeric = [all(row[place].numeric for row in body) for place in range(len(heads))]
@@ -160,15 +122,7 @@ def table(
 
 
 def bar_list(bars: Sequence[tuple[str, float]], most: float) -> Markup:
-    """Return horizontal bars to the left and the right of zero, with names and values.
-
-    Parameters
-    ----------
-    bars : sequence of pairs
-        Name and value.
-    most : float
-        The length of the longest bar.
-    """
+    """Return horizontal bars to the left and the right of zero, with names and values."""
     entries = []
     for name, value in bars:
         share = 0.0 if not most > 0 else min(abs(value) / most, 1.0) * 50

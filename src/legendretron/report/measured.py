@@ -12,8 +12,6 @@ from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
 from legendretron.report.bootstrap import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.report.rows import Contestant, Rows
 
-__all__ = ["SCORES", "CalibrationError", "ClassArea", "Measured"]
-
 #: Scores, and whether lower ones are better.
 SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
 #: Most numbers (rows x classes) of which areas under ROC curves are computed; of more, rows are drawn.
@@ -42,14 +40,8 @@ class Measured:
 
     Parameters
     ----------
-    rows : Rows
-        Labels and weights.
-    contestants : mapping of str to Contestant
-        By a key; that of the dummy is ``"dummy"``.
     calibrated : mapping of str to array of shape (n, C)
         Log-probabilities of some of them after recalibration.
-    seed : int
-        Of the draws.
     """
 
     def __init__(

@@ -11,8 +11,6 @@ from sklearn.pipeline import Pipeline
 from legendretron.estimators import LegendreCalibrator
 from legendretron.plots.models import core
 
-__all__ = ["feature_names", "inner"]
-
 
 def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the classifier inside pipelines, searches, calibrators and classifiers of tables, and its features.

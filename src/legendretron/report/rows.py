@@ -15,8 +15,6 @@ from legendretron.diagnostics.scores import RowScores, row_scores
 from legendretron.plots.labels import shown
 from legendretron.report.markup import abridged
 
-__all__ = ["Contestant", "Rows", "predicted", "rows_of", "taken"]
-
 #: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
 LEAST_PROBABILITY = 1e-15
 #: Labels that a message names.
@@ -167,14 +165,6 @@ def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> n
 
     Parameters
     ----------
-    model : classifier
-        Fitted.
-    X : array, data frame or sparse matrix
-        Features of the rows.
-    rows : Rows
-        Labels.
-    what : str
-        What to call the model in errors.
     known : array of shape (n_given, C), optional
         Its log-probabilities of all rows that were given, if they are known.
     """

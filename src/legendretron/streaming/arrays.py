@@ -11,8 +11,6 @@ import scipy.sparse
 from legendretron.streaming.batch import Batch
 from legendretron.streaming.source import BlockSource
 
-__all__ = ["ArraySource", "as_floats"]
-
 _BLOCK_ROWS = 2**14
 
 
@@ -27,8 +25,6 @@ class ArraySource(BlockSource):
         Labels.
     weight : array of shape (n,), optional
         Weights.
-    block_rows : int
-        Rows of a slice.
     """
 
     def __init__(self, X: Any, y: Any, weight: Any = None, *, block_rows: int = _BLOCK_ROWS) -> None:

@@ -14,8 +14,6 @@ from legendretron.streaming.arrow_batches import RecordReader
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 from legendretron.streaming.source import BlockSource
 
-__all__ = ["ArrowSource", "is_arrow_dataset"]
-
 _BATCH_ROWS = 2**14
 #: Bytes of each column that are read from a file at once. Without this a reader holds whole row groups.
 _BUFFER = 2**16
@@ -44,15 +42,6 @@ class ArrowSource(BlockSource):
     """A ``pyarrow.dataset.Dataset``. Only the columns that are needed are read.
 
     All files are opened at once here: damaged ones, and columns that change their type, are found before any work.
-
-    Parameters
-    ----------
-    dataset : pyarrow.dataset.Dataset
-        The files, in their order.
-    reader : RecordReader
-        What the columns mean.
-    batch_rows : int
-        Rows of a batch.
     """
 
     def __init__(self, dataset: Any, reader: RecordReader, *, batch_rows: int = _BATCH_ROWS) -> None:

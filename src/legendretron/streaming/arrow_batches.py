@@ -12,8 +12,6 @@ from legendretron._internal.columns import check_names, choose_names
 from legendretron._internal.extras import import_extra
 from legendretron.streaming.batch import Batch
 
-__all__ = ["RecordReader", "is_record_batch"]
-
 _EXACT = 2.0**53  # up to here a double holds every integer
 
 

@@ -11,8 +11,6 @@ from legendretron.streaming.arrow_batches import RecordReader
 from legendretron.streaming.iterables import IterableSource
 from legendretron.streaming.source import Source
 
-__all__ = ["as_source"]
-
 
 def as_source(
     data: Any,

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["ROWS_OF_A_FILE", "Batch"]
-
 #: Row numbers of file ``f`` begin at ``f`` times this, so that they depend neither on row groups nor on other files' length.
 ROWS_OF_A_FILE = 2**40
 

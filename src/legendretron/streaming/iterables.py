@@ -14,20 +14,9 @@ from legendretron.streaming.arrow_batches import RecordReader, is_record_batch
 from legendretron.streaming.batch import Batch
 from legendretron.streaming.source import BlockSource
 
-__all__ = ["IterableSource"]
-
 
 class IterableSource(BlockSource):
-    """Batches of an object that can be iterated over again and again, with the same rows in the same order each time.
-
-    Parameters
-    ----------
-    batches : iterable
-        Yields ``(X, y)`` or ``(X, y, sample_weight)`` as arrays, tensors, data frames or sparse matrices; or record batches
-        and tables of pyarrow.
-    reader : RecordReader, optional
-        What the columns of record batches mean.
-    """
+    """Batches of an object that can be iterated over again and again, with the same rows in the same order each time."""
 
     n_blocks = 1  # it can only be read from the beginning
 

@@ -12,18 +12,9 @@ from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 from legendretron.streaming.source import Source
 
-__all__ = ["LabelledSource"]
-
 
 class LabelledSource:
     """A source without the rows of another one whose label is missing; or it is an error that there are such.
-
-    Parameters
-    ----------
-    source : Source
-        The other one.
-    drop : bool
-        Whether such rows are left out.
 
     Attributes
     ----------

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-__all__ = ["Moments"]
-
 
 class Moments:
     """Sum of weights, means and squared deviations in float64, merged by Chan's formula, which does not cancel.

@@ -11,8 +11,6 @@ from legendretron._internal.labels import missing_labels
 from legendretron._internal.parameters import spell
 from legendretron.streaming.batch import ROWS_OF_A_FILE, Batch
 
-__all__ = ["BadRowError", "RowCheck"]
-
 #: Bad rows of which is told where they are.
 _MOST_TOLD = 3
 
@@ -30,13 +28,6 @@ class BadRowError(ValueError):
 
 class RowCheck:
     """Checks the batches of one pass, and leaves out bad rows as long as there are not too many.
-
-    Parameters
-    ----------
-    feature_names : tuple of str or None
-        For messages.
-    skip_bad_rows : int
-        How many bad rows may be left out.
 
     Attributes
     ----------

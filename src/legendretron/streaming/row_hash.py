@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["HELD_OUT", "SAMPLE", "row_share"]
-
 #: What rows are picked for; choices for different purposes are independent.
 HELD_OUT, SAMPLE = 1, 2
 

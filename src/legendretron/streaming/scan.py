@@ -16,8 +16,6 @@ from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.row_check import RowCheck
 from legendretron.streaming.source import Source
 
-__all__ = ["Summary", "merge_summaries", "scan"]
-
 #: Kinds of labels, as numpy names them, that can be mixed.
 _NUMBERS = {"i", "u", "f"}
 _ALIKE = (_NUMBERS, {"U", "O"}, {"b"})

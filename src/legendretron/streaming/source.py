@@ -11,8 +11,6 @@ import numpy as np
 
 from legendretron.streaming.batch import Batch
 
-__all__ = ["BlockSource", "Source"]
-
 
 class Source(Protocol):
     """A table that can be read any number of times, in batches.

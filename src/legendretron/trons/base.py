@@ -31,8 +31,6 @@ from legendretron.losses import CanonicalLoss
 from legendretron.training import History
 from legendretron.trons.design import Design
 
-__all__ = ["BinaryLinkLearner"]
-
 #: Constraints of the parameters that all link learners have.
 SHARED: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 1, None, closed="left")],

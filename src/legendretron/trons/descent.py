@@ -15,8 +15,6 @@ from legendretron.training.progress import Progress
 from legendretron.trons.base import BinaryLinkLearner
 from legendretron.trons.design import Design
 
-__all__ = ["TronDescent"]
-
 
 class TronDescent(BinaryLinkLearner):
     r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.

@@ -10,8 +10,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from legendretron.estimators.standardization import Standardizer
 
-__all__ = ["Design"]
-
 _LARGEST = 1e150
 
 
@@ -26,8 +24,6 @@ class Design:
         Unscaled features.
     weight : ndarray of shape (n,)
         Weights that sum to one.
-    standardize : bool
-        Centre and scale; sparse features are only scaled.
     """
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:

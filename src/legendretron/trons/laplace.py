@@ -10,8 +10,6 @@ from scipy.special import expit
 
 from legendretron.trons.link_prior import LinkPrior
 
-__all__ = ["Posterior", "laplace", "log_likelihood"]
-
 _MAX_NEWTON = 100
 
 
@@ -63,8 +61,6 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
 
     Parameters
     ----------
-    prior : LinkPrior
-        Gives the log-odds.
     z, y, counts : ndarray of shape (n,)
         Predictors, labels 0 or 1, and how often each row counts.
     start : ndarray of shape (P,)

@@ -24,8 +24,6 @@ from legendretron.trons.laplace import Posterior, laplace
 from legendretron.trons.link_prior import LinkPrior
 from legendretron.trons.row_order import in_one_order
 
-__all__ = ["LinkgisticClassifier"]
-
 #: Share of the rows whose predictors may lie beyond either end of the interval of the basis.
 _TAIL = 0.005
 _FIRST_STEPS = 100

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-__all__ = ["in_one_order"]
-
 
 def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return the sample with equal rows merged into one that has their weight, sorted by digests of the rows.

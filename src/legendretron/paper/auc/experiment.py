@@ -7,8 +7,6 @@ from legendretron.paper.auc.methods import METHODS, SECONDS, fit_method, recipe,
 from legendretron.paper.auc.problems import PROBLEMS, find_data, load_problem, source_of
 from legendretron.paper.auc.report import report
 
-__all__ = ["TABLE_AUC", "execute"]
-
 
 def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on all training images, on the CPU, and score the test images."""

@@ -24,8 +24,6 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 
-__all__ = ["METHODS", "SECONDS", "fit_method", "in_order", "recipe", "scores"]
-
 _AS_THEY_ARE: dict[str, Any] = {"standardize": False}
 # as recorded; not the defaults of the estimators
 _BAYES: dict[str, Any] = {"standardize": False, "alpha": 1e-3, "max_iter": 20, "n_basis": 16, "length_scale": 0.1}
@@ -78,16 +76,6 @@ def recipe(model: str, problem: str) -> dict[str, Any]:
 
 def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tuple[BaseEstimator, dict[str, Any]]:
     """Train by a recipe.
-
-    Parameters
-    ----------
-    settings : mapping
-        As in :data:`METHODS`. With ``tuning``, the parameter it names gets the value with the lowest log-loss on held-out
-        training images; the test images are not used.
-    data : BinaryImages
-        Problem.
-    seed : int
-        Seed of the training, and of the validation split.
 
     Returns
     -------

@@ -11,8 +11,6 @@ from legendretron.datasets import load_images
 from legendretron.experiments.experiment import Batch, OnDownload, Resources
 from legendretron.paper import data as paper_data
 
-__all__ = ["PROBLEMS", "BinaryImages", "find_data", "load_problem", "source_of"]
-
 #: Data set and positive classes by the problem's name. The paper names none; odd against even classes are the example of
 #: its authors' public code for Fashion-MNIST.
 PROBLEMS: dict[str, tuple[str, tuple[int, ...]]] = {

@@ -17,8 +17,6 @@ from legendretron.paper.auc.methods import in_order
 from legendretron.paper.auc.problems import source_of
 from legendretron.plots.axes import COLOURS
 
-__all__ = ["comparison", "published_auc", "report"]
-
 #: Difference to the paper, in points, from which it is printed in bold.
 NOTABLE = 1.0
 #: What is measured, besides the AUC, and the digits it is shown with.

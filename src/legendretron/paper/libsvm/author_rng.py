@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-__all__ = ["noisy_labels", "split_rows"]
-
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows to train on, 80 %, and to test on.

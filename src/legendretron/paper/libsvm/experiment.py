@@ -20,8 +20,6 @@ from legendretron.paper.data import find_data, load_prepared
 from legendretron.paper.libsvm.author_rng import noisy_labels, split_rows
 from legendretron.paper.libsvm.report import DEFAULT, report
 
-__all__ = ["TABLE_LIBSVM", "cost", "fit_and_test", "recipe"]
-
 #: Strengths of the penalty that a tuned model chooses from, and the share of the training rows held out for it.
 TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
 
@@ -84,10 +82,6 @@ def fit_and_test(
 
     Parameters
     ----------
-    batch, resources
-        As for ``execute`` of an :class:`~legendretron.experiments.Experiment`.
-    data : Dataset
-        Features and clean labels.
     train, test : ndarray of shape (runs, n)
         Rows of each run.
     labels : ndarray of shape (runs, n)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 
-__all__ = ["words_of_unit_length"]
-
 #: Values are written with six digits.
 _PRECISION = 1e-5
 

@@ -16,8 +16,6 @@ from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
-__all__ = ["DEFAULT", "comparison", "published_accuracies", "published_better", "report"]
-
 #: Level of the paper's t-tests.
 LEVEL = 0.01
 PAPERS = ("LegendreTron", "logistic regression")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-__all__ = ["smoothed_digits"]
-
 #: Width of the Gaussian in pixels: the images of LIBSVM's file, brought to 0 .. 1 and to 8 bits, are widely quoted to have a
 #: mean of 0.2469 and a standard deviation of 0.2989. Smoothing the original ones gives both figures with 0.75, not with 0.74
 #: or 0.76.

@@ -11,8 +11,6 @@ from legendretron.experiments.experiment import Record
 from legendretron.losses import LogLoss, MatsushitaLoss, ProperLoss, SphericalLoss, SquareLoss, ZeroOneLoss
 from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses
 
-__all__ = ["NAMED", "Curve", "learned_losses", "named_losses"]
-
 #: Named losses and their formulas for class 1, of predicting it with probability q: the paper's four, and the spherical.
 NAMED: dict[str, tuple[ProperLoss, str]] = {
     "log": (LogLoss(), "-log q"),

@@ -17,8 +17,6 @@ from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses
 from legendretron.paper.proper_losses.report import report
 from legendretron.trons import SlIsotronClassifier
 
-__all__ = ["FIGURE_PROPER_LOSSES", "execute", "learned_loss", "shape_of_link"]
-
 #: Number of points at which a learned function is checked for decreases.
 _POINTS = 10_001
 

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 
 from legendretron.losses import ProperLoss
 
-__all__ = ["GRID", "partial_losses", "partial_losses_of_table"]
-
 #: Predicted probabilities of class 1 at which losses are tabulated, 1/2 in the middle.
 GRID = np.arange(1, 200) / 200
 
@@ -30,8 +28,6 @@ def partial_losses(loss: ProperLoss, p: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
     Parameters
     ----------
-    loss : ProperLoss
-        Its first class is class 1.
     p : array of shape (m,)
         Predicted probabilities of class 1.
 
@@ -65,8 +61,6 @@ def partial_losses_of_table(knots: ArrayLike, values: ArrayLike, p: ArrayLike) -
         Predictors, strictly increasing.
     values : array of shape (m,)
         Probabilities of class 1 there, not decreasing, from 0 to 1.
-    p : array
-        Predicted probabilities of class 1.
 
     Examples
     --------

@@ -10,8 +10,6 @@ from legendretron.experiments.rendering import save_picture
 from legendretron.paper.proper_losses.curves import Curve
 from legendretron.plots.axes import COLOURS, axes_or_new
 
-__all__ = ["picture"]
-
 #: Dashes and widths; of lines close to each other, a thin broken one is drawn on a thick one.
 _STYLES: tuple[tuple[Any, float], ...] = (
     ("-", 1.8),
@@ -28,17 +26,7 @@ _HIGHEST, _FURTHEST = 4.0, 1.0
 
 
 def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[tuple[str, str]], path: Path) -> Path:
-    """Draw the named losses, and those learned on each problem, on the same axes.
-
-    Parameters
-    ----------
-    named, learned : sequence of Curve
-        The log-loss is the first of the named, and drawn in grey everywhere.
-    missing : sequence of (problem, method)
-        Methods without a loss, named in the legend.
-    path : path
-        File to write.
-    """
+    """Draw the named losses, and those learned on each problem, on the same axes."""
     axes_or_new(None)  # raises an error if matplotlib is missing
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine

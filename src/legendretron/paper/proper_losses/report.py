@@ -15,8 +15,6 @@ from legendretron.paper.auc.methods import in_order
 from legendretron.paper.proper_losses.curves import NAMED, Curve, learned_losses, named_losses
 from legendretron.paper.proper_losses.picture import picture
 
-__all__ = ["report"]
-
 #: Predictions that the tables show.
 SHOWN = (0.05, 0.25, 0.75, 0.95)
 

@@ -21,8 +21,6 @@ from legendretron.experiments.rendering import described, is_trial, markdown_tab
 from legendretron.experiments.tuning import fit_whole
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
-__all__ = ["RUNTIME"]
-
 #: Approximate number of entries per row of the sparse data sets.
 NONZEROS = {"news20": 80, "sector": 163}
 #: Trainings of a model on a data set: 20 seeds at 3 noise levels.

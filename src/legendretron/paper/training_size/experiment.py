@@ -19,8 +19,6 @@ from legendretron.paper.data import facts_of, find_data, pixel_features, trainin
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
 
-__all__ = ["FIGURE_TRAINING_SIZE", "recipe", "subset_rows"]
-
 #: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.
 TUNING = {"strengths": [1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}
 #: Settings that all models share, so that other features or subsets have other keys.

@@ -16,8 +16,6 @@ from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
-__all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
-
 LEARNED, PLAIN = "LegendreTron", "logistic regression"
 ISGP, TUNED = "ISGP-Linkgistic", "logistic regression, tuned"
 #: Names short enough for heads of columns.
@@ -233,15 +231,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
 
 
 def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
-    """Draw a panel for every data set, with a curve for every model.
-
-    Parameters
-    ----------
-    curves : mapping
-        For each model, pairs of a row with ``label`` and ``size`` and the mean there, or None.
-    path : path
-        PNG file to write.
-    """
+    """Draw a panel for every data set, with a curve for every model."""
     everything = [row for points in curves.values() for row, _ in points]
     labels = list(dict.fromkeys(row["label"] for row in everything))
     ticks = sorted({row["size"] for row in everything})

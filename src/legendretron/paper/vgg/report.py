@@ -17,8 +17,6 @@ from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
 
-__all__ = ["comparison", "report"]
-
 #: The network that others are compared with.
 PLAIN = "VGG"
 LEVEL = 0.01

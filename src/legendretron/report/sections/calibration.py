@@ -26,8 +26,6 @@ from legendretron.report.measured import CalibrationError, Measured
 from legendretron.report.sections.answer import calibration_in_words
 from legendretron.report.sections.scores import COLOURS
 
-__all__ = ["calibration", "class_errors"]
-
 #: Cells of a smooth curve for each point that is drawn.
 _STEP = 32
 #: Bars of the histogram of confidences.

@@ -23,8 +23,6 @@ from legendretron.report.markup import (
 )
 from legendretron.report.measured import Measured
 
-__all__ = ["classes", "confusions", "ranking"]
-
 #: Most classes of a heat map, and of one with numbers in its cells.
 _MAPPED, _WRITTEN = 30, 12
 #: Pairs that are listed.
@@ -42,8 +40,6 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
 
     Parameters
     ----------
-    measured : Measured
-        All scores.
     errors : array of shape (C,)
         Calibration error of the probability of each class.
     """

@@ -11,8 +11,6 @@ from markupsafe import Markup
 from legendretron.report.markup import Cell, bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
 
-__all__ = ["coefficients", "deviations"]
-
 _TITLE = "Coefficients"
 #: Features in the list of a class, lists that are open at first, classes with a list, and features in the table.
 _LISTED, _OPEN, _CLASSES, _FEATURES = 8, 6, 100, 300
@@ -43,19 +41,7 @@ def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
 
 
 def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
-    """Return the section on coefficients.
-
-    Parameters
-    ----------
-    classifier : classifier
-        The classifier inside the model.
-    features : array
-        Its features, of the rows that count, as numbers.
-    names : list of str
-        Names of the features.
-    rows : Rows
-        Labels and weights.
-    """
+    """Return the section on coefficients."""
     labels = rows.spoken
     coef = _effects(classifier, len(labels))
     if coef is None:

@@ -22,8 +22,6 @@ from legendretron.report.learned_link import (
 from legendretron.report.markup import grid, note, number, paragraph, percent, section
 from legendretron.report.rows import Rows
 
-__all__ = ["learned"]
-
 #: Classes that are drawn, those furthest from the sigmoid.
 _DRAWN = 4
 #: A link that stays so close to the sigmoid is no different in practice.
@@ -32,17 +30,7 @@ _TITLE = "What was learned: link and loss"
 
 
 def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
-    """Return the section on the learned link and loss.
-
-    Parameters
-    ----------
-    classifier : classifier
-        The classifier inside the model.
-    features : array
-        Its features.
-    rows : Rows
-        Labels and weights.
-    """
+    """Return the section on the learned link and loss."""
     if is_softmax(classifier):
         wanted, strength = getattr(classifier, "link", "softmax"), getattr(classifier, "link_alpha_", 0.0)
         tried = wanted != "softmax" and np.isinf(strength)

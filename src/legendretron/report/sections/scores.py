@@ -23,8 +23,6 @@ from legendretron.report.markup import (
 )
 from legendretron.report.measured import SCORES, Measured
 
-__all__ = ["COLOURS", "comparison", "scores"]
-
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
 _HEADS = {
@@ -45,15 +43,7 @@ def _cell(name: str, found: Estimate) -> Cell:
 
 
 def scores(measured: Measured, notes: list[str]) -> Markup:
-    """Return the section of the scores.
-
-    Parameters
-    ----------
-    measured : Measured
-        All scores.
-    notes : list of str
-        How contestants were fitted, and which were left out, as HTML.
-    """
+    """Return the section of the scores."""
     names = {key: one.name for key, one in measured.contestants.items()}
     rows = [
         [Cell.of_text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names
