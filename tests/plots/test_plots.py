@@ -31,7 +31,7 @@ def test_reliability_diagram(fitted):
 
 def test_training_picture(fitted):
     clf, _, _ = fitted
-    display = TrainingDisplay.from_histories({"a": clf.history_})
+    display = TrainingDisplay({"a": clf.history_}).plot()
     lines = {line.get_label(): line for line in display.ax_.lines}
     assert np.allclose(lines["a, training"].get_ydata(), clf.history_["train_loss"])
     assert np.allclose(lines["a, validation"].get_ydata(), clf.history_["validation_loss"])
@@ -41,7 +41,7 @@ def test_no_model_is_left_out(fitted):
     clf, p, y = fitted
     names = [f"model {number}" for number in range(9)]
     reliability = ReliabilityDisplay.from_predictions(y, dict.fromkeys(names, p))
-    training = TrainingDisplay.from_histories(dict.fromkeys(names, clf.history_))
+    training = TrainingDisplay(dict.fromkeys(names, clf.history_)).plot()
     for display, extra in ((reliability, 1), (training, 9)):  # the diagonal; curves of validation
         texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
         assert len(texts) == 9 + extra
@@ -92,7 +92,7 @@ def test_link_picture_has_curves_and_a_band():
         "SlIsotron": SlIsotronClassifier(max_iter=10).fit(X, y),
     }
     z = np.linspace(-3, 3, 50)
-    display = LinkDisplay.from_estimators(models, z)
+    display = LinkDisplay.from_estimator(models, z=z, unit="own")
     lines = {line.get_label(): line for line in display.ax_.lines}
     assert np.allclose(lines["SlIsotron"].get_ydata(), models["SlIsotron"].inverse_link(z))
     low, high = display.bands["ISGP"]

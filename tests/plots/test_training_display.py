@@ -45,6 +45,6 @@ def test_bad_input(two):
     with pytest.raises(ValueError, match="the history of 'a' is empty"):
         TrainingDisplay({"a": History()})
     with pytest.raises(ValueError, match="histories must hold at least one model"):
-        TrainingDisplay.from_histories({})
+        TrainingDisplay({}).plot()
     with pytest.raises(ValueError, match="tuning must be the data frame tuning_ of a fitted estimator, got list"):
         TuningDisplay([1])

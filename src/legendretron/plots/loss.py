@@ -12,11 +12,17 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, width
-from legendretron.plots.display import Display
-from legendretron.plots.labels import checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of, named
-from legendretron.plots.values import partial_losses, scale_to_log
+from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new, width
+from legendretron.plots.models import (
+    checked_classes,
+    classes_of,
+    core,
+    link_of,
+    named,
+    partial_losses,
+    scale_to_log,
+    shown,
+)
 
 #: Line styles of the loss of the first label, of the second, and of the Bayes risk.
 STYLES: Any = ("--", "-", ":")

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.parameters import spell
-from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
-from legendretron.plots.display import Display
+from legendretron.plots.axes import COLOURS, MARKERS, Display, add_legend_below, axes_or_new
 from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
 

@@ -253,34 +253,6 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
     )
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], label: str) -> Markup:
-    """Return horizontal bars of parts that add up; negative parts are left out of the picture."""
-    width, line = 400, 44
-    height = 24 + line * len(bars)
-    most = max(sum(max(value, 0.0) for _, value, _ in parts) for _, parts in bars) or 1.0
-    found = []
-    for value in ticks(0.0, most, 5):
-        at = 4 + value / most * (width - 12)
-        found.append(f'<line class="rule" x1="{at:.1f}" x2="{at:.1f}" y1="4" y2="{height - 20}"/>')
-        anchor = "start" if value == 0 else ("end" if value > 0.95 * most else "middle")
-        found.append(
-            f'<text class="tick" x="{at:.1f}" y="{height - 5}" text-anchor="{anchor}">{_tick_text(value)}</text>'
-        )
-    for place, (name, parts) in enumerate(bars):
-        y, at = 18 + line * place, 4.0
-        found.append(f'<text class="label" x="4" y="{y}">{escaped(shortened(name, 55))}</text>')
-        for part, value, colour in parts:
-            length = max(value, 0.0) / most * (width - 12)
-            found.append(
-                f'<rect class="bar {colour}" x="{at:.1f}" y="{y + 5}" width="{length:.1f}" height="16">'
-                f"<title>{escaped(f'{name}, {part}: {number(value)}')}</title></rect>"
-            )
-            at += length
-    return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(found)}</svg>'
-    )
-
-
 def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 

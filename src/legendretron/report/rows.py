@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
-from legendretron.plots.labels import shown
+from legendretron.estimators import LegendreCalibrator
+from legendretron.plots.models import core, shown
 from legendretron.report.markup import abridged
 
 #: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
@@ -195,3 +198,33 @@ def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> n
         return log_p
     order = {label: place for place, label in enumerate(own.tolist())}
     return log_p[:, [order[label] for label in rows.classes.tolist()]]
+
+
+def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the classifier inside pipelines, searches, calibrators and classifiers of tables, and its features.
+
+    A calibrator of scores is its own classifier.
+    """
+    found, X = core(model, X)
+    while True:
+        if isinstance(found, LegendreCalibrator) and found.estimator is not None:
+            found, X = core(found.estimator_, X)
+        elif isinstance(found, FrozenEstimator):
+            found, X = core(found.estimator, X)
+        else:
+            return found, X
+
+
+def feature_names(model: Any, classifier: Any, n_features: int) -> list[str]:
+    """Return names of the features of the classifier inside a model."""
+    own = getattr(classifier, "feature_names_in_", None)
+    if own is None and isinstance(model, Pipeline) and len(model) > 1:
+        try:
+            own = model[:-1].get_feature_names_out()
+        except (AttributeError, ValueError):  # not every transformer knows names
+            own = None
+    if own is None and classifier is model:
+        own = getattr(model, "feature_names_in_", None)
+    if own is not None and len(own) == n_features:
+        return [str(name) for name in np.asarray(own).tolist()]
+    return [f"column {place}" for place in range(n_features)]

@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from legendretron._internal.provenance import provenance
 from legendretron.report.markup import facts, heading, number, section
-from legendretron.report.models import inner
-from legendretron.report.rows import Rows
+from legendretron.report.rows import Rows, inner
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
-from legendretron.report.bootstrap import DRAWS, Estimate
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
@@ -21,7 +20,7 @@ from legendretron.report.markup import (
     table,
     verdict,
 )
-from legendretron.report.measured import SCORES, Measured
+from legendretron.report.measured import DRAWS, SCORES, Estimate, Measured
 
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
