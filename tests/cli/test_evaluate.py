@@ -149,7 +149,7 @@ def test_target_is_asked_for(run, tables):
 def quick():
     """Fewer draws and folds than users get."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"bootstrap.DRAWS": 100, "cross_fitting._FOLDS": 2, "measured._CHANCES": 20}.items():
+        for name, value in {"measured.DRAWS": 100, "cross_fitting._FOLDS": 2, "measured._CHANCES": 20}.items():
             patch.setattr(f"legendretron.report.{name}", value)
         yield
 

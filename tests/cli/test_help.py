@@ -9,7 +9,7 @@ from typing import get_type_hints
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.cli.calibrate import CalibrateOptions, Input, Order
-from legendretron.cli.fit import EstimatorOptions
+from legendretron.cli.fit_options import EstimatorOptions
 from legendretron.cli.options import Format
 from legendretron.cli.reproduce import TABLES, Backend
 from legendretron.datasets.table_files import FORMATS

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from legendretron.cli.outputs import frame_bytes, picture_bytes, write_output
+from legendretron.cli.outputs import PICTURES, frame_bytes, picture_bytes, write_output
 
 if TYPE_CHECKING:
-    from legendretron.estimators.base import LinearLinkClassifier
+    import numpy as np
 
-TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
+    from legendretron.estimators.base import LinearLinkClassifier
 
 
 def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
@@ -70,3 +70,14 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
     from legendretron.plots import TuningDisplay
 
     return picture_bytes(lambda: TuningDisplay.from_estimator(estimator), suffix)
+
+
+class FitScores(NamedTuple):
+    """Scores on all rows of the table, rows left out, rows of each class, and how many of those left out have no label."""
+
+    rows: int
+    log_loss: float
+    accuracy: float
+    left_out: int
+    counts: np.ndarray
+    unlabelled: int = 0

@@ -7,31 +7,23 @@ import json
 import math
 import time
 import warnings
-from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
-from legendretron.cli.cluster import ClusterOptions, cluster_of, fit_by_cluster
+from legendretron.cli.choice import FitScores, choice_of, write_tuning
+from legendretron.cli.cluster import check_cluster, fit_by_cluster
 from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
-from legendretron.cli.fit_scores import FitScores
-from legendretron.cli.label_noise import found_noise, noise_in_words, parse_noise, read_matrix
+from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
+from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import (
-    DataFile,
-    LabelledTableOptions,
-    StreamOption,
     given,
-    option,
-    parse_number,
     wrong,
     wrong_usage_of,
 )
-from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
+from legendretron.cli.outputs import check_outputs, frame_bytes, naming, write_output
 from legendretron.cli.suspicious import folds_for, judge, suspicious_frame
 from legendretron.cli.terminal import Terminal, grid
 
@@ -46,240 +38,7 @@ if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
-#: A larger number is a typing error: memory or time would run out.
-_MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
-
-Model = StrEnum("Model", ["legendretron", "logistic"])
-Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
-ClassWeight = StrEnum("ClassWeight", ["balanced"])
-Precision = StrEnum("Precision", ["float32", "float64"])
-
-
-def _parse_epochs(text: str) -> str | int:
-    """Parse ``auto`` or a whole number."""
-    if text == "auto":
-        return text
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_EPOCHS):
-        raise typer.BadParameter(f"it must be auto or a whole number from 1 to {_MOST_EPOCHS:,}, got {text!r}.")
-    return int(text)
-
-
-def _parse_share(text: str) -> float:
-    """Parse a number between 0 and 1."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise typer.BadParameter(f"it must be a number between 0 and 1, got {text!r}.")
-    return share
-
-
-@dataclass(kw_only=True)
-class EstimatorOptions:
-    """Parameters of the estimators, by their names there. What is not given, None, has the estimator's default."""
-
-    link: Annotated[
-        str | None,
-        option(
-            "Kind of link to learn: composite is flexible, canonical simpler and convex; or the name of a link from an "
-            "installed package.",
-            panel="Model",
-            default="composite",
-        ),
-    ] = None
-    link_params: Annotated[
-        list[str] | None,
-        option(
-            "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows), "
-            "depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
-            "--link-param",
-            panel="Model",
-        ),
-    ] = None
-    alpha: Annotated[
-        Any,
-        option(
-            "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.",
-            panel="Model",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    link_alpha: Annotated[
-        Any,
-        option(
-            "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better.",
-            panel="Model",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    cv: Annotated[
-        int | None,
-        option(
-            "Number of parts, each held out once, to choose penalties that are auto.",
-            panel="Model",
-            default="5; from 50,000 rows on, one fifth is held out once",
-            min=2,
-            max=_MOST_UNITS,
-        ),
-    ] = None
-    label_noise: Annotated[
-        Any,
-        option(
-            "Wrong labels: the model learns from labels as they are, and predicts true ones. auto: tried on held-out rows, "
-            "where penalties are. none: all are right. symmetric: some are wrong at random, how many is estimated. "
-            "class-conditional: for each pair of classes; needs many rows. NUMBER: the share of wrong labels. FILE: a matrix "
-            "(.csv, .tsv), a line for each true class with the probabilities of labels.",
-            panel="Model",
-            default="auto; none for logistic",
-            metavar="KIND|NUMBER|FILE",
-            parser=parse_noise,
-        ),
-    ] = None
-    standardize: Annotated[
-        bool | None,
-        option("Standardise the features.", "--standardize/--no-standardize", panel="Model", default="True"),
-    ] = None
-    class_weight: Annotated[
-        ClassWeight | None, option("balanced: rare classes count as much as frequent ones.", panel="Training")
-    ] = None
-    solver: Annotated[
-        Solver | None,
-        option(
-            "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
-            "logistic regression.",
-            panel="Training",
-            default="auto",
-        ),
-    ] = None
-    max_epochs: Annotated[
-        Any,
-        option(
-            "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
-            "--epochs",
-            panel="Training",
-            default="auto",
-            metavar="auto|N",
-            parser=_parse_epochs,
-        ),
-    ] = None
-    learning_rate: Annotated[
-        Any,
-        option(
-            "Initial learning rate of adam. auto: 0.03.",
-            panel="Training",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    batch_size: Annotated[
-        int | None, option("Rows per step of adam.", panel="Training", default="auto", min=1, max=_MOST_EPOCHS)
-    ] = None
-    early_stopping: Annotated[
-        Any,
-        option(
-            "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves.",
-            "--validation",
-            panel="Training",
-            metavar="SHARE",
-            parser=_parse_share,
-        ),
-    ] = None
-    random_state: Annotated[
-        int | None,
-        option(
-            "Random seed; the same seed gives the same model.", "--seed", panel="Training", min=0, max=2**32 - 1
-        ),  # as numpy accepts it
-    ] = None
-    device: Annotated[str | None, option("cpu, cuda, cuda:1, or auto.", panel="Training", default="cpu")] = None
-    dtype: Annotated[Precision | None, option("Precision; that of the data if not given.", panel="Training")] = None
-    checkpoint: Annotated[
-        Path | None,
-        option("File to resume from if the fit is stopped; needs --seed. Removed at the end.", panel="Training"),
-    ] = None
-
-
-@dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
-    """Options of ``fit``."""
-
-    data: DataFile
-    out: Annotated[Path, option("File for the model; an existing one is replaced.", "--out", "-o")]
-    target: Annotated[
-        str | None,
-        option("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t", panel="Data"),
-    ] = None
-    features: Annotated[
-        list[str] | None,
-        option("Column to predict from; repeat it for several. All but the target if not given.", panel="Data"),
-    ] = None
-    drop: Annotated[list[str] | None, option("Column to leave out; repeat it for several.", panel="Data")] = None
-    categorical: Annotated[
-        list[str] | None,
-        option(
-            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
-            "repeat it for several. Other text is categories anyway.",
-            panel="Data",
-        ),
-    ] = None
-    numeric: Annotated[
-        list[str] | None,
-        option(
-            "Column of numbers although they are written with leading zeros, such as 007; repeat it for several. Others of "
-            "that kind in text files are categories.",
-            panel="Data",
-        ),
-    ] = None
-    max_categories: Annotated[
-        int,
-        option(
-            "Most categories of a column: the most frequent, and one for all others together.",
-            panel="Data",
-            show_default=True,
-            min=2,
-            max=_MOST_UNITS,
-        ),
-    ] = 32
-    stream: StreamOption = None
-    skip_bad_rows: Annotated[
-        int,
-        option(
-            "Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to "
-            "leave out at most, where DATA is read in batches.",
-            panel="Data",
-            show_default=True,
-            min=0,
-        ),
-    ] = 0
-    model: Annotated[
-        Model,
-        option(
-            "legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
-            panel="Model",
-            show_default=True,
-        ),
-    ] = Model.legendretron
-    tuning: Annotated[
-        Path | None,
-        option(
-            "File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf).",
-            panel="Output",
-        ),
-    ] = None
-    suspicious: Annotated[
-        Path | None,
-        option(
-            "File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
-            "not seen it; see 'legendretron suspicious --help'.",
-            panel="Output",
-        ),
-    ] = None
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
@@ -312,7 +71,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     )  # fmt: skip
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
     unsuitable |= {} if options.backend is None else given(options, "checkpoint")
-    cluster = cluster_of(options, unsuitable)
+    by_cluster = check_cluster(options, unsuitable)
     outputs = {
         "--out": options.out,
         "--checkpoint": options.checkpoint,
@@ -321,32 +80,25 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     }
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
-    estimator = make_estimator(options, without_checkpoint=cluster is not None)
+    estimator = make_estimator(options, without_checkpoint=by_cluster)
     for name in given(options, "cv", "tuning"):
         if estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
-    _check_extras(options)
-    if cluster is not None:
-        roles = {"target": options.target, "features": options.features or None, "drop": tuple(options.drop or ())}
-        fit_by_cluster(
-            terminal, cluster, estimator, options.data, roles, options.out, options.checkpoint, options.tuning,
-            options.skip_bad_rows,
-        )  # fmt: skip
+    import_extra("safetensors", "writing a model", "cli")
+    if by_cluster:
+        fit_by_cluster(terminal, options, estimator)
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None:
         check_streamable(given(options, "suspicious"))
         began = time.perf_counter()
         try:
-            scores, encoder = fit_in_batches(
-                estimator, parts, options.target, features=options.features or None, drop=options.drop, text=options.text,
-                missing=str(options.missing), missing_labels=str(options.missing_labels),
-                categorical=options.categorical or [], numeric=options.numeric or [],
-                max_categories=options.max_categories, skip_bad_rows=options.skip_bad_rows, terminal=terminal,
-                set_noise=None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options)),
-            )  # fmt: skip
+            set_noise = (
+                None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options))
+            )
+            scores, encoder = fit_in_batches(terminal, options, estimator, parts, set_noise)
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
         forms = forms_of(parts, options.text)
@@ -378,20 +130,6 @@ def _check_columns(options: FitOptions) -> None:
             raise wrong(name, f"{options.target!r} is the target; leave it out here.")
     if both := set(options.categorical or ()) & set(options.numeric or ()):
         raise wrong("--numeric", f"{min(both)!r} is in --categorical as well; choose one.")
-    if options.tuning is not None:
-        check_suffix(options.tuning, (*TABLES, *PICTURES), "--tuning")
-    if options.suspicious is not None:
-        check_suffix(options.suspicious, TABLES, "--suspicious")
-
-
-def _check_extras(options: FitOptions) -> None:
-    """Raise an error, before the work, for packages that are missing."""
-    import_extra("safetensors", "writing a model", "cli")
-    ends = {path.suffix.lower() for path in (options.tuning, options.suspicious) if path is not None}
-    if ends & {*PICTURES}:
-        import_extra("matplotlib", "drawing", "plots")
-    if ".parquet" in ends:
-        import_extra("pyarrow", "writing Parquet", "cli")
 
 
 def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
@@ -508,9 +246,8 @@ def _read(options: FitOptions, format: str) -> Table:
     if options.target is None and format != "libsvm":
         raise missing_target("which column is to be predicted?", data, format, options.text)
     table = read_columns(
-        data, options.target, features=options.features or None, drop=options.drop, format=format, text=options.text,
-        as_text=options.categorical or [], missing=str(options.missing), missing_labels=str(options.missing_labels),
-        find_codes=True, numeric=numeric,
+        data, options.target, features=options.features or None, drop=options.drop, format=format,
+        as_text=options.categorical or [], find_codes=True, numeric=numeric, **options.reading,
     )  # fmt: skip
     check_named("--numeric", numeric, table)
     if len(table.classes) < 2:

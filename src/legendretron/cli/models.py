@@ -15,7 +15,9 @@ from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.options import wrong
+from legendretron.cli.left_out import LeftOut
+from legendretron.cli.options import LabelledTableOptions, wrong
+from legendretron.cli.terminal import Terminal
 from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
@@ -144,6 +146,18 @@ def table_for(
         path, target, format=format, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
     )
     return _ready(model, table)
+
+
+def labelled_table(
+    terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, question: str, **more: Any
+) -> tuple[Table, np.ndarray]:
+    """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
+    kind = format_for(data, options.format)
+    if options.target is None and kind != "libsvm":
+        raise missing_target(question, data, kind, options.text)
+    table = table_for(model, data, options.target, kind, **options.reading, **more)
+    LeftOut(table).tell(terminal)
+    return table, class_numbers(model, table)
 
 
 def tables_for(

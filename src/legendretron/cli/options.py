@@ -165,6 +165,11 @@ class TableOptions:
 
         return TextOptions(self.sep, self.decimal, self.encoding, tuple(self.na_values or ()), self.thousands)
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Arguments of the functions that read tables."""
+        return {"text": self.text, "missing": str(self.missing)}
+
 
 @dataclass(kw_only=True)
 class LabelledTableOptions(TableOptions):
@@ -181,6 +186,11 @@ class LabelledTableOptions(TableOptions):
             show_default=True,
         ),
     ] = MissingLabels.error
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Arguments of the functions that read tables."""
+        return {**super().reading, "missing_labels": str(self.missing_labels)}
 
 
 def given(options: Any, *names: str) -> dict[str, Any]:
