@@ -12,8 +12,7 @@ from scipy.stats import rankdata
 import study
 from calibration_cases import CHOSEN_ON, RIGHT
 from legendretron.experiments import Experiment, Record
-from legendretron.experiments.panels import panels_for
-from legendretron.experiments.rendering import described, markdown_table, save_picture
+from legendretron.experiments.rendering import described, markdown_table, panels_for, save_picture
 from legendretron.experiments.rendering import write_report as write_files
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean

@@ -14,8 +14,7 @@ import numpy as np
 
 import study
 from legendretron.experiments import Experiment, Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, mark, markdown_table
+from legendretron.experiments.rendering import as_text, described, mark, markdown_table, panels_for, save_panels
 from legendretron.experiments.rendering import write_report as write_files
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, mean_of

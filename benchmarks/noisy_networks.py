@@ -22,8 +22,7 @@ import study
 from label_noise_report import PAIRS
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import mean_of
 from legendretron.paper.data import facts_of, find_data

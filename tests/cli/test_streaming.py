@@ -12,7 +12,7 @@ from sklearn.datasets import dump_svmlight_file, make_classification
 
 import legendretron
 from legendretron.cli import streamed_fit, streams
-from legendretron.datasets import table_chunks
+from legendretron.datasets import table_parts
 from tests.cli.conftest import FIXED
 
 N = 400
@@ -52,7 +52,7 @@ def tables(request, frame, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(table_chunks, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(table_parts, "ROWS_AT_ONCE", 64)
 
 
 def test_from_fit_to_evaluate(tables, frame, run, tmp_path, monkeypatch):

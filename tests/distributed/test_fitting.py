@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.distributed.checkpoints import SharedFile
 from legendretron.distributed.fitting import fit_shards
+from legendretron.distributed.on_torchrun import SharedFile
 from legendretron.streaming import as_source
 from legendretron.training.layout import Layout
 

@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
 from legendretron import LegendreTronClassifier
-from legendretron.datasets.sources import source_of
+from legendretron.datasets.streams import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table

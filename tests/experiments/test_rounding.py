@@ -8,8 +8,8 @@ import pytest
 
 from legendretron.experiments import Batch, Outcome, Run, Store, read_records
 from legendretron.experiments.rendering import write_csv
-from legendretron.experiments.rounding import rounded, rounded_difference
 from legendretron.experiments.statistics import Mean, mean_difference, mean_of, paired_test
+from legendretron.experiments.store import rounded, rounded_difference
 
 
 def neighbours(value):

@@ -101,7 +101,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
 
     from legendretron import LegendreTronClassifier
     from legendretron.datasets import load_dataset
-    from legendretron.paper.libsvm.author_rng import noisy_labels
+    from legendretron.paper.libsvm.experiment import noisy_labels
 
     sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Resources(data_folder))
     iris = load_dataset("iris", data_folder)

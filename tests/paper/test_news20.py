@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from legendretron.paper.data import load_prepared
-from legendretron.paper.libsvm.news20 import words_of_unit_length
+from legendretron.paper.data import load_prepared, words_of_unit_length
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import pytest
 
 from legendretron.datasets import DATASETS, DatasetStatus, load_dataset
 from legendretron.paper import data
-from legendretron.paper.data import load_prepared
-from legendretron.paper.libsvm.usps import smoothed_digits
+from legendretron.paper.data import load_prepared, smoothed_digits
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_hash import HELD_OUT, SAMPLE, row_share
+from legendretron.streaming.row_check import HELD_OUT, SAMPLE, row_share
 
 
 def readers():

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from legendretron import MultinomialLogisticClassifier
-from legendretron.datasets.sources import source_of
+from legendretron.datasets.streams import source_of
 from legendretron.streaming import as_source, scan, spool
-from legendretron.streaming.batch import ROWS_OF_A_FILE
+from legendretron.streaming.source import ROWS_OF_A_FILE
 
 N = 100
 

@@ -26,7 +26,7 @@ from legendretron.trons import (
     ISGPLinkgisticClassifier,
     SlIsotronClassifier,
 )
-from legendretron.trons.design import Design
+from legendretron.trons.base import Design
 
 ALL = {
     "glmtron": GLMTronClassifier(max_iter=50),

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from legendretron.trons import GPLinkgisticClassifier, ISGPLinkgisticClassifier
-from legendretron.trons.row_order import in_one_order
+from legendretron.trons.linkgistic import in_one_order
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(25, 3)) * (RNG.random((25, 3)) < 0.7)

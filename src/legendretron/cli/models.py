@@ -171,7 +171,7 @@ def tables_for(
     keep: Sequence[str] = (),
 ) -> Iterator[Table]:
     """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
-    from legendretron.datasets.table_chunks import read_in_chunks
+    from legendretron.datasets.table_parts import read_in_chunks
 
     wanted = _columns_for(model, parts.files[0], target, parts.format)
     if keep and parts.format == "libsvm":

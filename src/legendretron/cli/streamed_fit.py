@@ -17,19 +17,18 @@ from legendretron.cli.fit_options import FitOptions
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.padded_codes import padded_columns
 from legendretron.datasets.streams import column_names, keep_rows, open_source, text_files
-from legendretron.datasets.table_chunks import read_in_chunks
-from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.table_parts import TableParts, read_in_chunks
 from legendretron.datasets.tables import Table, has_only_numbers, numbers_among, without_faults
+from legendretron.datasets.text_file import padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource, Source, scan
-from legendretron.streaming.batch import ROWS_OF_A_FILE
 from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.row_check import RowCheck
+from legendretron.streaming.source import ROWS_OF_A_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,8 @@ from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.row_places import place_of_row
 from legendretron.datasets.table_files import FileRows, format_of, read_frame
-from legendretron.datasets.text_file import lines_of_rows
+from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.

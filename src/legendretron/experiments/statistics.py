@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from legendretron.experiments.rounding import rounded_difference
+from legendretron.experiments.store import rounded_difference
 
 
 @dataclass(frozen=True)

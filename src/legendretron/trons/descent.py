@@ -12,8 +12,7 @@ from scipy.special import logit
 from legendretron.training import History
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.progress import Progress
-from legendretron.trons.base import BinaryLinkLearner
-from legendretron.trons.design import Design
+from legendretron.trons.base import BinaryLinkLearner, Design
 
 
 class TronDescent(BinaryLinkLearner):

@@ -16,9 +16,8 @@ import scipy.sparse
 
 from legendretron.datasets import DATASETS
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.recipes import make_estimator
+from legendretron.experiments.recipes import fit_whole, make_estimator
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_report
-from legendretron.experiments.tuning import fit_whole
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
 
 #: Approximate number of entries per row of the sparse data sets.

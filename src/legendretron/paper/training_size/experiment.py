@@ -13,8 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recipes import make_estimator, make_recipe
-from legendretron.experiments.tuning import fit_tuned, fit_whole
+from legendretron.experiments.recipes import fit_tuned, fit_whole, make_estimator, make_recipe
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import stats
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
