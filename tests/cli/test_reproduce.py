@@ -116,7 +116,7 @@ def test_unknown_table(capsys, tmp_path):
     (["table_libsvm", "--sizes", "5"], "table_libsvm has one training set size"),
     (["table_libsvm", "--device", "tpu"], "it must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
     (["table_libsvm", "--data", "no/such/folder"], "there is no folder 'no/such/folder'"),
-    (["table_libsvm", "--address", "localhost:1"], "it is that of a Ray or Dask cluster"),
+    (["table_libsvm", "--address", "localhost:1"], "it is that of a Ray cluster"),
     (["table_libsvm", "--seeds", "100000000000000"], "10000"),
 ])  # fmt: skip
 def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):

@@ -30,15 +30,12 @@ def test_every_entry_is_whole(name):
         assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
     assert info.licence
     assert info.origin
-    assert (info.openml is None) == (info.openml_note == "")
     assert info.labels[1] - info.labels[0] + 1 >= info.classes
     assert info.addresses[0] in info.how_to_get
 
 
-def test_ids_and_checksums_are_of_one_set_each():
-    ids = [info.openml for info in DATASETS.values() if info.openml is not None]
+def test_checksums_are_of_one_file_each():
     checksums = [file.sha256 for info in DATASETS.values() for file in info.remote_files if file.sha256]
-    assert len(set(ids)) == len(ids) == 14
     assert len(set(checksums)) == len(checksums) == 12
 
 

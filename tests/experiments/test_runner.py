@@ -146,13 +146,12 @@ def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
     assert read_records(tmp_path) == []
 
 
-@pytest.mark.parametrize("backend", ["loky", pytest.param("dask", marks=pytest.mark.exhaustive)])
-def test_backends_give_the_same_results(backend, data_folder, tmp_path):
+def test_other_processes_give_the_same_results(data_folder, tmp_path):
     experiment = small(datasets=("iris", "wine"))
     sweep(experiment, tmp_path / "alone", Resources(data_folder))
-    state = sweep(experiment, tmp_path / backend, Resources(data_folder), backend=backend, n_jobs=2)
+    state = sweep(experiment, tmp_path / "loky", Resources(data_folder), n_jobs=2)
     assert state.now == 16
-    assert results(tmp_path / "alone") == results(tmp_path / backend)
+    assert results(tmp_path / "alone") == results(tmp_path / "loky")
 
 
 def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):

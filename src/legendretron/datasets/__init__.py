@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from legendretron.datasets.downloading import DownloadError, download
     from legendretron.datasets.idx import ImageSet, load_image_set, read_idx
     from legendretron.datasets.libsvm import read_libsvm
-    from legendretron.datasets.loading import Dataset, load_dataset, load_images, load_openml
+    from legendretron.datasets.loading import Dataset, load_dataset, load_images
     from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
     from legendretron.datasets.noise import flip_labels, pair_transition, symmetric_noise, symmetric_transition
     from legendretron.datasets.registry import DATASETS, DatasetInfo, RemoteFile, dataset_info
@@ -22,7 +22,7 @@ else:
             "downloading": ("DownloadError", "download"),
             "idx": ("ImageSet", "load_image_set", "read_idx"),
             "libsvm": ("read_libsvm",),
-            "loading": ("Dataset", "load_dataset", "load_images", "load_openml"),
+            "loading": ("Dataset", "load_dataset", "load_images"),
             "locating": ("DatasetStatus", "cache_folder", "dataset_status", "find_dataset"),
             "noise": ("flip_labels", "pair_transition", "symmetric_noise", "symmetric_transition"),
             "registry": ("DATASETS", "DatasetInfo", "RemoteFile", "dataset_info"),
@@ -48,7 +48,6 @@ __all__ = [
     "load_dataset",
     "load_image_set",
     "load_images",
-    "load_openml",
     "pair_transition",
     "read_idx",
     "read_libsvm",

@@ -1,4 +1,4 @@
-"""Execution of batches: in this process, in others, or on the machines of a Ray or Dask cluster."""
+"""Execution of batches: in this process, in others, or on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from legendretron._internal.extras import import_extra
 from legendretron._internal.provenance import provenance
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_choice
 from legendretron.experiments.experiment import Batch, Outcome, Resources, checked_outcome
 
-BACKENDS = ("loky", "ray", "dask")
+BACKENDS = ("loky", "ray")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def executed(
     """Execute batches and yield each when it is finished, in any order."""
     check_choice("backend", backend, BACKENDS)
     if address is not None and backend == "loky":
-        raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
+        raise ValueError(f"address is that of a Ray cluster, got {address!r} with backend 'loky'.")
     if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
         yield from (_execute(execute, batch, resources) for batch in batches)
         return
@@ -82,15 +80,6 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if backend == "ray":
         with ray_cluster(n_jobs, address):
             _register_ray()
-            yield
-    elif backend == "dask":
-        distributed: Any = import_extra("distributed", "backend dask", "distributed")
-        if address is None:
-            # real processes, with one thread each: torch has its own
-            cluster = distributed.LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
-        else:
-            cluster = contextlib.nullcontext(address)
-        with cluster as where, distributed.Client(where):
             yield
     else:
         yield
