@@ -4,7 +4,6 @@ import errno
 import importlib
 import json
 import pickle
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -17,7 +16,6 @@ from legendretron import CanonicalLink, __version__
 from legendretron.cli.errors import describe
 from legendretron.links import save_link
 from tests.cli.conftest import FIXED, make_iris
-from tests.saved_files import forge
 
 
 def fit_words(tables, tmp_path):
@@ -73,11 +71,6 @@ def test_wrong_usage(run, words, message):
     assert ran.json["error"] == ran.error
 
 
-def test_target_is_asked_for(run, tables, tmp_path):
-    error = run("fit", tables / "iris.csv", "-o", tmp_path / "m", "--drop", "kind", code=2).error
-    assert "There are: sepal length, sepal width" in error
-
-
 @pytest.mark.parametrize("words", [["fit", "-t", "y", "-o", "m"], ["predict", "m"], ["evaluate", "m", "-t", "y"]])
 def test_no_such_file(run, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -110,24 +103,6 @@ def test_bad_models(run, tables, tmp_path):
 def test_a_link_is_no_model(run, tmp_path):
     save_link(CanonicalLink(3), tmp_path / "m")
     assert "holds a link, but LegendreTronClassifier or " in run("predict", tmp_path / "m", "a.csv", code=1).error
-
-
-def test_a_model_that_has_diverged(run, tables, tmp_path):
-    shutil.copy(tables / "iris.safetensors", tmp_path / "m")
-    forge(tmp_path / "m", lambda state: state["link"]["tensors"]["blocks.0.bias"].fill_(float("nan")))
-    for words in (["predict"], ["evaluate", "-t", "kind"]):
-        ran = run(*words, tmp_path / "m", tables / "iris.csv", code=1)
-        assert "blocks.0.bias holds values that are not finite, so its training has diverged" in ran.error
-        assert ran.out == ""
-
-
-def test_rows_too_large_for_a_model(run, tables, tmp_path):
-    frame = make_iris().drop(columns="kind")
-    frame.iloc[3] = [1e308, -1e308, 1e308, 1e308]
-    frame.to_csv(tmp_path / "large.csv", index=False)
-    ran = run("predict", tables / "iris.safetensors", tmp_path / "large.csv", "--proba", code=1)
-    assert "row 3 of the data has features so large that its probabilities are not finite" in ran.error
-    assert ran.out == ""
 
 
 def test_a_checkpoint_that_is_somebodys_data(run, tables, tmp_path):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import legendretron
-from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
+from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing, MissingLabels
 from legendretron.datasets import table_parts, text_file
@@ -201,10 +201,6 @@ def test_numbers_that_are_names(run, tmp_path):
     assert legendretron.load(tmp_path / "m").estimator_.n_features_in_ == 3
 
 
-def test_a_table_of_numbers_stays_a_plain_model(run, tables, tmp_path):
-    assert isinstance(legendretron.load(tables / "iris.safetensors"), LegendreTronClassifier)
-
-
 @pytest.mark.parametrize(("content", "message"), [
     ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "'a' holds numbers, and the text '?' (1); if that stands "
      "for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
@@ -236,16 +232,6 @@ def test_bad_tables(run, tmp_path, content, message):
 def test_wrong_usage(run, tmp_path, words, message):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,0\n2,v,1\n")
     assert message in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *words, code=2).error
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (["--sep", ";;"], "--sep must be one character"),
-    (["--decimal", "x"], "--decimal must be '.' or ','"),
-    (["--encoding", "utf-99"], "--encoding must be one that Python knows"),
-])  # fmt: skip
-def test_bad_options(run, tmp_path, words, message):
-    (tmp_path / "t.csv").write_text("a,b,y\n1,u,0\n2,v,1\n")
-    assert message in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *words, code=1).error
 
 
 def test_names_that_predictions_have(run, folder, tmp_path):

@@ -124,28 +124,6 @@ def test_parquet_has_no_separators(tmp_path):
     assert table.X["a"].isna().tolist() == table.X["t"].isna().tolist() == [False, True]
 
 
-WHITE = "a , city,y \n1 , Rome , Yes\nNA ,Rome,Yes \n  , Bern,No\n"
-
-
-def test_white_space_at_the_ends_is_taken_off(tmp_path):
-    """In all formats alike; what is left empty is missing, and numbers beside it stay numbers."""
-    (tmp_path / "t.csv").write_text(WHITE)
-    (tmp_path / "t.tsv").write_text(WHITE.replace(",", "\t"))
-    frame = pd.DataFrame(
-        {"a ": [1, None, None], " city": [" Rome ", "Rome", "Bern "], "y\u00a0": [" Yes", "Yes ", "No"]}
-    )
-    frame.to_parquet(tmp_path / "t.parquet")
-    frame.to_feather(tmp_path / "t.feather")
-    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
-    frame.astype({" city": "category"}).to_parquet(tmp_path / "categories.parquet")
-    for path in tmp_path.iterdir():
-        table = read_columns(path, "y")
-        assert table.feature_names == ("a", "city")
-        assert table.y.tolist() == ["Yes", "Yes", "No"]
-        assert table.X["city"].tolist() == ["Rome", "Rome", "Bern"]
-        assert table.X["a"].dropna().tolist() == [1.0]
-
-
 @pytest.mark.parametrize("end", ["csv", "parquet"])
 def test_marks_of_missing_values_in_all_formats(tmp_path, end):
     frame = pd.DataFrame({"a": [1.5, -9.0], "b": ["?", "x"], "y": ["u ", " ? "]})

@@ -127,7 +127,7 @@ def _evaluate_in_parts(options: EvaluateOptions, model: Model, parts: TableParts
     from legendretron.cli.models import class_numbers, log_probabilities, tables_for
     from legendretron.cli.running_scores import RunningScores
 
-    running, left_out = RunningScores(len(model.classes_), limited=True), LeftOut()
+    running, left_out = RunningScores(len(model.classes_)), LeftOut()
     for table in tables_for(model, parts, options.target, **options.reading):
         left_out.add(table)
         if table.X.shape[0]:

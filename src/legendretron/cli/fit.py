@@ -23,12 +23,11 @@ from legendretron.cli.options import (
     wrong,
     wrong_usage_of,
 )
-from legendretron.cli.outputs import check_outputs, frame_bytes, naming, write_output
-from legendretron.cli.suspicious import folds_for, judge, suspicious_frame
+from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -59,14 +58,14 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     """
     from legendretron.cli.models import format_for
     from legendretron.cli.streamed_fit import fit_in_batches
-    from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.cli.streams import streamed_parts
     from legendretron.datasets.streams import forms_of
 
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it
     unsuitable = given(
-        options, "suspicious", "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
+        options, "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
         "missing_labels",
     )  # fmt: skip
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
@@ -76,7 +75,6 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         "--out": options.out,
         "--checkpoint": options.checkpoint,
         "--tuning": options.tuning,
-        "--suspicious": options.suspicious,
     }
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
@@ -92,7 +90,6 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None:
-        check_streamable(given(options, "suspicious"))
         began = time.perf_counter()
         try:
             set_noise = (
@@ -102,7 +99,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
         forms = forms_of(parts, options.text)
-        _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began, None)
+        _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began)
         return
     if options.skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
@@ -112,15 +109,12 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     warn_of_similar_labels(table.classes, options.data, table.target, terminal)
     table, encoder = _encode(table, options.categorical or [], options.max_categories)
     _set_noise(estimator, table.classes, options)
-    folds = None if options.suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, terminal)
     seconds = time.perf_counter() - began
-    path = options.suspicious
-    write_suspicious = None if path is None else (lambda: _write_suspicious(estimator, table, folds, path))
     scores = _scores(estimator, table)
     forms = [] if table.form is None else [table.form]
-    _finish(terminal, options, estimator, encoder, scores, forms, seconds, write_suspicious)
+    _finish(terminal, options, estimator, encoder, scores, forms, seconds)
 
 
 def _check_columns(options: FitOptions) -> None:
@@ -181,7 +175,6 @@ def _finish(
     scores: FitScores,
     forms: Sequence[TextForm],
     seconds: float,
-    write_suspicious: Callable[[], dict[str, Any]] | None,
 ) -> None:
     """Write what was asked for, and tell what came out."""
     from legendretron.estimators import TableClassifier
@@ -199,7 +192,6 @@ def _finish(
         "rows_left_out": scores.left_out,
         "rows_without_label": scores.unlabelled,
         "tuning": None if tuning is None else str(tuning),
-        "suspicious": None if write_suspicious is None else write_suspicious(),
     }
     lines = [f"model: {summary['choice']['text']}"]
     if summary["label_noise"] is not None:
@@ -281,24 +273,6 @@ def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: Fi
     if isinstance(options.label_noise, Path):
         estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
     read_label_noise(estimator.label_noise, len(classes))
-
-
-def _folds(estimator: LinearLinkClassifier, table: Table) -> int:
-    try:
-        return folds_for(estimator, table.y)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise wrong("--suspicious", f"{error}; leave it out, or that row.") from error
-
-
-def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int | None, path: Path) -> dict[str, Any]:
-    """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
-    assert table.y is not None
-    try:
-        frame = suspicious_frame(table, table.y, *judge(estimator, table, table.y, folds))
-    except KeyboardInterrupt as stopped:
-        raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
-    write_output(path, frame_bytes(frame, path.suffix.lower()))
-    return {"rows": len(frame), "file": str(path)}
 
 
 def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> None:
@@ -405,7 +379,4 @@ def _view(summary: dict[str, Any]) -> Any:
     table.add_row("written to", summary["out"])
     if summary["tuning"] is not None:
         table.add_row("penalties tried", summary["tuning"])
-    if summary["suspicious"] is not None:
-        found = summary["suspicious"]
-        table.add_row("rows with suspicious labels", f"{found['rows']:,}, written to {found['file']}")
     return table

@@ -291,11 +291,3 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
             panel="Output",
         ),
     ] = None
-    suspicious: Annotated[
-        Path | None,
-        option(
-            "File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
-            "not seen it; see 'legendretron suspicious --help'.",
-            panel="Output",
-        ),
-    ] = None

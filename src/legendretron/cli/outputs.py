@@ -16,7 +16,7 @@ from legendretron.cli.options import wrong
 
 TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
 #: How the files that options name may end.
-_ENDS = {"--plot": PICTURES, "--report": (".html", ".htm"), "--tuning": TABLES + PICTURES, "--suspicious": TABLES}
+_ENDS = {"--plot": PICTURES, "--report": (".html", ".htm"), "--tuning": TABLES + PICTURES}
 
 
 def file_or_none(path: Path | None) -> Path | None:
