@@ -48,20 +48,12 @@ class UnreadFormatError(ValueError):
 
 
 class FileRows(NamedTuple):
-    """Rows that were read from a file.
+    """Rows that were read from a file."""
 
-    Attributes
-    ----------
-    frame : data frame
-        The columns, with their types.
-    form : TextForm or None
-        How the file is written, if it is text.
-    kept : data frame or None
-        Columns that were to be kept: of CSV and TSV the text that stands there, of others the values with their types there.
-    """
-
-    frame: Any
-    form: TextForm | None = None
+    frame: Any  #: the columns, with their types
+    form: TextForm | None = None  #: how the file is written, if it is text
+    #: columns that were to be kept: of CSV and TSV the text that stands there, of others the values with their types
+    #: there
     kept: Any = None
 
 

@@ -67,18 +67,10 @@ def read_in_chunks(
 
 @dataclass(frozen=True)
 class TableParts:
-    """Files that make up one table, in the order of their names.
+    """Files that make up one table, in the order of their names."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        At least one.
-    format : str
-        Of all of them.
-    """
-
-    files: tuple[Path, ...]
-    format: str
+    files: tuple[Path, ...]  #: at least one
+    format: str  #: of all of them
 
     @property
     def size(self) -> int:

@@ -39,19 +39,6 @@ class OtherEncodingError(ValueError):
 class TextFile:
     r"""A CSV or TSV file after a look at its beginning.
 
-    Attributes
-    ----------
-    path : Path
-        The file; it may be compressed.
-    form : TextForm
-        How it is written.
-    names : tuple of str
-        Names of its columns, from the first line; those without a name are called ``Unnamed: 0`` and so on by their place.
-    block : int
-        Bytes that are parsed at once: many lines.
-    regular : bool
-        Whether the first line that is not blank is the first.
-
     Examples
     --------
     >>> import tempfile
@@ -64,11 +51,13 @@ class TextFile:
     (('width', 'kind'), [[{'width': '1,5', 'kind': 'rose'}, {'width': '2,5', 'kind': 'tulip'}]])
     """
 
-    path: Path
-    form: TextForm
+    path: Path  #: the file; it may be compressed
+    form: TextForm  #: how it is written
+    #: names of its columns, from the first line; those without a name are called ``Unnamed: 0`` and so on by their
+    #: place
     names: tuple[str, ...]
-    block: int = _BLOCK
-    regular: bool = True
+    block: int = _BLOCK  #: bytes that are parsed at once: many lines
+    regular: bool = True  #: whether the first line that is not blank is the first
 
     @classmethod
     def open(cls, path: Path, kind: str, given: TextOptions | None = None) -> Self:

@@ -17,27 +17,13 @@ BACKENDS = ("loky", "ray")
 
 @dataclass(frozen=True)
 class Finished:
-    """A batch that was executed: its outcome, or why there is none.
+    """A batch that was executed: its outcome, or why there is none."""
 
-    Attributes
-    ----------
-    batch : Batch
-        The batch.
-    outcome : Outcome or None
-        Its outcome; None if it failed.
-    error : str
-        Message in one line, if it failed.
-    seconds : float
-        Time taken.
-    environment : dict
-        Device, threads, versions and commit of the process that executed it.
-    """
-
-    batch: Batch
-    outcome: Outcome | None
-    error: str
-    seconds: float
-    environment: dict[str, object]
+    batch: Batch  #: the batch
+    outcome: Outcome | None  #: its outcome; None if it failed
+    error: str  #: message in one line, if it failed
+    seconds: float  #: time taken
+    environment: dict[str, object]  #: device, threads, versions and commit of the process that executed it
 
 
 def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resources: Resources) -> Finished:

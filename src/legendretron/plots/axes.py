@@ -100,21 +100,11 @@ def add_legend_below(ax: Any, handles: Any = None, columns: int = 2, **look: Any
 
 
 class Display:
-    """Base of the displays; not for direct use.
+    """Base of the displays; not for direct use."""
 
-    Attributes
-    ----------
-    ax_ : matplotlib axes
-        Where the display was drawn.
-    figure_ : matplotlib figure
-        The figure of these axes.
-    lines_ : dict
-        What was drawn for each model, by its name.
-    """
-
-    ax_: Any
-    figure_: Any
-    lines_: dict[str, Any]
+    ax_: Any  #: where the display was drawn
+    figure_: Any  #: the figure of these axes
+    lines_: dict[str, Any]  #: what was drawn for each model, by its name
 
     @property
     def line_(self) -> Any:

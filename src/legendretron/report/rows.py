@@ -26,30 +26,14 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with labels.
+    """Rows with labels."""
 
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        Labels, as indices into ``classes``.
-    classes : ndarray of shape (C,)
-        Labels of the model.
-    weight : ndarray of shape (n,)
-        Weights of the rows, positive, with a mean of one.
-    weighted : bool
-        Whether weights were given.
-    place : ndarray of shape (n,)
-        Places of the rows as they were given, where those of weight zero were still among them.
-    numbers : ndarray of shape (n,)
-        What to call the rows: their places, or the numbers that were given.
-    """
-
-    y: np.ndarray
-    classes: np.ndarray
-    weight: np.ndarray
-    weighted: bool
-    place: np.ndarray
-    numbers: np.ndarray
+    y: np.ndarray  #: (n,), labels, as indices into ``classes``
+    classes: np.ndarray  #: (C,), labels of the model
+    weight: np.ndarray  #: (n,), weights of the rows, positive, with a mean of one
+    weighted: bool  #: whether weights were given
+    place: np.ndarray  #: (n,), places of the rows as they were given, where those of weight zero were still among them
+    numbers: np.ndarray  #: (n,), what to call the rows: their places, or the numbers that were given
 
     def __len__(self) -> int:
         return len(self.y)
@@ -82,24 +66,12 @@ def _none_long(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A model, or what stands beside it, with its predictions.
+    """A model, or what stands beside it, with its predictions."""
 
-    Attributes
-    ----------
-    name : str
-        What to call it.
-    log_p : ndarray of shape (n, C)
-        Log-probabilities.
-    rows : RowScores
-        Its scores, row by row.
-    impossible : int
-        Number of rows whose label had a probability of zero.
-    """
-
-    name: str
-    log_p: np.ndarray
-    rows: RowScores
-    impossible: int = 0
+    name: str  #: what to call it
+    log_p: np.ndarray  #: (n, C), log-probabilities
+    rows: RowScores  #: its scores, row by row
+    impossible: int = 0  #: number of rows whose label had a probability of zero
 
     @classmethod
     def of(cls, name: str, y: np.ndarray, log_p: np.ndarray) -> Contestant:

@@ -23,27 +23,14 @@ def is_record_batch(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class RecordReader:
-    """What the columns of record batches mean.
+    """What the columns of record batches mean."""
 
-    Attributes
-    ----------
-    target : str or None
-        Column of the labels.
-    features : tuple of str or None
-        Columns of the features, in their order; None for all but the target and the weights.
-    weight : str or None
-        Column of the weights.
-    drop : tuple of str
-        Columns to leave out.
-    single : bool
-        Whether all features are float32, and become that; else float64.
-    """
-
-    target: str | None = None
+    target: str | None = None  #: column of the labels
+    #: columns of the features, in their order; None for all but the target and the weights
     features: tuple[str, ...] | None = None
-    weight: str | None = None
-    drop: tuple[str, ...] = ()
-    single: bool = False
+    weight: str | None = None  #: column of the weights
+    drop: tuple[str, ...] = ()  #: columns to leave out
+    single: bool = False  #: whether all features are float32, and become that; else float64
 
     @classmethod
     def of_schema(cls, schema: Any, asked: Self | None, place: str = "the source") -> Self:

@@ -15,18 +15,10 @@ _MAX_NEWTON = 100
 
 @dataclass(frozen=True)
 class Posterior:
-    """A normal distribution of the latent variables.
+    """A normal distribution of the latent variables."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (P,)
-        Its mean.
-    root : ndarray of shape (P, P)
-        A square root of its covariance, ``root @ root.T``.
-    """
-
-    mean: np.ndarray
-    root: np.ndarray
+    mean: np.ndarray  #: (P,), its mean
+    root: np.ndarray  #: (P, P), A square root of its covariance, ``root @ root.T``
 
     def sample(self, noise: np.ndarray) -> np.ndarray:
         """Samples ``(S, P)`` made from standard normal ones."""
