@@ -184,11 +184,7 @@ def _evaluate_whole(
 
 
 def _report(
-    models: dict[str, Model],
-    tables: list[Table],
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    log_p: list[np.ndarray],
+    models: dict[str, Model], tables: list[Table], y: np.ndarray, weights: np.ndarray | None, log_p: list[np.ndarray]
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
     import numpy as np

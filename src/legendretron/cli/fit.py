@@ -18,11 +18,7 @@ from legendretron.cli.columns import check_named, column_facts, column_view, in_
 from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
 from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    given,
-    wrong,
-    wrong_usage_of,
-)
+from legendretron.cli.options import given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.terminal import Terminal, grid
 
@@ -71,11 +67,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
     unsuitable |= {} if options.backend is None else given(options, "checkpoint")
     by_cluster = check_cluster(options, unsuitable)
-    outputs = {
-        "--out": options.out,
-        "--checkpoint": options.checkpoint,
-        "--tuning": options.tuning,
-    }
+    outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
     estimator = make_estimator(options, without_checkpoint=by_cluster)

@@ -107,8 +107,7 @@ StreamOption = Annotated[
     ),
 ]
 Keep = Annotated[
-    list[str] | None,
-    option("Column of DATA to write before the others, as it stands there; repeat it for several."),
+    list[str] | None, option("Column of DATA to write before the others, as it stands there; repeat it for several.")
 ]
 
 

@@ -179,12 +179,7 @@ def load_images(
 
 
 def _download(
-    info: DatasetInfo,
-    data: str | Path | None,
-    folder: Path,
-    allowed: bool,
-    progress: Progress | None,
-    state: str,
+    info: DatasetInfo, data: str | Path | None, folder: Path, allowed: bool, progress: Progress | None, state: str
 ) -> list[Path]:
     """Download the missing files of a set, or raise an error that says how to get them."""
     if data is not None or not allowed:

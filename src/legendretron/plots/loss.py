@@ -73,11 +73,7 @@ class LossDisplay(Display):
     """
 
     def __init__(
-        self,
-        probability: ArrayLike,
-        losses: Mapping[str, ArrayLike],
-        classes: Any = None,
-        scale: str = "log",
+        self, probability: ArrayLike, losses: Mapping[str, ArrayLike], classes: Any = None, scale: str = "log"
     ) -> None:
         q = self.probability = np.asarray(probability, dtype=float)
         if q.ndim != 1 or len(q) < 2 or not ((q > 0) & (q < 1)).all() or not (np.diff(q) > 0).all():

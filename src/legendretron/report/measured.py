@@ -120,11 +120,7 @@ class Measured:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        contestants: Mapping[str, Contestant],
-        calibrated: Mapping[str, np.ndarray],
-        seed: int,
+        self, rows: Rows, contestants: Mapping[str, Contestant], calibrated: Mapping[str, np.ndarray], seed: int
     ) -> None:
         self.rows, self.contestants, self.calibrated = rows, dict(contestants), [*calibrated]
         columns = {}

@@ -234,10 +234,7 @@ class ArrowSource(BlockSource):
     def _records(self, block: _Block) -> Iterator[Any]:
         if block.group is None:
             yield from block.fragment.to_batches(
-                columns=self._reader.columns,
-                batch_size=self._batch_rows,
-                batch_readahead=2,
-                fragment_readahead=1,
+                columns=self._reader.columns, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=1
             )
             return
         columns = [name for name in self._reader.columns if name not in block.constants]

@@ -114,14 +114,7 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     # --- what subclasses say ---
 
     @abstractmethod
-    def _learn(
-        self,
-        design: Design,
-        y: np.ndarray,
-        weight: np.ndarray,
-        held_out: Any,
-        seed: int,
-    ) -> np.ndarray:
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
         ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None.

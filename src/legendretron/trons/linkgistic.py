@@ -140,14 +140,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
     def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         return in_one_order(X, y, weight)
 
-    def _learn(
-        self,
-        design: Design,
-        y: np.ndarray,
-        weight: np.ndarray,
-        held_out: Any,
-        seed: int,
-    ) -> np.ndarray:
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
         amplitude = self._amplitude if self.amplitude is None else float(self.amplitude)

@@ -197,6 +197,5 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     """Records in the order of problems, methods and seeds."""
     problems, methods = list(PROBLEMS), list(METHODS)
     return sorted(
-        records,
-        key=lambda record: (problems.index(record["dataset"]), methods.index(record["model"]), record["seed"]),
+        records, key=lambda record: (problems.index(record["dataset"]), methods.index(record["model"]), record["seed"])
     )

@@ -139,8 +139,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "row side by side. Where all epochs take less than a minute, all are timed; elsewhere a few are timed and "
         "**extrapolated** to the recipe's number. Reading files is not included.",
         markdown_table(
-            ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"],
-            lines,
+            ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"], lines
         ),
         sum_of_all,
         described(first),

@@ -52,11 +52,7 @@ def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
 
 
 def calibration(
-    measured: Measured,
-    error: CalibrationError,
-    fitted: dict[str, Recalibrated],
-    errors: np.ndarray,
-    seed: int,
+    measured: Measured, error: CalibrationError, fitted: dict[str, Recalibrated], errors: np.ndarray, seed: int
 ) -> Markup:
     """Return the section on calibration.
 

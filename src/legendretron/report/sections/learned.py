@@ -43,9 +43,7 @@ def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
         )
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):
         return section(
-            "learned",
-            _TITLE,
-            paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw."),
+            "learned", _TITLE, paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw.")
         )
     mean = np.asarray(rows.weight @ features / len(rows)).reshape(1, -1)
     if hasattr(features, "columns"):
@@ -66,12 +64,7 @@ def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
         _TITLE,
         paragraph(_link_in_words(*next(iter(sections.items())), names)),
         paragraph(_loss_in_words(*next(iter(losses.items())), names) if losses else _composite_in_words(classifier)),
-        grid(
-            [
-                _link_chart(drawn, names),
-                _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names),
-            ]
-        ),
+        grid([_link_chart(drawn, names), _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names)]),
         note(
             "The link turns the score of a class into its probability; logistic regression always uses the sigmoid, in grey. "
             "Scores are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the shape."
