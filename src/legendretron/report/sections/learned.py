@@ -127,13 +127,11 @@ def _draw(
 ) -> Markup:
     """Draw curves by name, and in grey what they are compared with."""
     x = SCORES if limits[0][0] < 0 else FORECASTS
-    chart = Chart(*axes, *limits)
+    chart, what = Chart(*axes, *limits), axes[0].split()[0]
     chart.line(x, usual[1], "grey", usual[0])
     for place, (name, y) in enumerate(curves.items()):
         values = zip(x.tolist(), y.tolist(), usual[1].tolist(), strict=True)
-        tips = [
-            f"{name}\n{axes[0]} {number(a, 2)}: {number(own)}, {usual[0]} {number(other)}" for a, own, other in values
-        ]
+        tips = [f"{name}\n{what} {number(a, 2)}: {number(b)}, {usual[0]} {number(c)}" for a, b, c in values]
         chart.line(x, y, f"c{place}", name, tips=tips)
     return chart.figure(title)
 
