@@ -266,7 +266,7 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     assert run(*words, "--categorical", "zip").err == ""
     (tmp_path / "t.csv").write_text(CODES.replace("\n,4", "\n7,4"))
     run(*words, "--numeric", "zip")
-    assert legendretron.load(tmp_path / "m").feature_names_in_.tolist() == ["zip", "a"]
+    assert isinstance(legendretron.load(tmp_path / "m"), MultinomialLogisticClassifier)  # nothing is encoded
 
 
 def test_leading_zeros_in_a_later_file_and_far_down(run, tmp_path, monkeypatch):

@@ -140,6 +140,9 @@ def test_a_composite_link_of_three_classes_has_no_loss_to_draw():
     X, y = make_classification(90, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
     model = LegendreTronClassifier(alpha=1e-3, link_alpha=1e-3, max_epochs=3, random_state=0).fit(X, y)
     assert loss_sections(model, [0], np.full(3, 1 / 3)) is None
+    gaps = [gap(p) for p in link_sections(model, np.zeros(2), np.full(3, 1 / 3)).values()]
+    assert gaps == sorted(gaps, reverse=True)  # the furthest from the sigmoid is told of first
+    assert gaps[0] > gaps[-1]
 
 
 def test_a_flipped_label_is_the_most_suspicious():
