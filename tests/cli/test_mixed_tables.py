@@ -4,7 +4,6 @@ import datetime
 import decimal
 import io
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,14 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import legendretron
+import mixed_tables as benchmark
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing, MissingLabels
 from legendretron.datasets import table_parts, text_file
 from legendretron.datasets.tables import MISSING, MISSING_LABELS
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import mixed_tables as benchmark
 
 QUICK = ["--model", "logistic", "--alpha", "1e-3"]
 

@@ -12,15 +12,12 @@ import pandas as pd
 import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
+import killed_workers
 from legendretron import LegendreTronClassifier
 from legendretron.datasets.streams import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-import killed_workers  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("distributed_worker", Path(__file__).with_name("worker.py"))
 worker = importlib.util.module_from_spec(_spec)

@@ -1,21 +1,16 @@
 """The benchmark of wrong labels: its runs, its models, and its report."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import label_noise as benchmark
 from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
 from legendretron.experiments import Resources, read_records, render, sweep
 from legendretron.experiments.results import Results
+from study import BASELINE, OURS
 from tests.experiments.test_defaults import needs_new_sklearn
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
-import label_noise as benchmark  # noqa: E402
-from study import BASELINE, OURS  # noqa: E402
 
 
 def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
