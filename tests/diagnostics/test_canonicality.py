@@ -1,0 +1,77 @@
+import pytest
+import torch
+
+from legendretron import CanonicalLink, CompositeLink, canonicality
+from tests.catalogue import generator, links_with, make_link, normal
+
+
+@pytest.mark.parametrize(("name", "c"), links_with(2, 3, 10))
+def test_links_that_are_canonical_show_it(name, c):
+    link = make_link(name, c)
+    report = canonicality(link, normal(100, c - 1, key="z", scale=4.0))
+    if link.is_canonical:
+        assert report.max_asymmetry < 1e-12
+        assert report.indefinite_share == 0
+        assert report.nonmonotone_share == 0
+    else:
+        assert report.median_asymmetry > 1e-6
+
+
+def test_one_dimension_is_always_symmetric_and_increasing():
+    report = canonicality(CompositeLink(2, init="paper", dtype=torch.float64), normal(50, 1, key="z"))
+    assert report.max_asymmetry == 0
+    assert report.least_eigenvalue_ratio == pytest.approx(1.0, rel=1e-15)  # a number by its own norm
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saturated_points_are_no_false_alarm(dtype):
+    link = make_link("canonical", 5, dtype=dtype)
+    report = canonicality(link, normal(300, 4, key="z", scale=40.0, dtype=dtype))
+    assert report.indefinite_share == 0
+    assert report.nonmonotone_share == 0
+
+
+def test_finds_violations_of_monotonicity():
+    """Two points between which the paper's construction moves backwards."""
+    link = _steep_composite()
+    report = canonicality(link, normal(200, 2, key="z"))
+    assert report.median_asymmetry > 0.05
+    assert report.indefinite_share > 0.2
+    assert report.least_eigenvalue_ratio < -0.02
+    assert report.nonmonotone_share > 0
+
+
+def _steep_composite() -> CompositeLink:
+    link = CompositeLink(3, n_blocks=2, init="paper", dtype=torch.float64, generator=generator("steep", 2))
+    with torch.no_grad():
+        for block in link.blocks:
+            block.weight.mul_(6.0)
+            block.raw_alpha.fill_(-2.0)
+            block.raw_gamma.fill_(3.0)
+    return link
+
+
+def test_pairs_are_drawn_repeatably_and_at_most_as_many():
+    link = make_link("composite_ficnn", 3)
+    z = normal(100, 2, key="z")
+    first, second = (canonicality(link, z, max_pairs=50, seed=3) for _ in range(2))
+    assert first == second
+    assert first.n_pairs == 50
+    assert canonicality(link, z).n_pairs == 100 * 99 // 2
+    assert set(first.to_dict()) >= {"median_asymmetry", "indefinite_share", "nonmonotone_share"}
+
+
+def test_bad_input():
+    link = CanonicalLink(3)
+    with pytest.raises(ValueError, match="z must hold at least one point"):
+        canonicality(link, torch.empty(0, 2))
+    with pytest.raises(ValueError, match="z must be finite"):
+        canonicality(link, torch.full((3, 2), float("nan")))
+    with pytest.raises(ValueError, match="z must have shape"):
+        canonicality(link, torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="link must be a legendretron Link, got Linear"):
+        canonicality(torch.nn.Linear(2, 2), torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="link must have no run axes"):
+        canonicality(CanonicalLink(3, run_shape=(2,)), torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="max_pairs must be an integer of at least 1, got 0"):
+        canonicality(link, torch.zeros(3, 2), max_pairs=0)

@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from legendretron import CanonicalLoss, CompositeLink, properness
+from legendretron.losses import AsymmetricBinaryLoss, LogLoss
+
+
+@pytest.mark.parametrize("c", [2, 3, 10])
+def test_finds_the_violation_of_an_improper_loss(c):
+    """The linear loss rewards certainty: under p the best prediction is the corner of the likeliest class."""
+    report = properness(lambda q: 1 - q, c)
+    assert report.worst_violation > 0.05
+    p, q = torch.tensor(report.p), torch.tensor(report.q)
+    own, other = (p * (1 - p)).sum(), (p * (1 - q)).sum()
+    assert ((own - other) / (1 + own)).item() == pytest.approx(report.worst_violation, rel=1e-4)
+
+
+@pytest.mark.parametrize("c", [2, 3, 10, 100])
+def test_finds_a_slight_violation(c):
+    """A log-loss that scores a slightly tempered prediction is proper for nobody."""
+    report = properness(lambda q: -torch.log_softmax(1.001 * torch.log(q), -1), c, n_starts=16)
+    assert report.worst_violation > 1e-8
+
+
+def test_takes_precision_from_the_loss():
+    # few rounds: a link that learns makes a table of its potential in each
+    assert properness(CanonicalLoss(CompositeLink(2)), n_starts=16, n_rounds=10).worst_violation < 1e-5
+
+
+def test_refuses_what_is_no_loss():
+    with pytest.raises(ValueError, match="loss must be a ProperLoss or a function, got int"):
+        properness(3, 3)
+
+
+def test_repeatable():
+    assert properness(LogLoss(), 3, seed=1) == properness(LogLoss(), 3, seed=1)
+
+
+def test_number_of_classes():
+    assert len(properness(AsymmetricBinaryLoss(0.2)).p) == 2
+    with pytest.raises(ValueError, match="n_classes must be given"):
+        properness(LogLoss())
+    with pytest.raises(ValueError, match="n_classes must be 2 for this loss, got 3"):
+        properness(AsymmetricBinaryLoss(0.2), 3)
+    with pytest.raises(ValueError, match="n_classes must be an integer of at least 2, got 1"):
+        properness(LogLoss(), 1)

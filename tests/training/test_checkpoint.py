@@ -1,0 +1,108 @@
+"""Files of a training's state: what they hold, and what is refused and how."""
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.training import History, train
+from tests.saved_files import forge, read, write
+
+REMOVE = "Remove the file to start anew, or choose another path"
+#: Tensors of two runs of a cpflow link for 3 classes of 5 features.
+TENSORS = {
+    **dict.fromkeys(("parameters", "first_moment", "second_moment", "best"), (torch.float64, (2, 106))),
+    "best_loss": (torch.float64, (2,)),
+    "count": (torch.float64, ()),
+    **dict.fromkeys(("waited", "n_iter"), (torch.int64, (2,))),
+    **dict.fromkeys(("stopped", "diverged"), (torch.bool, (2,))),
+    **dict.fromkeys(("link.blocks.0.initialized", "link.blocks.1.initialized"), (torch.bool, ())),
+    "sums": (torch.float64, (3, 2)),
+}
+
+
+class _Died(Exception):
+    pass
+
+
+@pytest.fixture
+def resume(problem, tmp_path, monkeypatch):
+    """A function that goes on with a training that died and left a checkpoint at ``resume.path``."""
+
+    def go_on():
+        model = problem.model("cpflow", [1, 2])
+        settings = problem.settings(
+            [1, 2], max_epochs=3, checkpoint=tmp_path / "c", checkpoint_every=1, fingerprint="mine"
+        )
+        train(model, problem.sample([1, 2]), settings)
+        return model
+
+    def die(self, *row):
+        if row[0] == 2:
+            raise _Died
+        append(self, *row)
+
+    go_on.path = tmp_path / "c"
+    append = History.append
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "append", die)
+        with pytest.raises(_Died):
+            go_on()
+    return go_on
+
+
+def test_what_is_written(resume):
+    found = read(resume.path)
+    assert found["fingerprint"] == "mine"
+    assert {*found["state"]} == {"epoch", "step", "seconds", "history", "tensors"}
+    assert {name: (t.dtype, tuple(t.shape)) for name, t in found["state"]["tensors"].items()} == TENSORS
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", bytes(100), np.arange(40.0).tobytes()], ids=["empty", "table", "zeros", "numbers"]
+)
+def test_a_file_of_somebody_is_left_alone(resume, content):
+    resume.path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path") as caught:
+        resume()
+    assert "emove" not in str(caught.value)
+    assert resume.path.read_bytes() == content
+
+
+def test_a_file_of_another_kind_is_left_alone(resume):
+    write(resume.path, "link", {"a": torch.zeros(2)})
+    with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path") as caught:
+        resume()
+    assert "emove" not in str(caught.value)
+    assert resume.path.exists()
+
+
+def test_a_damaged_checkpoint_may_be_removed(resume):
+    content = resume.path.read_bytes()
+    for damaged in (content[:-1], content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]):
+        resume.path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"checkpoint cannot be read: .*damaged.*{REMOVE}"):
+            resume()
+
+
+FORGERIES = {
+    "a note too many": (lambda s: s.update(more=1), "the state must have the fields"),
+    "an epoch of words": (lambda s: s.update(epoch="two"), "epoch must be an integer"),
+    "a step before the first": (lambda s: s.update(step=-1), "step must be an integer"),
+    "seconds not finite": (lambda s: s.update(seconds=float("nan")), "seconds must be a number of at least 0"),
+    "a history of numbers": (lambda s: s["history"].update(run=3), "run must be values of int64"),
+    "a tensor too few": (lambda s: s["tensors"].pop("best"), "tensors must have the fields"),
+    "a tensor too many": (lambda s: s["tensors"].update(more=torch.zeros(1)), "tensors must have the fields"),
+    "a tensor that could be broadcast": (lambda s: s["tensors"].update(best=torch.zeros(())), "best must be values of"),
+    "a tensor of another dtype": (
+        lambda s: s["tensors"].update(n_iter=torch.zeros(2)),
+        "n_iter must be values of int64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_checkpoint_is_refused(resume, name):
+    change, message = FORGERIES[name]
+    forge(resume.path, lambda found: change(found["state"]))
+    with pytest.raises(ValueError, match=f"checkpoint cannot be read: .*{message}.*{REMOVE}"):
+        resume()
