@@ -15,9 +15,10 @@ from legendretron.cli.choice import FitScores
 from legendretron.cli.columns import check_named, warn_of_similar_labels
 from legendretron.cli.fit_options import FitOptions
 from legendretron.cli.left_out import LeftOut
+from legendretron.cli.models import missing_target
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.streams import column_names, keep_rows, open_source, text_files
+from legendretron.datasets.streams import keep_rows, open_source, text_files
 from legendretron.datasets.table_parts import TableParts, read_in_chunks
 from legendretron.datasets.tables import Table, has_only_numbers, numbers_among, without_faults
 from legendretron.datasets.text_file import padded_columns
@@ -107,9 +108,7 @@ def fit_in_batches(
     columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
     categorical, numeric = options.categorical or [], options.numeric or []
     if target is None and parts.format != "libsvm":
-        names = column_names(parts, text)
-        listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise wrong("--target", f"which column is to be predicted? There are: {listed}.")
+        raise missing_target("which column is to be predicted?", parts.files[0], parts.format, text)
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoder: TableEncoder | None = None

@@ -199,7 +199,7 @@ def open_source(
     named = TYPED[parts.format]
     arrow = import_extra("pyarrow", f"reading {named}", "cli")
     dataset = import_extra("pyarrow.dataset", f"reading {named}", "cli")
-    chosen = choose_columns(parts.files[0], column_names(parts), target, features, drop)
+    chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, drop)
     local = import_extra("pyarrow.fs", f"reading {named}", "cli").LocalFileSystem()
     try:
         # on this file system: a name with a colon would be taken for a URL
@@ -222,11 +222,6 @@ def keep_rows(source: Source, parts: TableParts, target: str | None) -> Spool:
 def text_files(parts: TableParts, text: TextOptions | None = None) -> list[TextFile]:
     """Look at the beginning of each file of a table; none of formats that are not tables of text."""
     return [TextFile.open(path, parts.format, text) for path in parts.files] if parts.format in ("csv", "tsv") else []
-
-
-def column_names(parts: TableParts, text: TextOptions | None = None) -> list[str]:
-    """Names of the columns of the first file."""
-    return header_of(parts.files[0], parts.format, text)
 
 
 def forms_of(parts: TableParts, text: TextOptions | None = None) -> list[TextForm]:
