@@ -73,11 +73,11 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table, rows left out, rows of each class, and how many of those left out have no label."""
+    """Scores on all rows of the table; of a fit by several processes, the loss of the last epoch alone."""
 
-    rows: int
+    rows: int | None
     log_loss: float
-    accuracy: float
+    accuracy: float | None
     left_out: int
-    counts: np.ndarray
-    unlabelled: int = 0
+    counts: np.ndarray | None = None  #: rows of each class
+    unlabelled: int = 0  #: how many of those left out have no label

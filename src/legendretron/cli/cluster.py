@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from legendretron.cli.choice import choice_of, write_tuning
 from legendretron.cli.fit_options import ClusterOptions, FitOptions
-from legendretron.cli.label_noise import found_noise, noise_in_words
 from legendretron.cli.options import given, wrong
 from legendretron.cli.outputs import naming
-from legendretron.cli.terminal import Terminal, grid
+from legendretron.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -43,8 +39,8 @@ def check_cluster(options: ClusterOptions, unsuitable: Iterable[str]) -> bool:
     return True
 
 
-def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier) -> None:
-    """Fit, write the model, and report; of the processes of torchrun the first writes and reports."""
+def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier) -> bool:
+    """Fit, and write the model; return whether this process is to report: of those of torchrun the first is."""
     from legendretron.distributed.fitting import JointError
 
     out = options.out
@@ -66,7 +62,6 @@ def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLin
         "checkpoint_steps": options.checkpoint_steps,
         "skip_bad_rows": options.skip_bad_rows,
     }
-    began = time.perf_counter()
     try:
         with naming(out):
             if options.backend is None:
@@ -77,7 +72,7 @@ def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLin
                 from legendretron.distributed import fit_ray
 
                 fit_ray(
-                    estimator, place, **roles, **how, num_workers=options.workers or 2, address=options.address,
+                    estimator, place, **roles, **how, num_workers=n_processes(options), address=options.address,
                     storage_path=options.storage,
                     max_failures=3 if options.max_failures is None else options.max_failures,
                 )  # fmt: skip
@@ -86,51 +81,9 @@ def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLin
         if first:
             raise
         raise typer.Exit(1) from None  # the first process says it
-    if not first:
-        return
-    seconds = time.perf_counter() - began
-    if options.tuning is not None:
-        write_tuning(estimator, options.tuning)
-    summary = _summary(estimator, options, seconds)
-    lines = [f"model: {summary['choice']['text']}"]
-    if summary["label_noise"] is not None:
-        lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
-    terminal.result(summary, _view(summary), *lines, even_if_quiet=False)
+    return first
 
 
-def _summary(estimator: LinearLinkClassifier, options: FitOptions, seconds: float) -> dict[str, Any]:
-    history = estimator.history_
-    processes = int(os.environ.get("WORLD_SIZE", "1")) if options.backend is None else options.workers or 2
-    held_out = None
-    with suppress(ValueError):  # without rows held out, all are NaN
-        if estimator.early_stopping:
-            held_out = float(min(loss for loss in history["validation_loss"] if loss == loss))
-    return {
-        "out": str(options.out),
-        "processes": processes,
-        "class_parallel": options.class_parallel or 1,
-        "features": estimator.n_features_in_,
-        "classes": estimator.classes_,
-        "choice": choice_of(estimator),
-        "label_noise": found_noise(estimator),
-        "epochs": estimator.n_iter_,
-        "train_log_loss": float(history["train_loss"][-1]),
-        "held_out_log_loss": held_out,
-        "skipped_rows": estimator.n_skipped_rows_,
-        "seconds": seconds,
-        "parameters": {key: value for key, value in estimator.get_params(deep=False).items() if key != "verbose"},
-    }
-
-
-def _view(summary: dict[str, Any]) -> Any:
-    table = grid("fitted", f"by {summary['processes']} processes")
-    table.add_row("features, classes", f"{summary['features']:,}, {len(summary['classes']):,}")
-    table.add_row("epochs", str(summary["epochs"]))
-    table.add_row("log-loss in the last of them", f"{summary['train_log_loss']:z.4f}")
-    if summary["held_out_log_loss"] is not None:
-        table.add_row("log-loss on the rows held out", f"{summary['held_out_log_loss']:z.4f}")
-    if summary["skipped_rows"]:
-        table.add_row("bad rows left out", f"{summary['skipped_rows']:,}")
-    table.add_row("seconds", f"{summary['seconds']:.1f}")
-    table.add_row("written to", summary["out"])
-    return table
+def n_processes(options: FitOptions) -> int:
+    """Return how many processes train."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if options.backend is None else options.workers or 2

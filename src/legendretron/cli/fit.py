@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import FitScores, choice_of, write_tuning
-from legendretron.cli.cluster import check_cluster, fit_by_cluster
+from legendretron.cli.cluster import check_cluster, fit_by_cluster, n_processes
 from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
 from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
 from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
@@ -77,12 +77,14 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
     import_extra("safetensors", "writing a model", "cli")
+    began = time.perf_counter()
     if by_cluster:
-        fit_by_cluster(terminal, options, estimator)
+        if fit_by_cluster(terminal, options, estimator):
+            scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
+            _tell(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None:
-        began = time.perf_counter()
         try:
             set_noise = (
                 None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options))
@@ -168,17 +170,33 @@ def _finish(
     forms: Sequence[TextForm],
     seconds: float,
 ) -> None:
-    """Write what was asked for, and tell what came out."""
+    """Write the model, and tell what came out."""
     from legendretron.estimators import TableClassifier
 
-    out, tuning = options.out, options.tuning
+    assert scores.counts is not None
     _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
-    with naming(out):
-        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
+    with naming(options.out):
+        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
+    _tell(terminal, options, estimator, encoder, scores, forms, seconds)
+
+
+def _tell(
+    terminal: Terminal,
+    options: FitOptions,
+    estimator: LinearLinkClassifier,
+    encoder: TableEncoder | None,
+    scores: FitScores,
+    forms: Sequence[TextForm],
+    seconds: float,
+) -> None:
+    """Write what was tried, and print the summary."""
+    tuning = options.tuning
     if tuning is not None:
         write_tuning(estimator, tuning)
+    together = {"processes": n_processes(options), "class_parallel": options.class_parallel or 1}
     summary = {
-        **_summary(estimator, scores, options.model, seconds, out),
+        **_summary(estimator, scores, options.model, seconds, options.out),
+        **({} if scores.rows is not None else together),
         "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
@@ -324,7 +342,7 @@ def _summary(
     import numpy as np
 
     history, held_out = estimator.history_, None
-    if estimator.early_stopping:
+    if estimator.early_stopping and np.isfinite(history["validation_loss"]).any():
         best = int(np.nanargmin(history["validation_loss"]))
         held_out = {
             "share": estimator.early_stopping,
@@ -353,10 +371,14 @@ def _view(summary: dict[str, Any]) -> Any:
     def scores(of: dict[str, Any]) -> str:
         return f"{of['accuracy']:.2%}, {of['log_loss']:z.4f}"
 
-    table = grid("fitted", summary["model"])
+    alone = summary["rows"] is not None
+    table = grid("fitted", summary["model"] + ("" if alone else f", by {summary['processes']} processes"))
     if summary["read_as"] is not None:
         table.add_row("text read as", "; ".join(map(in_words, summary["read_as"])))
-    table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    if alone:
+        table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    else:
+        table.add_row("features", f"{summary['features']:,}")
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
@@ -364,7 +386,10 @@ def _view(summary: dict[str, Any]) -> Any:
     table.add_row("epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""
-    table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
+    if alone:
+        table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
+    else:
+        table.add_row(f"log-loss in the last epoch{as_they_are}", f"{summary['log_loss']:z.4f}")
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")

@@ -160,7 +160,9 @@ def fit_in_batches(
     left_out.tell(terminal)
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
     scores = _scored(estimator, source, skipped)
-    if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
+    if hint := _hint(
+        scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
+    ):
         terminal.note(hint)
     return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
 
