@@ -9,7 +9,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.plots.loss import LossDisplay
 from legendretron.report.charts import Chart, ticks
 from legendretron.report.cross_fitting import folds_for, logistic_regression, recalibrated
-from legendretron.report.markup import Cell, table
+from legendretron.report.markup import table
 from legendretron.report.measured import Estimate, Measured, drawn_means, interval
 from legendretron.report.rows import Contestant, rows_of
 from legendretron.report.sections.labels import judge_labels
@@ -166,7 +166,7 @@ def test_estimators_judge_labels_by_their_own_noise():
 
 
 def test_cells_keep_values_to_sort_by():
-    html = table(["<b>x</b>", "y", "z"], [[Cell.of_text("<i>"), Cell.of(0.12345678), Cell.of(float("nan"))]])
+    html = table(["<b>x</b>", "y", "z"], [["<i>", 0.12345678, float("nan")]])
     assert "&lt;i&gt;" in html
     assert "&lt;b&gt;x&lt;/b&gt;</th>" in html
     assert 'data-v="0.123457"' in html

@@ -83,11 +83,6 @@ class Cell(NamedTuple):
     small: str = ""
 
     @classmethod
-    def of_text(cls, text: object) -> Cell:
-        """Return a cell of text."""
-        return cls(Markup(text) if isinstance(text, Markup) else str(text), str(text), numeric=False)
-
-    @classmethod
     def of(cls, value: float, shown: str | None = None, small: str = "") -> Cell:
         """Return a cell of a number."""
         return cls(number(value) if shown is None else shown, float(value), small=small)
@@ -112,11 +107,17 @@ class Head(NamedTuple):
     anywhere: bool = False
 
 
+def _as_cell(one: Cell | str | float) -> Cell:
+    if isinstance(one, Cell):
+        return one
+    return Cell(one, one, numeric=False) if isinstance(one, str) else Cell.of(one)
+
+
 def table(
-    head: Sequence[str | Head], rows: Iterable[Sequence[Cell]], *, caption: str = "", tall: bool = False
+    head: Sequence[str | Head], rows: Iterable[Sequence[Any]], *, caption: str = "", tall: bool = False
 ) -> Markup:
-    """Return a table that can be sorted by a click on the head of a column."""
-    body = list(rows)
+    """Return a table that can be sorted by a click on the head of a column; texts and numbers are cells of such."""
+    body = [[_as_cell(one) for one in row] for row in rows]
     heads = [one if isinstance(one, Head) else Head((one,)) for one in head]
     numeric = [all(row[place].numeric for row in body) for place in range(len(heads))]
     described = [(one.lines, is_number, one.anywhere) for one, is_number in zip(heads, numeric, strict=True)]

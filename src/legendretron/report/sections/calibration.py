@@ -161,8 +161,8 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
             cost, rest = (measured.score(key, f"{score} {part}") for part in ("calibration", "refinement"))
             rows.append(
                 [
-                    Cell.of_text(f"{name}, {title}"),
-                    Cell.of(cost.value + rest.value),
+                    f"{name}, {title}",
+                    cost.value + rest.value,
                     Cell.of(cost.value, number(cost.value, 4), f"{number(cost.low, 4)} to {number(cost.high, 4)}"),
                     Cell.of(rest.value, small=f"{number(rest.low)} to {number(rest.high)}"),
                 ]

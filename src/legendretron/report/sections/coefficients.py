@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from markupsafe import Markup
 
-from legendretron.report.markup import Cell, bar_list, details, figure, grid, note, paragraph, section, table
+from legendretron.report.markup import bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
 
 _TITLE = "Coefficients"
@@ -68,24 +68,10 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
         up, down = int(effect[:, j].argmax()), int(effect[:, j].argmin())
         if len(labels) == 2:
             up, down = (1, 0) if effect[0, j] >= 0 else (0, 1)
-            body.append(
-                [
-                    Cell.of_text(names[j]),
-                    Cell.of(float(effect[0, j])),
-                    Cell.of(float(coef[0, j])),
-                    Cell.of_text(labels[up]),
-                ]
-            )
+            body.append([names[j], float(effect[0, j]), float(coef[0, j]), labels[up]])
         else:
             body.append(
-                [
-                    Cell.of_text(names[j]),
-                    Cell.of(float(strength[j])),
-                    Cell.of_text(labels[up]),
-                    Cell.of(float(effect[up, j])),
-                    Cell.of_text(labels[down]),
-                    Cell.of(float(effect[down, j])),
-                ]
+                [names[j], float(strength[j]), labels[up], float(effect[up, j]), labels[down], float(effect[down, j])]
             )
     heads = (
         ["feature", "effect", "coefficient", "speaks for"]

@@ -82,11 +82,11 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         body.append(
             [
                 Cell.of(int(rows.numbers[i]), f"{rows.numbers[i]:,}"),
-                Cell.of_text(names[rows.y[i]]),
-                Cell.of_text(names[other]),
+                names[rows.y[i]],
+                names[other],
                 Cell.share(float(quality[i])),
                 Cell.share(float(np.exp(contestant.log_p[i, rows.y[i]]))),
-                *([Cell.of(float(rows.weight[i]))] if rows.weighted else []),
+                *([float(rows.weight[i])] if rows.weighted else []),
             ]
         )
     n = int(suspicious.sum())

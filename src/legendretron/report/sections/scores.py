@@ -44,9 +44,7 @@ def _cell(name: str, found: Estimate) -> Cell:
 def scores(measured: Measured, notes: list[str]) -> Markup:
     """Return the section of the scores."""
     names = {key: one.name for key, one in measured.contestants.items()}
-    rows = [
-        [Cell.of_text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names
-    ]
+    rows = [[names[key], *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
@@ -95,11 +93,11 @@ def comparison(measured: Measured) -> Markup:
         own, their = measured.score("model", score).value, measured.score("against", score).value
         rows.append(
             [
-                Cell.of_text(" ".join(_HEADS[score])),
+                " ".join(_HEADS[score]),
                 Cell.of(own, _shown(score, own)),
                 Cell.of(their, _shown(score, their)),
                 _cell(score, change),
-                Cell.of_text(told),
+                told,
             ]
         )
     right, also = one.rows.right, other.rows.right
@@ -109,8 +107,8 @@ def comparison(measured: Measured) -> Markup:
         return Cell.share(float(weight[which].sum() / weight.sum()))
 
     agreement = [
-        [Cell.of_text(f"{one.name} right"), share(right & also), share(right & ~also)],
-        [Cell.of_text(f"{one.name} wrong"), share(~right & also), share(~right & ~also)],
+        [f"{one.name} right", share(right & also), share(right & ~also)],
+        [f"{one.name} wrong", share(~right & also), share(~right & ~also)],
     ]
     same = float(weight[one.rows.predicted == other.rows.predicted].sum() / weight.sum())
     return section(
