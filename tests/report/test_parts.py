@@ -9,7 +9,7 @@ from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.plots.loss import LossDisplay
 from legendretron.report.charts import Chart, ticks
 from legendretron.report.cross_fitting import folds_for, logistic_regression, recalibrated
-from legendretron.report.markup import table
+from legendretron.report.markup import table, verdict
 from legendretron.report.measured import Estimate, Measured, drawn_means, interval
 from legendretron.report.rows import Contestant, rows_of
 from legendretron.report.sections.labels import judge_labels
@@ -167,10 +167,14 @@ def test_estimators_judge_labels_by_their_own_noise():
 
 def test_cells_keep_values_to_sort_by():
     html = table(["<b>x</b>", "y", "z"], [["<i>", 0.12345678, float("nan")]])
-    assert "&lt;i&gt;" in html
+    assert (
+        '<th scope="row" data-head="&lt;b&gt;x&lt;/b&gt;"><span>&lt;i&gt;</span>' in html
+    )  # text is not sorted as a number
     assert "&lt;b&gt;x&lt;/b&gt;</th>" in html
     assert 'data-v="0.123457"' in html
     assert 'data-v=""' in html
+    assert verdict(True, "<i>") == '<span class="good">&lt;i&gt;</span>'
+    assert verdict(False, "worse") == '<span class="bad">worse</span>'
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-6, 6), (0.31, 0.32), (0, 1e-7), (2.0, 2.0)])
