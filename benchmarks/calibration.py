@@ -12,25 +12,375 @@ from __future__ import annotations
 
 import functools
 import gc
+import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import study
-from calibration_cases import RIGHT, find, load, names, sizes_of, split
-from calibration_report import LEAST, OURS, PRESERVED, SMS, TEMPERATURE, UNCALIBRATED, write_report
 from legendretron import LegendreCalibrator
+from legendretron.datasets import load_images
 from legendretron.diagnostics.binned_calibration import CalibrationCurve
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments.experiment import MissingDataError, OnDownload
 from legendretron.experiments.recipes import make_recipe
+from legendretron.experiments.rendering import described, markdown_table, panels_for, save_picture, write_report
+from legendretron.experiments.results import Results
+from legendretron.experiments.statistics import Mean
+from legendretron.paper.data import find_data, load_prepared
+
+NETWORKS = ("lenet-5-cifar-10", "wideresnet-16-4-cifar-10", "lenet-5-cifar-100")
+#: Rows to train on; all others are to calibrate and to test.
+TRAINING_ROWS = {"letter": 4000, "mnist": 4000, "fashion-mnist": 4000, "usps": 2000, "digits": 600, "vehicle": 300}
+IMAGES = ("mnist", "fashion-mnist")
+#: Of the images, the last so many.
+IMAGE_ROWS = 14_000
+#: Numbers of classes of made-up predictions: logits are normal, and labels drawn from them.
+MADE_UP = (3, 10, 30, 100, 200)
+#: Standard deviation of the logits, the factor by which predictions are then too certain, and rows.
+SPREAD, TOO_CERTAIN, MADE_UP_ROWS = 2.0, 2.0, 6000
+DRAWN = ", labels drawn"
+SIZES = (200, 1000, 5000)
+RIGHT_SIZES = (300, 1000)
+TEST_ROWS = 5000
+#: Of each data set, sizes of calibration sets that leave enough rows to test on.
+SIZES_OF = {"digits": (200,), "vehicle": (200,), "usps": (200, 1000)}
+
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)),
+    # trained without a penalty until it is sure of everything
+    "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((100,), alpha=0.0, max_iter=60, random_state=0)),
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=40, random_state=0),
+    "forest": lambda: RandomForestClassifier(100, random_state=0),
+}
+
+
+class Case(NamedTuple):
+    """Predictions on rows that the classifier was not trained on."""
+
+    proba: np.ndarray  #: shape (n, C)
+    y: np.ndarray  #: from 0
+
+
+REAL = (*NETWORKS, *(f"{data} {kind}" for data in TRAINING_ROWS for kind in CLASSIFIERS))
+#: Cases in which temperature scaling is exactly right.
+RIGHT = (*(f"made up, {c} classes" for c in MADE_UP), *(f"{name}{DRAWN}" for name in NETWORKS))
+#: Half of the classifiers, drawn by seed, on which the constants of ``LegendreCalibrator`` were chosen, with other splits.
+CHOSEN_ON = frozenset(np.random.default_rng(0).permutation(REAL)[: len(REAL) // 2].tolist())
+
+
+def names() -> tuple[str, ...]:
+    return (*REAL, *RIGHT)
+
+
+def sizes_of(name: str) -> tuple[int, ...]:
+    if name in RIGHT:
+        return RIGHT_SIZES
+    return (5000,) if name in NETWORKS else SIZES_OF.get(name.split()[0], SIZES)
+
+
+def find(name: str, resources: Resources, on_download: OnDownload) -> str:
+    name = name.removesuffix(DRAWN)
+    if name in RIGHT:
+        return "complete"
+    if name in NETWORKS:
+        if _network_file(name, resources.data) is None:
+            raise MissingDataError(
+                f"{name} needs {name}.npz with predictions and ground_truth, of EFS-OpenSource/calibration-framework, in "
+                "logits/ of the folder given by --data."
+            )
+        return "complete"
+    data = name.split()[0]
+    return "complete" if data == "digits" else find_data(data, resources, on_download)
+
+
+def _network_file(name: str, folder: Path | None) -> Path | None:
+    path = None if folder is None else folder / "logits" / f"{name}.npz"
+    return path if path is not None and path.exists() else None
+
+
+def _table(data: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    if data == "digits":
+        X, y = load_digits(return_X_y=True)
+        return X / 16.0, y
+    if data in IMAGES:
+        images = load_images(data, folder)
+        X = np.concatenate([images.train_images, images.test_images])[-IMAGE_ROWS:]
+        return X.reshape(len(X), -1) / 255.0, np.concatenate([images.train_labels, images.test_labels])[-IMAGE_ROWS:]
+    found = load_prepared(data, folder)
+    return np.asarray(found.X, dtype=float), found.y
+
+
+@functools.lru_cache(maxsize=1)  # the next run is of the same case
+def load(name: str, folder: Path | None) -> Case:
+    if name.endswith(DRAWN):
+        p = _load_network(name.removesuffix(DRAWN), folder).proba
+        return Case(p, _draw_labels(np.log(np.maximum(p, 1e-300)), np.random.default_rng(0)))
+    if name in RIGHT:
+        rng, n_classes = np.random.default_rng(0), int(name.split()[2])
+        logits = SPREAD * rng.normal(size=(MADE_UP_ROWS, n_classes))
+        return Case(softmax(TOO_CERTAIN * logits, axis=1), _draw_labels(logits, rng))
+    if name in NETWORKS:
+        return _load_network(name, folder)
+    data, kind = name.split()
+    X, y = _table(data, folder)
+    train, rest = train_test_split(np.arange(len(y)), train_size=TRAINING_ROWS[data], random_state=0, stratify=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # good enough to be calibrated
+        model = CLASSIFIERS[kind]().fit(X[train], y[train])
+    return Case(model.predict_proba(X[rest]), y[rest])
+
+
+def _draw_labels(logits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    labels: np.ndarray = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    return labels
+
+
+def _load_network(name: str, folder: Path | None) -> Case:
+    path = _network_file(name, folder)
+    assert path is not None
+    with np.load(path) as file:
+        p, y = file["predictions"].astype(np.float64), file["ground_truth"].ravel().astype(int)
+    return Case(p / p.sum(axis=1, keepdims=True), y)
+
+
+def split(case: Case, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to calibrate and rows to test."""
+    order = np.random.default_rng(seed).permutation(len(case.y))
+    return order[:size], order[size:][-TEST_ROWS:]
+
+
+OURS, PRESERVED = "LegendreCalibrator", "LegendreCalibrator, order preserved"
+UNCALIBRATED, TEMPERATURE, SMS = "uncalibrated", "temperature", "SMS"
+#: Probabilities below this count as this in the log-loss: some calibrators say zero.
+LEAST = 1e-15
+LEVEL = 0.05
+#: Range of the picture, in percent.
+_SHOWN = (-35, 10)
+#: Name in the records, title, digits, and factor.
+MEASURES = {
+    "log_loss": ("log-loss", 4, 1.0),
+    "brier": ("Brier score", 4, 1.0),
+    "classwise_error": ("classwise calibration error, %", 3, 100.0),
+    "smooth_error": ("smooth calibration error, %", 2, 100.0),
+    "accuracy": ("accuracy, %", 2, 1.0),
+}
+
+Cell = tuple[str, int]
+
+
+def _means(results: Results, cell: Cell, models: Sequence[str], name: str) -> dict[str, float]:
+    means = {model: results.mean((*cell, model), name) for model in models}
+    return {model: mean.value for model, mean in means.items() if mean}
+
+
+def _sign(name: str) -> int:
+    return 1 if name == "accuracy" else -1
+
+
+def _ranks(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> dict[str, list[float]]:
+    """Rank of each model in each cell by its mean; equal ones share a rank. Models that a cell lacks have none there."""
+    ranks: dict[str, list[float]] = {model: [] for model in models}
+    for cell in cells:
+        means = _means(results, cell, models, name)
+        for model, rank in zip(means, rankdata([-_sign(name) * mean for mean in means.values()]), strict=True):
+            ranks[model].append(float(rank))
+    return ranks
+
+
+def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
+    ranks = {name: _ranks(results, cells, models, name) for name in MEASURES}
+    lines = [
+        [model, *(f"{statistics.fmean(ranks[name][model]):.2f}" if ranks[name][model] else "-" for name in MEASURES)]
+        for model in models
+    ]
+    best = [min(float(line[i]) for line in lines if line[i] != "-") for i in range(1, len(MEASURES) + 1)]
+    for line in lines:
+        line[1:] = [
+            f"**{text}**" if text != "-" and float(text) == top else text
+            for text, top in zip(line[1:], best, strict=True)
+        ]
+    return markdown_table(["calibrator", *(title for title, *_ in MEASURES.values())], lines)
+
+
+def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
+    """Mean difference of ours to another, and better, worse or = by a paired t-test; None without one."""
+    found = study.against(results, cell, OURS, other, name)
+    return (found.difference, found.verdict(_sign(name), level=LEVEL)) if found and found.mean.n > 1 else None
+
+
+def _counts(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
+    lines = []
+    for other in models:
+        if other == OURS:
+            continue
+        line = [other]
+        for name in MEASURES:
+            found = [v[1] for cell in cells if (v := _verdict(results, cell, other, name))]
+            line.append(f"{found.count('better')} / {found.count('worse')} of {len(found)}")
+        lines.append(line)
+    return markdown_table(["against", *(title for title, *_ in MEASURES.values())], lines)
+
+
+def _worst(results: Results, cells: Sequence[Cell], other: str) -> str:
+    """Cases in which ours is worse than another in log-loss, clearly or not."""
+    found = [(cell, v) for cell in cells if (v := _verdict(results, cell, other, "log_loss")) and v[0].value > 0]
+    if not found:
+        return f"In no case is the mean log-loss above that of {other}."
+    words = "; ".join(
+        f"{case}, {size:,} rows: +{gap.value:.4f} ± {gap.error:.4f}{' (clear)' if word != '=' else ''}"
+        for (case, size), (gap, word) in sorted(found, key=lambda item: -item[1][0].value)
+    )
+    return f"Mean log-loss above that of {other} in {len(found)} of {len(cells)} cases: {words}."
+
+
+def _times(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
+    """Ratios are of runs of one commit alone, which took turns: at another time the machine may have been busier."""
+    lines = []
+    for model in models:
+        ratios, seconds = [], []
+        for cell in cells:
+            own, peer = (results.cells.get((*cell, name), {}) for name in (model, SMS))
+            if own:
+                seconds.append(results.median((*cell, model), "fit_seconds"))
+            in_turn = [seed for seed in own if seed in peer and own[seed]["commit"] == peer[seed]["commit"]]
+            if in_turn:
+                ratio = (own[seed]["fit_seconds"] / peer[seed]["fit_seconds"] for seed in in_turn)
+                ratios.append(statistics.median(ratio))
+        if seconds:
+            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+            lines.append([model, f"{statistics.median(seconds):.3f}", f"{max(seconds):.2f}", ratio])
+    return markdown_table(["calibrator", "median, s", "longest, s", "median ratio to SMS"], lines)
+
+
+def _means_table(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> str:
+    _, digits, factor = MEASURES[name]
+    lines = []
+    for case, size in cells:
+        means = _means(results, (case, size), models, name)
+        best = (max if name == "accuracy" else min)(means.values())
+        line = [case, f"{size:,}"]
+        for model in models:
+            text = f"{factor * means[model]:.{digits}f}" if model in means else "-"
+            line.append(f"**{text}**" if means.get(model) == best else text)
+        lines.append(line)
+    return markdown_table(["case", "rows", *models], lines)
+
+
+def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
+    """Log-loss relative to temperature scaling, case by case."""
+    shown = (OURS, SMS, "SVS", "ETS", PRESERVED)
+    (axes,) = panels_for([""], (8, 0.2 * len(cells) + 1.4))
+    for model, marker in zip(shown, "os^v.", strict=True):
+        xs, ys = [], []
+        for i, cell in enumerate(cells):
+            means = _means(results, cell, (model, TEMPERATURE), "log_loss")
+            if len(means) == 2:
+                xs.append(100.0 * (means[model] / means[TEMPERATURE] - 1.0))
+                ys.append(i)
+        axes.plot(np.clip(xs, *_SHOWN), ys, marker, label=model, alpha=0.8)
+    axes.axvline(0.0, color="grey", linewidth=0.8)
+    axes.set_yticks(range(len(cells)), [f"{case}, {size:,}" for case, size in cells], fontsize=7)
+    axes.set_ylim(len(cells) - 0.5, -0.5)
+    axes.set_xlim(_SHOWN[0] - 1, _SHOWN[1] + 1)
+    axes.set_xlabel("log-loss relative to temperature scaling, % (beyond the axis: at its end)")
+    axes.figure.legend(fontsize=8, loc="outside upper center", ncols=3)
+    return save_picture(axes.figure, path)
+
+
+def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
+    """Log-loss above that of temperature scaling, on average and in the worst split."""
+    lines = []
+    for case, size in cells:
+        line = [case, f"{size:,}"]
+        for model in (OURS, PRESERVED, "SVS", SMS):
+            a, b = results.pairs((case, size, model), (case, size, TEMPERATURE), "log_loss")
+            excess = [x - y for x, y in zip(a, b, strict=True)]
+            line.append(f"{statistics.fmean(excess):+.4f} ({max(excess):+.4f})" if excess else "-")
+        lines.append(line)
+    return markdown_table(["case", "rows", OURS, PRESERVED, "SVS", SMS], lines)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``calibration.md``, ``.csv`` and ``.png``."""
+    records = study.in_order(records, dataset=EXPERIMENT.datasets, size=EXPERIMENT.sizes, model=EXPERIMENT.models)
+    results = Results(records, "dataset", "size", "model")
+    cells = list(dict.fromkeys(cell[:2] for cell in results.cells))
+    right_cells, real = ([cell for cell in cells if (cell[0] in RIGHT) is wanted] for wanted in (True, False))
+    unseen, seen = ([cell for cell in real if (cell[0] in CHOSEN_ON) is used] for used in (False, True))
+    shown = [model for model in EXPERIMENT.models if model in results.values_of("model")]
+    counts, splits = {len(own) for own in results.cells.values()}, EXPERIMENT.seeds
+    level = f"{100 * (1 - LEVEL):g} %"
+    sections = [
+        "# Calibration of finished classifiers",
+        f"`LegendreCalibrator()` and others on {len(real)} cases, {max(counts)} splits each: predictions of three public "
+        "networks, and of logistic regression, a network trained until it is over-confident, gradient boosting and a random "
+        "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
+        "class (relplot), the classwise one the mean over classes, with 15 bins.",
+        "The constants of `LegendreCalibrator` (strengths and their weights, number of directions, penalty on probabilities, "
+        "rows that count as wrong) were chosen on half of the classifiers, drawn by seed, with other splits, and on made-up "
+        f"predictions that are right but for a temperature. {len(unseen)} cases are of the other half, and tell how well it "
+        f"does; the {len(seen)} of the first half are shown apart. The form of the map and its other penalties are older, "
+        "and were chosen on some cases of both halves.",
+        ""
+        if counts == {splits}
+        else f"**Incomplete: {splits} splits are planned, here are {min(counts)} to {max(counts)}.**",
+        *(
+            part
+            for title, group in (("the other half", unseen), ("the half of the choice", seen))
+            if group
+            for part in (
+                f"## Mean ranks and verdicts, {title}",
+                "Ranks are by the mean over splits, averaged over cases; 1 is the best.",
+                _rank_table(results, group, shown),
+                f"In how many cases `LegendreCalibrator()` is clearly better / worse, by a paired t-test at {level}:",
+                _counts(results, group, shown),
+                *(_worst(results, group, other) for other in (TEMPERATURE, SMS) if other in shown),
+            )
+        ),
+        *(
+            (
+                "## Where temperature scaling is exactly right",
+                "Log-loss above that of temperature scaling, mean over splits (worst split). Made-up predictions have normal "
+                "logits, from which labels are drawn, and are then made twice as certain; those of the networks have labels "
+                "drawn from their probabilities. SMS is left out at 100 classes and more, where it takes long.",
+                _where_temperature_is_right(results, right_cells),
+            )
+            if right_cells
+            else ()
+        ),
+        "![log-loss relative to temperature scaling](calibration.png)",
+        "## Time to fit",
+        "Seconds are of several machines, some of them busy. Ratios are of runs that took turns with those of SMS.",
+        _times(results, cells, shown),
+    ]
+    for name, (title, *_) in MEASURES.items():
+        sections += [f"## {title[0].upper()}{title[1:]}", _means_table(results, cells, shown, name)]
+    sections += ["## How it was run", described(records)]
+    rows = []
+    for case, size, model in results.cells:
+        row = {"case": case, "rows": size, "calibrator": model, "splits": len(results.cells[case, size, model])}
+        rows.append(row | {name: results.mean((case, size, model), name).value for name in MEASURES})
+    return write_report(folder, "calibration", sections, rows, _picture(results, real, folder / "calibration.png"))
+
 
 SPLITS = 5
 VENN_ABERS = "Venn-Abers"
@@ -174,10 +524,6 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
         cal, test = split(case, run.size, run.seed)
         results.append(measure(batch.model, case.proba[cal], case.y[cal], case.proba[test], case.y[test]))
     return Outcome({"rows": len(case.y), "classes": case.proba.shape[1], "label": batch.dataset}, results)
-
-
-def report(records: list[Record], folder: Path) -> list[Path]:
-    return write_report(records, folder, EXPERIMENT)
 
 
 EXPERIMENT = Experiment(

@@ -20,7 +20,7 @@ import torch
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
+from legendretron.experiments.store import rounded
 
 
 class Times(NamedTuple):

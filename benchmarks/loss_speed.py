@@ -32,9 +32,7 @@ OF_TWO: dict[str, Callable[[int], Criterion]] = {
     "composite": lambda c: CanonicalLoss(CompositeLink(c)),
     "table": lambda c: CanonicalLoss(PiecewiseLinearLink([-2.0, 0.0, 1.0], [0.1, 0.6, 0.9]).float()),
 }
-OF_MANY: dict[str, Callable[[int], Criterion]] = {
-    "composite, its log-loss": lambda c: CompositeLoss(CompositeLink(c)),
-}
+OF_MANY: dict[str, Callable[[int], Criterion]] = {"composite, its log-loss": lambda c: CompositeLoss(CompositeLink(c))}
 
 
 def step_of(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, y: Tensor) -> Callable[[], None]:

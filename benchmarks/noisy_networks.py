@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn.functional import nll_loss, one_hot
 
 import study
-from label_noise_report import PAIRS
+from label_noise import PAIRS
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import mean_of
 from legendretron.paper.data import facts_of, find_data

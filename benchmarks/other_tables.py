@@ -21,7 +21,7 @@ from sklearn.preprocessing import LabelEncoder
 
 import label_noise
 import study
-from label_noise_report import (
+from label_noise import (
     SCORES,
     WITHOUT,
     Rate,

@@ -19,11 +19,7 @@ from harness import Benchmark, Times, run_process, show
 from legendretron import LegendreTronClassifier, TableClassifier
 
 ROWS, FITTED = 54, 400
-LINKS: dict[str, dict[str, Any]] = {
-    "composite": {"link_alpha": 1e-3},
-    "canonical": {"link_alpha": 1e-3},
-    "softmax": {},
-}
+LINKS: dict[str, dict[str, Any]] = {"composite": {"link_alpha": 1e-3}, "canonical": {"link_alpha": 1e-3}, "softmax": {}}
 PEER = "import torch"
 
 

@@ -26,7 +26,7 @@ from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink, Link, canonicality
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.rounding import rounded
+from legendretron.experiments.store import rounded
 
 DATASETS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
 STEPS, RATE, PENALTY, SEED = 400, 0.02, 3e-3, 0

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.rounding import rounded
+from legendretron.experiments.store import rounded
 from legendretron.paper import EXPERIMENTS
 from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_calibration import benchmark as calibration

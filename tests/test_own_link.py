@@ -21,15 +21,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
-from legendretron.links import (
-    CanonicalLink,
-    Link,
-    SoftmaxLink,
-    link_config,
-    link_names,
-    register_link,
-    registry,
-)
+from legendretron.links import CanonicalLink, Link, SoftmaxLink, link_config, link_names, register_link, registry
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from tests.given import GIVEN

@@ -31,7 +31,7 @@ assert LegendreTronClassifier().get_params()
 assert state() == before, "importing legendretron changed a global setting"
 table = legendretron.links.make_link("piecewise_linear", 2, n_knots=3)  # of another room
 legendretron.links.load_link(sys.argv[1])
-heavy = [m for m in ("matplotlib", "ray", "dask", "onnx", "typer", "numba", "torch._dynamo") if m in sys.modules]
+heavy = [m for m in ("matplotlib", "ray", "onnx", "typer", "numba", "torch._dynamo") if m in sys.modules]
 assert not heavy, f"legendretron imported {heavy}"
 """
 

@@ -5,12 +5,7 @@ import torch
 
 from legendretron import CanonicalLink, CompositeLink, canonicality
 from legendretron.losses import LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
-from legendretron.simplex import (
-    lift,
-    log_softmax_plus,
-    softmax_plus,
-    softmax_plus_jacobian,
-)
+from legendretron.simplex import lift, log_softmax_plus, softmax_plus, softmax_plus_jacobian
 from tests.catalogue import CLASSES, generator, normal, proba
 
 every_c = pytest.mark.parametrize("c", CLASSES)

@@ -55,7 +55,7 @@ comparison = Experiment(
 
 # %%
 # Two batches at a time, in processes of this machine. On a cluster the call is ``sweep(..., backend="ray",
-# address="auto", n_jobs=64)``, or ``backend="dask"``; the functions above are sent to the workers, and the records
+# address="auto", n_jobs=64)``; the functions above are sent to the workers, and the records
 # are written here.
 
 folder = Path(tempfile.mkdtemp()) / "links"

@@ -44,15 +44,16 @@ def features_and_labels():
 
 def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
     out = tmp_path / "new" / "suspicious.csv"
-    words = fit_words(noisy, tmp_path, *LOGISTIC, "--label-noise", "auto", "--suspicious", out)
+    words = fit_words(noisy, tmp_path, *LOGISTIC, "--label-noise", "auto")
     summary = run(*words, "--json").json
+    listed = run("suspicious", tmp_path / "m", noisy, "-t", "kind", "-o", out, "--json").json
     X, y = features_and_labels()
     clf = MultinomialLogisticClassifier.load(tmp_path / "m")
     low, high = clf.noise_rate_interval_
     assert summary["label_noise"] == {"rate": clf.noise_rate_, "low": low, "high": high, "known": False}
     assert low < 0.15 < high
     rows = pd.read_csv(out)
-    assert summary["suspicious"] == {"rows": len(rows), "file": str(out)}
+    assert (listed["suspicious"], listed["out"]) == (len(rows), str(out))
     # as in Python
     assert rows["row_from_0"].tolist() == clf.find_label_issues(X, y).tolist()
     assert np.allclose(rows["quality"], clf.label_quality(X, y, cv=5)[rows["row_from_0"]], rtol=1e-9)
@@ -69,7 +70,6 @@ def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
     printed = run(*words).out
     assert f"wrong labels: {noise_in_words(summary['label_noise'])}\n" in printed
     assert "accuracy, log-loss on the training rows, wrong labels among them" in printed
-    assert f"{len(rows)}, written to {out}" in printed
     assert run(*words, "--quiet") == (0, "", "")
 
 
@@ -77,10 +77,11 @@ def test_a_file_without_suspicious_rows(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,kind\n" + "".join(f"{i},{'xy'[i > 9]}\n" for i in range(20) if i not in (9, 10)))
     out = tmp_path / "s.tsv"
     words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--model", "logistic", "--alpha", 1e-3]
-    summary = run(*words, "--suspicious", out, "--json").json
+    assert run(*words, "--json").json["label_noise"] is None
+    assert (
+        run("suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "kind", "-o", out, "--json").json["suspicious"] == 0
+    )
     assert out.read_text() == "line\trow_from_0\tlabel\tsuggested\tquality\n"
-    assert summary["suspicious"]["rows"] == 0
-    assert summary["label_noise"] is None
 
 
 @pytest.mark.parametrize(("words", "given", "words_for_it"), [
@@ -104,23 +105,6 @@ def test_the_option_reaches_the_estimator(run, noisy, tmp_path, words, given, wo
     np.testing.assert_allclose(got, clf.predict_proba(X), rtol=1e-12)  # by numpy, as the table is small
     assert ("wrong labels: " in ran.out) == (words_for_it is not None)
     assert words_for_it is None or f"wrong labels: {words_for_it}" in ran.out
-
-
-def test_logistic_regression_does_not_look_for_them_by_default(run, noisy, tmp_path):
-    assert run(*fit_words(noisy, tmp_path, *LOGISTIC, "--json")).json["label_noise"] is None
-
-
-@pytest.mark.parametrize(("noise", "words"), [
-    ({"rate": 0.12, "low": 0.08, "high": 0.15, "known": False}, "about 12 % (8 to 15 %)"),
-    ({"rate": 0.012, "low": 0.0, "high": 0.0204, "known": False}, "about 1 % (0 to 2 %)"),
-    ({"rate": 0.003, "low": 0.0005, "high": 0.011, "known": False}, "about 0.3 % (0.05 to 1 %)"),
-    ({"rate": 0.0, "low": 0.0, "high": 0.03, "known": False}, "none found (at most 3 %)"),
-    ({"rate": 0.0, "low": 0.0, "high": 0.22, "known": False}, "none found (too few rows to tell)"),
-    ({"rate": 0.24, "low": 0.0, "high": 0.5, "known": False}, "about 24 % (0 to 50 %: too few rows to tell)"),
-    ({"rate": 0.0, "low": 0.0, "high": 0.0, "known": True}, "0 %, as given"),
-])  # fmt: skip
-def test_rates_in_words(noise, words):
-    assert noise_in_words(noise) == words
 
 
 MATRIX = {
@@ -178,10 +162,9 @@ def test_other_wrong_usage(run, noisy, tmp_path):
     error = run(*words, "--label-noise", 0.7, code=2).error
     assert "'--label-noise': it must be a share of wrong labels from 0 to below 0.667" in error
     assert "none.csv" in run(*words, "--label-noise", tmp_path / "none.csv", code=1).error
-    assert "'--suspicious': 's.txt' must end in .csv" in run(*words, "--suspicious", "s.txt", code=2).error
     matrix = tmp_path / "matrix.csv"
     matrix.write_text("content")
-    error = run(*words, "--label-noise", matrix, "--suspicious", matrix, code=2).error
+    error = run(*words, "--label-noise", matrix, "--tuning", matrix, code=2).error
     assert "is the file of --label-noise, which would be replaced" in error
     assert matrix.read_text() == "content"
 
@@ -189,23 +172,10 @@ def test_other_wrong_usage(run, noisy, tmp_path):
 def test_rows_that_cannot_be_judged(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,kind\n" + "".join(f"{i},x\n" for i in range(9)) + "9,y\n")
     words = ["fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", "--alpha", 0.1, "--model", "logistic"]
-    error = run(*words, "--suspicious", tmp_path / "s.csv", code=2).error
-    assert "'--suspicious': class 'y' has one row" in error
-    assert not (tmp_path / "m").exists()
     run(*words, "--quiet")
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "kind"]
     assert run(*words, code=2).error.startswith("Invalid value for '--refit': class 'y' has one row")
     assert run(*words, "--no-refit").out.startswith("line,row_from_0,label,suggested,quality\n")
-
-
-def test_interrupted_while_rows_are_judged(run, noisy, tmp_path, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(MultinomialLogisticClassifier, "_out_of_fold", interrupt)
-    words = fit_words(noisy, tmp_path, *LOGISTIC, "--alpha", 0.1, "--suspicious", tmp_path / "s.csv")
-    assert run(*words, code=130).error == "interrupted; the model was written, the suspicious rows were not"
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.fixture(scope="module")

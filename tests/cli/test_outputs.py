@@ -12,7 +12,6 @@ from tests.cli.conftest import make_iris
 OUTPUTS = {
     "fit --out DATA": ["fit", "DATA", "-t", "kind", "--out", "OUTPUT"],
     "fit --checkpoint DATA": ["fit", "DATA", "-t", "kind", "-o", "other", "--seed", 0, "--checkpoint", "OUTPUT"],
-    "fit --suspicious DATA": ["fit", "DATA", "-t", "kind", "-o", "other", "--suspicious", "OUTPUT"],
     "predict --out DATA": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
     "predict --out MODEL": ["predict", "MODEL", "DATA", "--out", "OUTPUT"],
     "evaluate --plot DATA": ["evaluate", "MODEL", "DATA", "-t", "kind", "--plot", "OUTPUT"],

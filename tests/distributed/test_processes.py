@@ -12,15 +12,12 @@ import pandas as pd
 import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
+import killed_workers
 from legendretron import LegendreTronClassifier
-from legendretron.datasets.sources import source_of
+from legendretron.datasets.streams import source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.training.layout import Layout
 from tests.distributed.made_up import write_table
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-import killed_workers  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("distributed_worker", Path(__file__).with_name("worker.py"))
 worker = importlib.util.module_from_spec(_spec)
@@ -88,6 +85,8 @@ def test_command_line(written, tmp_path):
     (line,) = done.stdout.splitlines()  # of the first process alone
     found = json.loads(line)
     assert (found["processes"], found["class_parallel"], found["features"]) == (2, 2, 4)
+    assert (found["rows"], found["accuracy"], found["model"]) == (None, None, "legendretron")
+    assert 0 < found["log_loss"] < 2
     assert LegendreTronClassifier.load(tmp_path / "model.safetensors").coef_.shape == (4, 4)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier
-from legendretron.datasets.sources import source_of
+from legendretron.datasets.streams import source_of
 from legendretron.distributed import fit_ray
 from legendretron.distributed.fitting import fit_shards
 from legendretron.training.layout import Layout

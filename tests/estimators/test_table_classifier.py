@@ -2,9 +2,7 @@
 
 import json
 import pickle
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -23,6 +21,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import legendretron
+import mixed_tables as benchmark
 from legendretron import (
     LegendreCalibrator,
     LegendreTronClassifier,
@@ -31,9 +30,6 @@ from legendretron import (
     TableEncoder,
 )
 from tests.saved_files import forge, read
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import mixed_tables as benchmark
 
 LOGISTIC = MultinomialLogisticClassifier(alpha=1e-3, tol=1e-10)
 

@@ -1,19 +1,12 @@
 """The comparison of calibrators: what is measured, and what is reported."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import calibration as benchmark
+from calibration import OURS, UNCALIBRATED, Case, sizes_of, split
 from legendretron.experiments import Resources, read_records, render, sweep
 from tests.experiments.test_defaults import needs_new_sklearn
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-import calibration as benchmark  # noqa: E402
-from calibration_cases import Case, sizes_of, split  # noqa: E402
-from calibration_report import OURS, UNCALIBRATED  # noqa: E402
 
 
 def test_rows_to_calibrate_are_not_tested():

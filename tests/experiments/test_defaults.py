@@ -2,21 +2,16 @@
 
 import inspect
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import sklearn.metrics
 from sklearn.linear_model import LogisticRegressionCV
 
+import defaults as benchmark
+import study
 from legendretron.experiments import Resources, read_records, render, sweep
 from legendretron.experiments.results import Results
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
-import defaults as benchmark  # noqa: E402
-import study  # noqa: E402
 
 BASELINE, OURS = study.BASELINE, study.OURS
 needs_new_sklearn = pytest.mark.skipif(

@@ -1,23 +1,16 @@
 """The benchmark of wrong labels: its runs, its models, and its report."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import label_noise as benchmark
 from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
 from legendretron.experiments import Resources, read_records, render, sweep
 from legendretron.experiments.results import Results
+from study import BASELINE, OURS
 from tests.experiments.test_defaults import needs_new_sklearn
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # the benchmark is more than one file
-import label_noise as benchmark  # noqa: E402
-import label_noise_report as numbers  # noqa: E402
-import robust_models as gce  # noqa: E402
-from study import BASELINE, OURS  # noqa: E402
 
 
 def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
@@ -30,8 +23,8 @@ def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
 @needs_new_sklearn
 @pytest.mark.exhaustive
 def test_a_part_is_run_and_reported(tmp_path):
-    models = [BASELINE, numbers.GENERALISED]
-    part, state, records = run_part(tmp_path, models, [numbers.PAIRS])
+    models = [BASELINE, benchmark.GENERALISED]
+    part, state, records = run_part(tmp_path, models, [benchmark.PAIRS])
     assert all(record["threads"] == 1 and record["fit_seconds"] > 0 for record in records)
     assert all(record["accuracy"] > 80 and 0.23 < record["wrong_share"] < 0.37 for record in records)
     shares = {(record["noise"], record["seed"]): set() for record in records}
@@ -40,7 +33,7 @@ def test_a_part_is_run_and_reported(tmp_path):
     assert all(len(found) == 1 for found in shares.values()), "the same wrong labels for all models"
     text, table, picture = render(part, state, tmp_path)
     written = text.read_text()
-    assert f"| data set | {BASELINE} | {numbers.GENERALISED} |" in written
+    assert f"| data set | {BASELINE} | {benchmark.GENERALISED} |" in written
     assert "## Wrong labels: 30 % pairs" in written
     assert "seeds 0 to 1" in written
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -55,12 +48,12 @@ def test_a_part_is_run_and_reported(tmp_path):
 @pytest.mark.exhaustive
 def test_cleanlab_is_run(tmp_path):
     pytest.importorskip("cleanlab")
-    _, _, records = run_part(tmp_path, [numbers.CLEANLAB], [0.2], splits=1)
+    _, _, records = run_part(tmp_path, [benchmark.CLEANLAB], [0.2], splits=1)
     (record,) = records
     assert record["cleanlab"]
     assert record["average_precision"] > 0.6
     assert 0 < record["called_precision"] <= 1
-    assert len(record["precisions"]) == len(numbers.RECALLS)
+    assert len(record["precisions"]) == len(benchmark.RECALLS)
 
 
 def test_noise_and_split_are_those_of_the_seed():
@@ -70,8 +63,8 @@ def test_noise_and_split_are_those_of_the_seed():
     assert not set(train) & set(test)
     np.testing.assert_array_equal(labels, symmetric_noise(y[train], 0.4, 3, np.random.default_rng(5)))
     np.testing.assert_array_equal(benchmark.transition(0.4, 3), symmetric_transition(3, 0.4))
-    np.testing.assert_array_equal(benchmark.transition(numbers.PAIRS, 3), pair_transition(3, 0.3))
-    train, labels, _ = benchmark.noisy_split(y, numbers.PAIRS, 5)
+    np.testing.assert_array_equal(benchmark.transition(benchmark.PAIRS, 3), pair_transition(3, 0.3))
+    train, labels, _ = benchmark.noisy_split(y, benchmark.PAIRS, 5)
     assert set((labels - y[train]) % 3) == {0, 1}
 
 
@@ -85,8 +78,8 @@ def test_the_gradient_of_the_generalised_cross_entropy(q, monkeypatch):
         seen["loss"] = loss
         return SimpleNamespace(x=first)
 
-    monkeypatch.setattr(gce, "minimize", minimize)
-    gce.minimize_loss(X, y, 4, 0.1, q, W)
+    monkeypatch.setattr(benchmark, "minimize", minimize)
+    benchmark.minimize_loss(X, y, 4, 0.1, q, W)
     value, gradient = seen["loss"](W.ravel())
     z = np.exp(X @ W[:-1] + W[-1])
     p = (z / z.sum(1, keepdims=True))[np.arange(20), y]
@@ -157,7 +150,7 @@ def all_parts():
     records += made_up("vowel", 0.2, OURS, BASE + 10 + wobble, **RATE, **DOUBTS)
     records += made_up("wine", 0.2, OURS, BASE - 3 + wobble, **{**RATE, "rate_low": 0.22}, **DOUBTS)
     better = {**DOUBTS, "average_precision": 0.7, "cleanlab": "9.9"}
-    return records + made_up("vowel", 0.2, numbers.CLEANLAB, BASE + 12 + wobble, **better)
+    return records + made_up("vowel", 0.2, benchmark.CLEANLAB, BASE + 12 + wobble, **better)
 
 
 def test_the_report_has_all_parts_in_whatever_order_records_come(tmp_path):
@@ -184,7 +177,7 @@ def test_the_paper_is_met_within_a_standard_error():
     """The paper has 63.77 ± 1.36 for vowel at 20 %."""
     for value, met in [(70.0, True), (62.6, True), (60.0, False)]:
         records = made_up("vowel", 0.2, OURS, value + 0.1 * np.sin(np.arange(10)))
-        assert numbers.against_paper(Results(records, "dataset", "noise", "model"), ("vowel", 0.2), OURS)[2] == met
+        assert benchmark.against_paper(Results(records, "dataset", "noise", "model"), ("vowel", 0.2), OURS)[2] == met
     subset = {"rows": 5, "source": "subset of 5"}
     results = Results(made_up("vowel", 0.2, OURS, BASE, data=subset), "dataset", "noise", "model")
-    assert numbers.against_paper(results, ("vowel", 0.2), OURS) is None, "the paper is not about subsets"
+    assert benchmark.against_paper(results, ("vowel", 0.2), OURS) is None, "the paper is not about subsets"

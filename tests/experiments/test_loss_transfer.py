@@ -1,18 +1,12 @@
 """The experiment on loss transfer: how rows are drawn, and what is reported."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import loss_transfer as benchmark
 from legendretron.experiments import Resources, read_records, render, sweep
+from loss_transfer import BASELINE, CANONICAL, DISTILLED
 from tests.experiments.test_defaults import needs_new_sklearn
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-import loss_transfer as benchmark  # noqa: E402
-from loss_transfer import BASELINE, CANONICAL, DISTILLED  # noqa: E402
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 """The experiment on networks and wrong labels, on a few made-up images."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import noisy_networks as benchmark
 from legendretron.experiments import Resources, read_records, render, sweep
 from tests.paper.made_up_images import write_images
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import noisy_networks as benchmark
 
 CHOSEN = ["cross-entropy", "generalised cross-entropy", "LegendreHead, learned rate", "LegendreHead, learned matrix"]
 SMALL = {"width": 2, "epochs": 1, "batch": 32}

@@ -1,18 +1,12 @@
 """The comparison on other tables: how they are read, and what is reported."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import other_tables as benchmark
 from legendretron.experiments import Resources, read_records, render, sweep
+from study import BASELINE, OURS
 from tests.experiments.test_defaults import needs_new_sklearn
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-import other_tables as benchmark  # noqa: E402
-from study import BASELINE, OURS  # noqa: E402
 
 
 @pytest.fixture

@@ -61,7 +61,6 @@ def test_the_script_of_the_page_runs_and_goes_on(script, module):
 
 @pytest.mark.parametrize("backend", [
     pytest.param("loky", marks=pytest.mark.exhaustive),
-    pytest.param("dask", marks=pytest.mark.exhaustive),
     pytest.param("ray", marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_other_processes_get_what_is_in_the_module(backend, module, tmp_path):

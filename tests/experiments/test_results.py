@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron._internal.json_values import as_json
 from legendretron.experiments import Batch, Experiment, Outcome, Resources, Run, Store, read_records, render, sweep
 
 GOOD = {"accuracy": 90.0}
@@ -115,43 +114,10 @@ def test_settings_that_cannot_be_named_fail_their_batch_alone(settings, message,
     assert [path.read_text() for path in render(experiment, again, tmp_path)] == ["2"]
 
 
-def test_a_store_takes_numbers_of_numpy_and_refuses_what_is_none(tmp_path):
-    batch = Batch("x", "d", "m", {}, "complete", (Run("d", "m", 0.0, None, 0),))
-    Store(str(tmp_path)).add(batch, Outcome({"rows": np.int64(2)}, [{"a": np.float32(0.5)}]), 1.0, {}, "")
-    (record,) = read_records(tmp_path)
-    assert (record["data"]["rows"], record["a"]) == (2, 0.5)
-    with pytest.raises(ValueError, match=r"runs\[0\]\['a'\] is inf"):
-        Store(tmp_path).add(batch, Outcome({}, [{"a": float("inf")}]), 1.0, {}, "")
-
-
-def test_folders_may_be_text(tmp_path):
-    folder = str(tmp_path / "results")
-    state = sweep(own(), folder, Resources())
-    assert state.now == 2
-    assert [path.read_text() for path in render(own(), state, folder)] == ["2"]
-    assert len(read_records(folder)) == 2
-    assert sweep(own(), folder, Resources(), render_only=True).before == 2
-
-
-def test_numbers_of_runs_may_be_of_numpy(tmp_path):
-    experiment = own(noise=np.array([0.0, 0.5]), sizes=[np.int64(10), None], seeds=np.int64(3))
-    assert (experiment.noise, experiment.sizes, experiment.seeds) == ((0.0, 0.5), (10, None), 3)
-    part = experiment.narrowed(seeds=np.int64(2), noise=[np.float64(0.5)], sizes=[np.int32(10)]).shortened(np.int64(2))
-    assert [type(value) for value in (part.seeds, *part.noise, *part.sizes)] == [int, float, int]
-    assert sweep(part, tmp_path, Resources()).now == 4
-    assert sweep(experiment.narrowed(seeds=2, noise=[0.5], sizes=[10]), tmp_path, Resources()).before == 4
-
-
 @pytest.mark.parametrize("seeds", [0, -1, True, 1.5, None])
 def test_an_experiment_has_at_least_one_seed(seeds):
     with pytest.raises(ValueError, match="seeds must be an integer of at least 1"):
         own(seeds=seeds)
-
-
-def test_plain_values_stay_as_they_are():
-    value = {"a": [1, 2.5, "b", None, True], "c": (1, {2: 3.0, 4: 5.0})}
-    assert as_json(value, "value") == value
-    assert type(as_json(np.float64(1.0), "value")) is float
 
 
 def test_several_sweeps_may_write_to_one_folder(tmp_path):

@@ -6,11 +6,14 @@ import signal
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.experiment import Batch, Run
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.experiments import Batch, Resources, Run, read_records, sweep
+from legendretron.experiments.recipes import VERSIONS, make_estimator, make_recipe
 from legendretron.paper import EXPERIMENTS
+from legendretron.trons import GLMTronClassifier
 
 TABLE = EXPERIMENTS["table_libsvm"]
 PAPERS = ("LegendreTron", "logistic regression")
@@ -101,7 +104,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
 
     from legendretron import LegendreTronClassifier
     from legendretron.datasets import load_dataset
-    from legendretron.paper.libsvm.author_rng import noisy_labels
+    from legendretron.paper.libsvm.experiment import noisy_labels
 
     sweep(small(models=PAPERS[:1], epochs=5), tmp_path, Resources(data_folder))
     iris = load_dataset("iris", data_folder)
@@ -146,13 +149,12 @@ def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):
     assert read_records(tmp_path) == []
 
 
-@pytest.mark.parametrize("backend", ["loky", pytest.param("dask", marks=pytest.mark.exhaustive)])
-def test_backends_give_the_same_results(backend, data_folder, tmp_path):
+def test_other_processes_give_the_same_results(data_folder, tmp_path):
     experiment = small(datasets=("iris", "wine"))
     sweep(experiment, tmp_path / "alone", Resources(data_folder))
-    state = sweep(experiment, tmp_path / backend, Resources(data_folder), backend=backend, n_jobs=2)
+    state = sweep(experiment, tmp_path / "loky", Resources(data_folder), n_jobs=2)
     assert state.now == 16
-    assert results(tmp_path / "alone") == results(tmp_path / backend)
+    assert results(tmp_path / "alone") == results(tmp_path / "loky")
 
 
 def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):
@@ -289,3 +291,56 @@ def test_trials_say_so(data_folder, tmp_path):
     text = one.report(records, tmp_path)[0].read_text()
     assert "**A trial with other settings, such as fewer epochs, not the recipe.**" in text
     assert "cells" not in text.split("| data set |")[1]
+
+
+# --- recipes say what identifies a run; records are found again by them ---
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_recipes_are_json_and_name_the_length_of_training(name):
+    experiment = EXPERIMENTS[name]
+    for model in experiment.models:
+        for dataset in experiment.datasets:
+            recipe = experiment.settings(model, dataset)
+            assert json.loads(json.dumps(recipe)) == recipe
+            assert {"max_epochs", "max_iter", "epochs"} & set(recipe)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LegendreTronClassifier(),
+        LegendreTronClassifier("canonical", link_params={"n_nests": 2}, alpha=0.1, early_stopping=0.2),
+        LegendreTronClassifier.from_paper("aloi", decay=0.9),
+        MultinomialLogisticClassifier.from_paper("mnist"),
+        GLMTronClassifier(standardize=False),
+    ],
+    ids=repr,
+)
+def test_a_recipe_makes_the_estimator_again(estimator):
+    recipe = json.loads(json.dumps(make_recipe(estimator)))
+    again = make_estimator(recipe, seed=3)
+    seed = {"random_state": 3} if "random_state" in estimator.get_params() else {}
+    assert again.get_params() == estimator.get_params() | seed
+
+
+def test_seed_and_device_are_not_part_of_a_recipe():
+    one, other = LegendreTronClassifier(random_state=1), LegendreTronClassifier(device="cuda", verbose=2)
+    assert make_recipe(one) == make_recipe(other) != make_recipe(LegendreTronClassifier(alpha=0.1))
+
+
+def test_a_new_version_is_another_run(monkeypatch):
+    def key():
+        recipe, run = make_recipe(LegendreTronClassifier()), Run("iris", "m", 0.0, None, 0)
+        return Batch("x", "iris", "m", recipe, "complete", (run,)).run_keys()[0]
+
+    before = key()
+    monkeypatch.setitem(VERSIONS, "LegendreTronClassifier", 99)
+    assert key() != before
+
+
+def test_a_matrix_of_label_noise_is_json():
+    matrix = [[0.9, 0.1], [0.2, 0.8]]
+    recipe = make_recipe(LegendreTronClassifier(label_noise=np.array(matrix)))
+    assert recipe["label_noise"] == matrix
+    assert make_estimator(json.loads(json.dumps(recipe))).label_noise == matrix

@@ -1,33 +1,41 @@
+import json
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from legendretron.experiments import Batch, Outcome, Run, Store, read_records
+from legendretron.experiments.rendering import write_csv
+from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import (
     Mean,
     add_holm,
     holm,
+    mean_difference,
     mean_of,
     paired_test,
     verdict,
     welch_from_means,
-    welch_test,
 )
+from legendretron.experiments.store import rounded, rounded_difference
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(80, 1, 20), RNG.normal(81, 3, 20)
 
 
 def test_tests_are_scipys():
-    assert welch_test(A, B) == pytest.approx(stats.ttest_ind(A, B, equal_var=False).pvalue, rel=1e-10)
+    assert welch_from_means(mean_of(A), mean_of(B)) == pytest.approx(
+        stats.ttest_ind(A, B, equal_var=False).pvalue, rel=1e-10
+    )
     assert paired_test(A, B) == pytest.approx(stats.ttest_rel(A, B).pvalue, rel=1e-10)
-    assert welch_from_means(mean_of(A), mean_of(B)) == welch_test(A, B)
 
 
 def test_without_variance():
     same, other = [56.0] * 5, [57.0] * 5
-    assert (welch_test(same, same), welch_test(same, other)) == (1.0, 0.0)
+    assert [welch_from_means(mean_of(same), mean_of(b)) for b in (same, other)] == [1.0, 0.0]
     assert (paired_test(A, A), paired_test(A, A + 1.0)) == (1.0, 0.0)
-    assert np.isnan(welch_test([1.0], [2.0]))
+    assert np.isnan(welch_from_means(mean_of([1.0]), mean_of([2.0])))
     assert np.isnan(paired_test([1.0], [2.0]))
     with pytest.raises(ValueError, match="a and b must be pairs, got 3 and 2 values"):
         paired_test([1, 2, 3], [1, 2])
@@ -76,3 +84,103 @@ def test_holm_over_several_columns_is_one_family():
     rows = [{"a": 0.01, "b": 0.04}, {"a": 0.03}]
     add_holm(rows, ["a", "b"])
     assert rows == [{"a": 0.01, "b": 0.04, "a, Holm": 0.03, "b, Holm": 0.06}, {"a": 0.03, "a, Holm": 0.06}]
+
+
+# --- results by cell: what is paired, what is tested, and what does not belong together ---
+
+
+DRAWS = np.random.default_rng(0)
+OURS, THEIRS = DRAWS.normal(80, 1, 8), DRAWS.normal(79, 1, 8)
+
+
+def records(model, values, rows=150, **further):
+    shared = {"dataset": "iris", "model": model, "data": {"rows": rows}, **further}
+    return [{**shared, "seed": seed, "accuracy": float(value)} for seed, value in enumerate(values)]
+
+
+def test_cells_are_compared_on_the_seeds_that_both_have():
+    results = Results(records("a", OURS) + records("b", THEIRS)[3:], "dataset", "model")
+    found = results.compare(("iris", "a"), ("iris", "b"), "accuracy")
+    assert (found.mean.n, results.mean(("iris", "a"), "accuracy").n) == (5, 8)
+    assert found.difference.value == pytest.approx(np.mean(OURS[3:] - THEIRS[3:]))
+    assert found.p == pytest.approx(stats.ttest_rel(OURS[3:], THEIRS[3:]).pvalue)
+    assert found.welch == pytest.approx(stats.ttest_ind(OURS[3:], THEIRS[3:], equal_var=False).pvalue)
+    assert results.median(("iris", "a"), "accuracy") == pytest.approx(np.median(OURS))
+
+
+def test_verdicts_by_what_is_better():
+    results = Results(records("a", THEIRS + 5) + records("b", THEIRS + 0.01 * OURS), "model")
+    found = results.compare(("a",), ("b",), "accuracy")
+    assert (found.verdict(), found.verdict(-1)) == ("better", "worse")
+
+
+def test_one_seed_has_no_error_and_no_test():
+    found = Results(records("a", [90.0]) + records("b", [89.0]), "model").compare(("a",), ("b",), "accuracy")
+    assert found.difference.value == 1.0
+    assert np.isnan([found.difference.error, found.p, found.welch]).all()
+    assert found.verdict() == ""
+
+
+def test_what_was_not_run_or_not_measured():
+    results = Results(records("a", OURS, doubts=None), "dataset", "model")
+    assert results.compare(("iris", "a"), ("iris", "b"), "accuracy") is None
+    assert results.mean(("iris", "a"), "doubts") is None
+    assert results.records("iris", "b") == []
+    assert (results.values_of("model"), results.facts("iris")) == (["a"], {"rows": 150})
+
+
+def test_results_that_do_not_belong_together():
+    with pytest.raises(ValueError, match="results hold iris, a twice for seed 0, with different settings"):
+        Results(records("a", OURS) * 2, "dataset", "model")
+    with pytest.raises(ValueError, match="results on iris are of 150 rows and of 140; use a folder for each"):
+        Results(records("a", OURS) + records("b", OURS, rows=140), "dataset", "model")
+
+
+# --- files of results do not depend on the last digits of a machine's arithmetic ---
+
+
+def neighbours(value):
+    """The value as other processors may have it."""
+    return [value, math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
+
+
+@pytest.mark.parametrize("value", [200 / 3, -0.1, 1.23e-41 / 7, 1 / 3e7, 1e300 / 7])
+def test_tables_do_not_depend_on_the_last_digit(value, tmp_path):
+    rows = [[{"label": "iris", "p": near}] for near in neighbours(value)]
+    written = {write_csv(tmp_path / "table.csv", row).read_bytes() for row in rows}
+    assert len(written) == 1
+    assert float(written.pop().splitlines()[1].split(b",")[1]) == pytest.approx(value, rel=1e-9)
+
+
+def test_records_do_not_depend_on_the_last_digit(tmp_path):
+    batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0),))
+    contents = []
+    for number, near in enumerate(neighbours(1 / 3)):
+        outcome = Outcome({"rows": 150, "scale": near}, [{"factor": near, "loss": [near, -0.0], "n_iter": 9}])
+        Store(tmp_path / str(number)).add(batch, outcome, 1.0, {}, "")
+        (record,) = read_records(tmp_path / str(number))
+        contents.append(json.dumps(record))
+    assert len(set(contents)) == 1
+    assert record["factor"] == record["data"]["scale"] == 0.3333333333
+    assert (record["loss"], record["n_iter"]) == ([0.3333333333, 0.0], 9)
+
+
+def test_what_is_zero_but_for_rounding_is_zero():
+    for noise in (1e-17, -3e-18, 98.1 - 98.0 - 0.1, -0.0):
+        assert str(rounded_difference(noise)) == "0.0"
+    assert str(rounded(-0.0)) == "0.0"
+    assert Mean(0.1 + 0.2, 1.0, 20).minus(Mean(0.3, 1.0, 20)) == 0.0
+    assert mean_difference([0.3, 90.1], [0.1 + 0.2, 90.1]) == Mean(0.0, 0.0, 2)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 20, 49])
+def test_equal_values_have_no_error(n):
+    """56.666667, added up and divided again, need not be what it was."""
+    assert mean_of([56.666667] * n) == Mean(56.666667, 0.0, n)
+
+
+def test_means_are_exact_in_any_order():
+    values = np.random.default_rng(0).uniform(50, 100, 20).round(6)
+    means = {mean_of(order) for order in (values, values[::-1], np.sort(values))}
+    assert len(means) == 1
+    assert paired_test(values, values[::-1]) == paired_test(values[::-1], values)

@@ -16,16 +16,7 @@ from legendretron.experiments.statistics import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.data import pixel_features, training_images
 from legendretron.paper.training_size.experiment import subset_rows
-from legendretron.paper.training_size.report import (
-    CLAIMS,
-    ISGP,
-    LEARNED,
-    PLAIN,
-    TUNED,
-    Finding,
-    comparison,
-    markdown,
-)
+from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, Finding, comparison, markdown
 from legendretron.trons import ISGPLinkgisticClassifier
 from tests.paper.made_up_images import write_images
 

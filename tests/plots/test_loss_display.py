@@ -9,9 +9,6 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.losses import LogLoss, SquareLoss
@@ -69,14 +66,6 @@ def test_all_models_are_drawn(two):
     assert texts[1:5] == names
     colours = {display.lines_[name][0].get_color() for name in names}
     assert len(colours) == 4
-
-
-def test_inside_a_pipeline_and_a_search(two):
-    X, y, clf = two
-    piped = make_pipeline(StandardScaler(), MultinomialLogisticClassifier(alpha=1e-3)).fit(X, y)
-    search = GridSearchCV(MultinomialLogisticClassifier(), {"alpha": [1e-3, 1e-2]}, cv=2).fit(X, y)
-    display = LossDisplay.from_estimator({"piped": piped, "searched": search, "plain": clf})
-    assert list(display.lines_) == ["piped", "searched", "plain"]
 
 
 def test_named_losses():

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from legendretron.diagnostics import calibration_curve, smooth_calibration_curve
 from legendretron.plots import ClasswiseReliabilityDisplay, ReliabilityDisplay
-from legendretron.plots.labels import as_columns
+from legendretron.plots.models import as_columns
 
 RNG = np.random.default_rng(0)
 P = RNG.dirichlet([1, 1, 1], 2000)

@@ -9,7 +9,7 @@ from legendretron import LegendreTronClassifier
 
 #: Fewer draws and folds than users get, for speed.
 QUICK = {
-    "bootstrap.DRAWS": 200,
+    "measured.DRAWS": 200,
     "cross_fitting._FOLDS": 2,
     "measured._CHANCES": 40,
     "sections.calibration._DRAWS": 20,

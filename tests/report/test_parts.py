@@ -7,14 +7,13 @@ from sklearn.metrics import log_loss
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.plots.loss import LossDisplay
-from legendretron.report.bootstrap import Estimate, drawn_means, interval
 from legendretron.report.charts import Chart, ticks
 from legendretron.report.cross_fitting import folds_for, logistic_regression, recalibrated
-from legendretron.report.learned_link import FORECASTS, SCORES, is_softmax, link_sections, loss_sections
-from legendretron.report.markup import Cell, table
-from legendretron.report.measured import Measured
+from legendretron.report.markup import table, verdict
+from legendretron.report.measured import Estimate, Measured, drawn_means, interval
 from legendretron.report.rows import Contestant, rows_of
 from legendretron.report.sections.labels import judge_labels
+from legendretron.report.sections.learned import FORECASTS, SCORES, gap, is_softmax, link_sections, loss_sections
 from tests.report.conftest import Given, draw_labels
 
 
@@ -34,7 +33,7 @@ def test_groups_of_rows_vary_as_rows_do(monkeypatch):
     rng = np.random.default_rng(0)
     values, weight = np.sort(rng.normal(size=(900, 1)), axis=0), rng.uniform(0.5, 2, 900)  # an order that says much
     rows = drawn_means(values, weight, seed=0)
-    monkeypatch.setattr("legendretron.report.bootstrap._GROUPS", 300)
+    monkeypatch.setattr("legendretron.report.measured._GROUPS", 300)
     groups = drawn_means(values, weight, seed=0)
     np.testing.assert_allclose(groups.mean(0), rows.mean(0), atol=0.01)
     np.testing.assert_allclose(groups.std(0), rows.std(0), rtol=0.15)
@@ -118,23 +117,22 @@ def test_softmax_is_the_sigmoid_and_the_log_loss():
     assert is_softmax(model)
     share = np.bincount(y) / len(y)
     sections = link_sections(model, model.linear_predictor(X).mean(0), share)
-    assert sorted(one.place for one in sections) == [0, 1, 2]
-    for one in sections:
-        assert one.gap < 1e-6
-    for loss in loss_sections(model, [0, 1, 2], share):
-        np.testing.assert_allclose(loss.loss, -np.log(FORECASTS), atol=1e-6)
+    assert sorted(sections) == [0, 1, 2]
+    assert max(map(gap, sections.values())) < 1e-6
+    for loss in loss_sections(model, [0, 1, 2], share).values():
+        np.testing.assert_allclose(loss, -np.log(FORECASTS), atol=1e-6)
 
 
 def test_the_loss_of_two_classes_is_that_of_its_plot():
     X, y = make_classification(150, 4, random_state=0)
     model = LegendreTronClassifier(alpha=1e-3, link_alpha=1e-3, max_epochs=20, random_state=0).fit(X, y)
-    (section,) = loss_sections(model, [1], np.array([0.5, 0.5]))
+    section = loss_sections(model, [1], np.array([0.5, 0.5]))[1]
     drawn = LossDisplay.from_estimator(model)
     wanted = np.interp(FORECASTS, drawn.probability, drawn.losses["LegendreTronClassifier"][:, 1])
     middle = slice(4, -4)
-    np.testing.assert_allclose(section.loss[middle], wanted[middle], rtol=1e-2, atol=1e-3)
-    (link,) = link_sections(model, np.zeros(1), np.array([0.5, 0.5]))
-    at = np.interp([-np.log(3), np.log(3)], SCORES, link.p)
+    np.testing.assert_allclose(section[middle], wanted[middle], rtol=1e-2, atol=1e-3)
+    link = link_sections(model, np.zeros(1), np.array([0.5, 0.5]))[1]
+    at = np.interp([-np.log(3), np.log(3)], SCORES, link)
     np.testing.assert_allclose(at, [0.25, 0.75], atol=0.002)
 
 
@@ -142,6 +140,9 @@ def test_a_composite_link_of_three_classes_has_no_loss_to_draw():
     X, y = make_classification(90, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
     model = LegendreTronClassifier(alpha=1e-3, link_alpha=1e-3, max_epochs=3, random_state=0).fit(X, y)
     assert loss_sections(model, [0], np.full(3, 1 / 3)) is None
+    gaps = [gap(p) for p in link_sections(model, np.zeros(2), np.full(3, 1 / 3)).values()]
+    assert gaps == sorted(gaps, reverse=True)  # the furthest from the sigmoid is told of first
+    assert gaps[0] > gaps[-1]
 
 
 def test_a_flipped_label_is_the_most_suspicious():
@@ -165,11 +166,15 @@ def test_estimators_judge_labels_by_their_own_noise():
 
 
 def test_cells_keep_values_to_sort_by():
-    html = table(["<b>x</b>", "y", "z"], [[Cell.of_text("<i>"), Cell.of(0.12345678), Cell.of(float("nan"))]])
-    assert "&lt;i&gt;" in html
+    html = table(["<b>x</b>", "y", "z"], [["<i>", 0.12345678, float("nan")]])
+    assert (
+        '<th scope="row" data-head="&lt;b&gt;x&lt;/b&gt;"><span>&lt;i&gt;</span>' in html
+    )  # text is not sorted as a number
     assert "&lt;b&gt;x&lt;/b&gt;</th>" in html
     assert 'data-v="0.123457"' in html
     assert 'data-v=""' in html
+    assert verdict(True, "<i>") == '<span class="good">&lt;i&gt;</span>'
+    assert verdict(False, "worse") == '<span class="bad">worse</span>'
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-6, 6), (0.31, 0.32), (0, 1e-7), (2.0, 2.0)])

@@ -1,7 +1,9 @@
 """The page as a whole: what it says, for which models, and for which input it refuses."""
 
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -445,3 +447,17 @@ def test_a_thousand_classes():
     assert len(report.to_html()) < 5_000_000
     assert "The 12 classes of 1000 with the largest error" in page.sections["calibration"]
     assert "True classes in rows" not in page.sections["confusions"]
+
+
+# --- what the guide says about time and size is what was recorded ---
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_guide_has_the_figures_of_the_record():
+    record = json.loads((ROOT / "docs" / "results" / "report_speed.json").read_text())
+    assert record["shape"] == [100_000, 50, 26]
+    text = " ".join((ROOT / "docs" / "guide" / "report.md").read_text().split())
+    assert f"{record['processor_seconds']:.0f} s of one processor" in text
+    assert f"a page of {record['megabytes']:.1f} MB" in text

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron.streaming import Batch, as_source, scan
-from legendretron.streaming.arrays import ArraySource
+from legendretron.streaming.as_source import ArraySource
 
 N, D = 1000, 3
 

@@ -82,6 +82,16 @@ class Pair:
             weights * (weights > 0.2 / self.rows),
         ]
 
+    def take_one(self, rtol=None):
+        """Take one step by both, and compare totals and gradients."""
+        rtol = RTOL[self.dtype] if rtol is None else rtol
+        batch = [part[0] for part in self.batches(1)]
+        for step in (self.plain, self.compiled):
+            step(*batch)
+        one, other = (step.optimiser.first for step in self.steps)
+        torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
+        torch.testing.assert_close(self.steps[1].totals, self.plain.totals, rtol=rtol, atol=0.0)
+
     def compare(self, rtol=None):
         one, other = self.steps
         rtol = RTOL[self.dtype] if rtol is None else rtol
@@ -132,12 +142,7 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_many_classes(link, dtype):
     pair = Pair(link=link, c=120, runs=2, rows=40, dtype=dtype)
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+    pair.take_one()
 
 
 def _take(pair, steps, seed=0):
@@ -192,12 +197,7 @@ def test_penalties(settings, c, link):
 def test_nests_of_more_classes_than_the_cache_holds(dtype):
     pair = Pair(link=NESTS, c=1200, rows=50, dtype=dtype)
     assert pair.compiled._train._nests == (4, 16)
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+    pair.take_one()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -207,13 +207,8 @@ def test_nests_with_offsets_far_apart(dtype):
     for step in pair.steps:
         step.model.link.nests.offsets.data[0, 1, 0] = 600.0
         step.model.link.nests.offsets.data[0, 2] = torch.tensor([-50.0, -3000.0, 20.0])
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    one, other = (step.optimiser.first for step in pair.steps)
-    assert torch.isfinite(other).all()
-    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
+    pair.take_one()
+    assert torch.isfinite(pair.steps[1].optimiser.first).all()
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float64, 1000.0), (torch.float32, 100.0)])
@@ -223,27 +218,16 @@ def test_nests_whose_gates_vanish(dtype, scale):
     for step in pair.steps:
         step.model.link.nests.log_mu.data[0] = torch.log(torch.tensor([5.0, 0.5]))
         step.model.link.nests.gate_bias.data[0] = torch.tensor([0.0, -scale])
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=RTOL[dtype], atol=0.0)
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=RTOL[dtype], atol=RTOL[dtype] * float(one.abs().max()))
+    pair.take_one()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("link", [None, LINKS[3], CPFLOW, NESTS])
 def test_extreme_features(link, dtype):
     pair = Pair(link=link, c=4, scale=1e4, dtype=dtype)
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
+    pair.take_one(1e-9 if dtype == torch.float64 else 1e-3)
     assert torch.isfinite(pair.steps[1].model.flat).all()
     assert float(pair.steps[1].totals[0]) > 100
-    rtol = 1e-9 if dtype == torch.float64 else 1e-3
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -424,27 +408,15 @@ def test_a_matrix_with_extreme_features(dtype, zeros):
     """With zeros, a label may come only from classes whose probabilities have vanished."""
     matrix = TransitionNoise(torch.tensor([[1.0, 0, 0], [0.1, 0.9, 0], [0, 0.2, 0.8]]).double())
     pair = Pair(c=3, scale=1e4, dtype=dtype, noise=matrix if zeros else transition(3))
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
+    pair.take_one(1e-9 if dtype == torch.float64 else 1e-3)
     assert float(pair.plain.totals[0]) > (700.0 if zeros else 1.0)  # where exponentials vanish
-    rtol = 1e-9 if dtype == torch.float64 else 1e-3
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_noise_with_extreme_features(dtype):
     pair = Pair(c=4, scale=1e4, dtype=dtype, noise=(0.2, True))
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    rtol = 1e-9 if dtype == torch.float64 else 1e-3
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
+    pair.take_one(1e-9 if dtype == torch.float64 else 1e-3)
     assert float(pair.plain.totals[0]) < 24 * np.log(4 / 0.2) + 1
-    one, other = (step.optimiser.first for step in pair.steps)
-    torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
 
 
 def test_a_rate_is_not_penalised():

@@ -1,7 +1,12 @@
 """What the link learners promise: recovery, errors, links, uncertainty."""
 
+import contextlib
 import copy
 import functools
+import io
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -26,7 +31,8 @@ from legendretron.trons import (
     ISGPLinkgisticClassifier,
     SlIsotronClassifier,
 )
-from legendretron.trons.design import Design
+from legendretron.trons.base import Design
+from legendretron.trons.linkgistic import in_one_order
 
 ALL = {
     "glmtron": GLMTronClassifier(max_iter=50),
@@ -360,3 +366,141 @@ def test_one_against_rest():
     X, y = load_iris(return_X_y=True)
     for clf in (ISGPLinkgisticClassifier(alpha=1e-3, max_iter=5, random_state=0), BregmanTronClassifier("label")):
         assert OneVsRestClassifier(clf.set_params(max_iter=10)).fit(X, y).score(X, y) > 0.8
+
+
+@every_estimator
+def test_class_weights_are_weights_of_rows(clf):
+    X, y, _ = single_index(400, lambda z: 1 / (1 + np.exp(1.5 - z)))
+    balanced = len(y) / (2.0 * np.bincount(y))
+    by_row = clone(clf).fit(X, y, sample_weight=balanced[y]).predict_proba(X)
+    for class_weight in ("balanced", dict(enumerate(balanced))):
+        by_class = clone(clf).set_params(class_weight=class_weight).fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(by_class, by_row, atol=1e-6)
+    assert np.abs(clone(clf).fit(X, y).predict_proba(X) - by_row).max() > 0.01
+
+
+@every_estimator
+def test_wrong_class_weights(clf):
+    X, y, _ = single_index(50, lambda z: 1 / (1 + np.exp(-z)))
+    with pytest.raises(ValueError, match="class_weight must hold finite, non-negative"):
+        clone(clf).set_params(class_weight={0: -1.0, 1: 1.0}).fit(X, y)
+    with pytest.raises(ValueError, match="leave samples of only one class"):
+        clone(clf).set_params(class_weight={0: 0.0, 1: 1.0}).fit(X, y)
+
+
+# --- weights and repetitions are the same sample, to the last bit ---
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(25, 3)) * (RNG.random((25, 3)) < 0.7)
+Y = np.arange(25) % 2
+COUNTS = RNG.integers(1, 5, size=25)
+#: the sample with weights, and with repetitions in another order
+REPEATED = RNG.permutation(np.repeat(np.arange(25), COUNTS))
+containers = pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+
+
+@containers
+def test_weights_are_repetitions(container):
+    weighted = in_one_order(container(X), Y, COUNTS.astype(float))
+    repeated = in_one_order(container(X)[REPEATED], Y[REPEATED], np.ones(len(REPEATED)))
+    dense = [part.toarray() if scipy.sparse.issparse(part) else part for part in (weighted[0], repeated[0])]
+    assert np.array_equal(*dense)
+    assert np.array_equal(weighted[1], repeated[1])
+    assert np.array_equal(weighted[2], repeated[2])
+    assert sorted(map(tuple, np.column_stack([dense[0], *weighted[1:]]))) == sorted(
+        map(tuple, np.column_stack([X, Y, COUNTS]))
+    )
+
+
+def test_rows_that_differ_in_the_label_are_not_merged():
+    same = np.zeros((4, 2))
+    found = in_one_order(same, np.array([0, 1, 0, 0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert sorted(zip(found[1].tolist(), found[2].tolist(), strict=True)) == [(0, 8.0), (1, 2.0)]
+
+
+def test_a_sample_without_weights_and_repetitions_stays_as_it_is():
+    weight = np.full(25, 0.5)
+    for found, given in zip(in_one_order(X, Y, weight), (X, Y, weight), strict=True):
+        assert found is given
+
+
+def test_columns_of_a_sparse_row_in_any_order():
+    one = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 1.0, 2.0]), [0, 2, 0, 2], [0, 2, 4]), shape=(2, 3))
+    other = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 2.0, 1.0]), [0, 2, 2, 0], [0, 2, 4]), shape=(2, 3))
+    for matrix in (one, other):
+        assert in_one_order(matrix, np.zeros(2), np.ones(2))[0].shape == (1, 3)
+    assert not other.has_sorted_indices  # what was given is left alone
+
+
+@containers
+@pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
+def test_models_of_weights_and_repetitions_are_equal(cls, container):
+    weighted = cls(random_state=0).fit(container(X), Y, COUNTS)
+    repeated = cls(random_state=0).fit(container(X)[REPEATED], Y[REPEATED])
+    assert np.array_equal(weighted.coef_, repeated.coef_)
+    assert np.array_equal(weighted.predict_proba(container(X)), repeated.predict_proba(container(X)))
+
+
+# --- ctrl-C in the middle of a fit: a real signal, sent when the line of the second iteration is printed ---
+
+
+#: fits that go on for long, if nothing ends them
+LONG = {"max_iter": 3000, "tol": 0.0, "verbose": 2}
+TRONS = {
+    "glmtron": GLMTronClassifier(**LONG, n_iter_no_change=3000),
+    "slisotron": SlIsotronClassifier(**LONG, n_iter_no_change=3000),
+    "bregmantron": BregmanTronClassifier(**LONG, n_iter_no_change=3000),
+    "bregmantron_label": BregmanTronClassifier("label", **LONG, n_iter_no_change=3000),
+    "bregmantron_approx": BregmanTronClassifier("approx", **LONG, n_iter_no_change=3000),
+    "isgp": ISGPLinkgisticClassifier(**LONG, random_state=0),
+    "gp": GPLinkgisticClassifier(**LONG, random_state=0),
+}
+every_tron = pytest.mark.parametrize("tron", TRONS.values(), ids=TRONS.keys())
+
+
+class CtrlC(io.StringIO):
+    """A standard error stream that interrupts the process when it is told of the second iteration."""
+
+    pressed = False
+
+    def write(self, text):
+        if text.startswith("epoch 2/") and not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.02)  # the handler runs before this is over, whichever thread the signal went to
+        return super().write(text)
+
+
+@contextlib.contextmanager
+def ctrl_c():
+    before = signal.getsignal(signal.SIGINT)
+    stream = CtrlC()
+    try:
+        with contextlib.redirect_stderr(stream):
+            yield
+    finally:
+        assert stream.pressed
+        assert signal.getsignal(signal.SIGINT) is before
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    return X, (X @ [1.0, 2.0, -1.0] + rng.logistic(size=60) > 0).astype(int)
+
+
+@every_tron
+def test_raises_and_leaves_the_estimator_as_it_was(tron):
+    X, y = data()
+    clf = clone(tron)
+    with pytest.raises(KeyboardInterrupt), ctrl_c():
+        clf.fit(X, y)
+    assert not hasattr(clf, "classes_")
+    assert not hasattr(clf, "n_features_in_")
+    clf.set_params(max_iter=3, verbose=0).fit(X, y)
+    before = dict(vars(clf))
+    clf.set_params(max_iter=3000, verbose=2)
+    with pytest.raises(KeyboardInterrupt), ctrl_c():
+        clf.fit(X[:, :2], 1 - y)
+    assert {**vars(clf), "max_iter": 3, "verbose": 0} == before

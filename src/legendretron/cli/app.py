@@ -17,8 +17,6 @@ from legendretron.cli.predict import predict
 from legendretron.cli.reproduce import reproduce
 from legendretron.cli.suspicious import suspicious
 
-__all__ = ["app"]
-
 # shell completion would start Python at every press of the Tab key
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 

@@ -16,15 +16,13 @@ from legendretron.cli.evaluate import draw_reliability, score_view
 from legendretron.cli.label_noise import NoNoise, noise_in_words, parse_calibration_noise
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import LabelledTableOptions, given, option, parse_number, wrong
-from legendretron.cli.outputs import check_outputs, check_suffix, naming, write_output
+from legendretron.cli.outputs import check_outputs, naming, write_output
 from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
     import numpy as np
 
     from legendretron.estimators import LegendreCalibrator
-
-__all__ = ["CalibrateOptions", "calibrate"]
 
 Order = StrEnum("Order", ["any", "preserved"])
 Input = StrEnum("Input", ["auto", "proba", "logits"])
@@ -139,15 +137,13 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     """
     import numpy as np
 
+    from legendretron._internal.columns import quoted
+    from legendretron._internal.labels import label_text
     from legendretron._internal.sklearn_compat import validate_parameters
-    from legendretron.cli.models import is_model, label_text
-    from legendretron.datasets.table_files import quoted
+    from legendretron.cli.models import is_model
     from legendretron.estimators import LegendreCalibrator
 
     model, data, plot = options.model, options.data, options.plot
-    if plot is not None:
-        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        import_extra("matplotlib", "drawing", "plots")
     inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
     check_outputs({"--out": options.out, "--plot": plot}, inputs)
     noise = None if isinstance(options.label_noise, NoNoise) else options.label_noise
@@ -213,28 +209,13 @@ def _of_model(
     import numpy as np
     from sklearn.frozen import FrozenEstimator
 
-    from legendretron.cli.models import (
-        class_numbers,
-        features_for,
-        format_for,
-        load_estimator,
-        log_probabilities,
-        missing_target,
-        table_for,
-    )
+    from legendretron.cli.models import features_for, labelled_table, load_estimator, log_probabilities
 
     estimator = load_estimator(options.model)
-    kind = format_for(data, options.format)
-    if options.target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind, options.text)
-    table = table_for(
-        estimator, data, options.target, kind, text=options.text, missing=str(options.missing),
-        missing_labels=str(options.missing_labels),
-    )  # fmt: skip
-    LeftOut(table).tell(terminal)
-    y = estimator.classes_[class_numbers(estimator, table)]
+    table, places = labelled_table(terminal, estimator, data, options, "which column holds the labels?")
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
-    return features_for(estimator, table), p, y, estimator.classes_, FrozenEstimator(estimator)
+    classes = estimator.classes_
+    return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)
 
 
 def _fit(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from legendretron.cli.outputs import frame_bytes, picture_bytes, write_output
+from legendretron.cli.outputs import PICTURES, frame_bytes, picture_bytes, write_output
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from legendretron.estimators.base import LinearLinkClassifier
-
-__all__ = ["PICTURES", "TABLES", "choice_of", "draw_tuning", "write_tuning"]
-
-TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
 
 
 def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
@@ -74,3 +72,14 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
     from legendretron.plots import TuningDisplay
 
     return picture_bytes(lambda: TuningDisplay.from_estimator(estimator), suffix)
+
+
+class FitScores(NamedTuple):
+    """Scores on all rows of the table; of a fit by several processes, the loss of the last epoch alone."""
+
+    rows: int | None
+    log_loss: float
+    accuracy: float | None
+    left_out: int
+    counts: np.ndarray | None = None  #: rows of each class
+    unlabelled: int = 0  #: how many of those left out have no label

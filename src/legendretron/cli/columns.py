@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.column import FittedColumn
 
-__all__ = ["check_named", "column_facts", "column_view", "in_words", "listed", "warn_of_similar_labels"]
-
 #: Categories that are named, and letters of each.
 _NAMED, _LETTERS = 4, 30
 _MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space", "'": "apostrophe"}

@@ -6,17 +6,19 @@ import dataclasses
 import functools
 import inspect
 import shlex
-from collections.abc import Callable
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from legendretron._internal.parameters import ParameterError, spelling
 from legendretron.cli.options import option, option_names, wrong
-from legendretron.cli.standard_input import readable_data
 from legendretron.cli.terminal import Terminal
-
-__all__ = ["register", "unwrapped"]
 
 _SHARED = {
     "json": option("Print the result as one JSON object.", "--json", panel="Output", show_default=True),
@@ -91,3 +93,19 @@ def unwrapped(text: str) -> str:
     'One paragraph.\n\nAnd another.'
     """
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+@contextmanager
+def readable_data(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the options of a command; if DATA is ``-``, with a temporary copy of standard input, as CSV by default."""
+    if options.get("data") != Path("-"):
+        yield options
+        return
+    with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
+        path = Path(folder, "standard input")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield {**options, "data": path, "format": options.get("format") or "csv"}
+        except ValueError as error:
+            raise ValueError(str(error).replace(repr(str(path)), "standard input")) from error

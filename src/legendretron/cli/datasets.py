@@ -11,8 +11,6 @@ import typer
 from legendretron.cli.options import option, wrong
 from legendretron.cli.terminal import Terminal, grid
 
-__all__ = ["DatasetsOptions", "datasets"]
-
 
 @dataclass(kw_only=True)
 class DatasetsOptions:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from legendretron.estimators import LegendreTronClassifier
 
-__all__ = ["DemoOptions", "demo"]
-
 #: Numbers that are kept of each image; with all of them, planes separate the digits well.
 COMPONENTS = 5
 _LOGISTIC, _OURS = "LogisticRegressionCV", "LegendreTronClassifier"

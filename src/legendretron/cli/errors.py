@@ -26,8 +26,6 @@ from contextlib import suppress
 
 import typer
 
-__all__ = ["UsageError", "describe", "one_line", "run"]
-
 #: What typer raises for usage errors. It has no public name, and its module has moved between versions.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from legendretron._internal.extras import import_extra
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import AnyModelFile, DataFile, LabelledTableOptions, StreamOption, given, option
-from legendretron.cli.outputs import check_outputs, check_suffix, picture_bytes, write_output
+from legendretron.cli.outputs import check_outputs, picture_bytes, write_output
 from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from legendretron.diagnostics.scores import Scores
     from legendretron.preprocessing.drift import DriftWatch
     from legendretron.report import EvaluationReport
-
-__all__ = ["EvaluateOptions", "draw_reliability", "evaluate", "score_view"]
 
 _NAMES = {
     "accuracy": "accuracy (higher is better)",
@@ -83,11 +80,6 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     from legendretron.preprocessing.drift import DriftWatch
 
     data, plot, page = options.data, options.plot, options.report
-    if plot is not None:
-        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        import_extra("matplotlib", "drawing", "plots")
-    if page is not None:
-        check_suffix(page, (".html", ".htm"), "--report")
     outputs, inputs = {"--plot": plot, "--report": page}, {"MODEL": options.model, "DATA": data}
     check_outputs(outputs, inputs if options.against is None else {**inputs, "--against": options.against})
     only_predict = page is None and is_small(data)
@@ -135,8 +127,8 @@ def _evaluate_in_parts(options: EvaluateOptions, model: Model, parts: TableParts
     from legendretron.cli.models import class_numbers, log_probabilities, tables_for
     from legendretron.cli.running_scores import RunningScores
 
-    running, left_out = RunningScores(len(model.classes_), limited=True), LeftOut()
-    for table in tables_for(model, parts, options.target, **_reading(options)):
+    running, left_out = RunningScores(len(model.classes_)), LeftOut()
+    for table in tables_for(model, parts, options.target, **options.reading):
         left_out.add(table)
         if table.X.shape[0]:
             running.add(class_numbers(model, table), log_probabilities(model, table, watch))
@@ -157,7 +149,7 @@ def _evaluate_whole(
     from legendretron.preprocessing.drift import DriftWatch
 
     def read(model: Model) -> Table:
-        return table_for(model, options.data, options.target, format, weight=options.weight, **_reading(options))
+        return table_for(model, options.data, options.target, format, weight=options.weight, **options.reading)
 
     models, tables = {options.model.stem: model}, [read(model)]
     y, log_p = class_numbers(model, tables[0]), [log_probabilities(model, tables[0], watch)]
@@ -191,22 +183,15 @@ def _evaluate_whole(
     return _Evaluated(len(y), LeftOut(tables[0]), scores, baseline, by_class, y, predicted, weights, report)
 
 
-def _reading(options: EvaluateOptions) -> dict[str, Any]:
-    return {"text": options.text, "missing": str(options.missing), "missing_labels": str(options.missing_labels)}
-
-
 def _report(
-    models: dict[str, Model],
-    tables: list[Table],
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    log_p: list[np.ndarray],
+    models: dict[str, Model], tables: list[Table], y: np.ndarray, weights: np.ndarray | None, log_p: list[np.ndarray]
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
     import numpy as np
 
-    from legendretron.cli.models import features_for, label_text, without_names
-    from legendretron.datasets.table_files import quoted
+    from legendretron._internal.columns import quoted
+    from legendretron._internal.labels import label_text
+    from legendretron.cli.models import features_for, without_names
     from legendretron.report import EvaluationReport
 
     path, model = tables[0].path, next(iter(models.values()))

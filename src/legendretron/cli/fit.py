@@ -7,36 +7,23 @@ import json
 import math
 import time
 import warnings
-from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.choice import PICTURES, TABLES, choice_of, write_tuning
-from legendretron.cli.cluster import ClusterOptions, cluster_of, fit_by_cluster
+from legendretron.cli.choice import FitScores, choice_of, write_tuning
+from legendretron.cli.cluster import check_cluster, fit_by_cluster, n_processes
 from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
-from legendretron.cli.fit_scores import FitScores
-from legendretron.cli.label_noise import found_noise, noise_in_words, parse_noise, read_matrix
+from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
+from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import (
-    DataFile,
-    LabelledTableOptions,
-    StreamOption,
-    given,
-    option,
-    parse_number,
-    wrong,
-    wrong_usage_of,
-)
-from legendretron.cli.outputs import check_outputs, check_suffix, frame_bytes, naming, write_output
-from legendretron.cli.suspicious import folds_for, judge, suspicious_frame
+from legendretron.cli.options import given, wrong, wrong_usage_of
+from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.terminal import Terminal, grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -46,242 +33,7 @@ if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
-__all__ = ["EstimatorOptions", "FitOptions", "fit"]
-
-#: A larger number is a typing error: memory or time would run out.
-_MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
-
-Model = StrEnum("Model", ["legendretron", "logistic"])
-Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
-ClassWeight = StrEnum("ClassWeight", ["balanced"])
-Precision = StrEnum("Precision", ["float32", "float64"])
-
-
-def _parse_epochs(text: str) -> str | int:
-    """Parse ``auto`` or a whole number."""
-    if text == "auto":
-        return text
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_EPOCHS):
-        raise typer.BadParameter(f"it must be auto or a whole number from 1 to {_MOST_EPOCHS:,}, got {text!r}.")
-    return int(text)
-
-
-def _parse_share(text: str) -> float:
-    """Parse a number between 0 and 1."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise typer.BadParameter(f"it must be a number between 0 and 1, got {text!r}.")
-    return share
-
-
-@dataclass(kw_only=True)
-class EstimatorOptions:
-    """Parameters of the estimators, by their names there. What is not given, None, has the estimator's default."""
-
-    link: Annotated[
-        str | None,
-        option(
-            "Kind of link to learn: composite is flexible, canonical simpler and convex; or the name of a link from an "
-            "installed package.",
-            panel="Model",
-            default="composite",
-        ),
-    ] = None
-    link_params: Annotated[
-        list[str] | None,
-        option(
-            "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows), "
-            "depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
-            "--link-param",
-            panel="Model",
-        ),
-    ] = None
-    alpha: Annotated[
-        Any,
-        option(
-            "Penalty on the weights: larger is simpler. auto: several are tried on held-out rows.",
-            panel="Model",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    link_alpha: Annotated[
-        Any,
-        option(
-            "Penalty on the link. auto: several are tried on held-out rows, and no link is learned unless that is better.",
-            panel="Model",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    cv: Annotated[
-        int | None,
-        option(
-            "Number of parts, each held out once, to choose penalties that are auto.",
-            panel="Model",
-            default="5; from 50,000 rows on, one fifth is held out once",
-            min=2,
-            max=_MOST_UNITS,
-        ),
-    ] = None
-    label_noise: Annotated[
-        Any,
-        option(
-            "Wrong labels: the model learns from labels as they are, and predicts true ones. auto: tried on held-out rows, "
-            "where penalties are. none: all are right. symmetric: some are wrong at random, how many is estimated. "
-            "class-conditional: for each pair of classes; needs many rows. NUMBER: the share of wrong labels. FILE: a matrix "
-            "(.csv, .tsv), a line for each true class with the probabilities of labels.",
-            panel="Model",
-            default="auto; none for logistic",
-            metavar="KIND|NUMBER|FILE",
-            parser=parse_noise,
-        ),
-    ] = None
-    standardize: Annotated[
-        bool | None,
-        option("Standardise the features.", "--standardize/--no-standardize", panel="Model", default="True"),
-    ] = None
-    class_weight: Annotated[
-        ClassWeight | None, option("balanced: rare classes count as much as frequent ones.", panel="Training")
-    ] = None
-    solver: Annotated[
-        Solver | None,
-        option(
-            "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
-            "logistic regression.",
-            panel="Training",
-            default="auto",
-        ),
-    ] = None
-    max_epochs: Annotated[
-        Any,
-        option(
-            "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
-            "--epochs",
-            panel="Training",
-            default="auto",
-            metavar="auto|N",
-            parser=_parse_epochs,
-        ),
-    ] = None
-    learning_rate: Annotated[
-        Any,
-        option(
-            "Initial learning rate of adam. auto: 0.03.",
-            panel="Training",
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = None
-    batch_size: Annotated[
-        int | None, option("Rows per step of adam.", panel="Training", default="auto", min=1, max=_MOST_EPOCHS)
-    ] = None
-    early_stopping: Annotated[
-        Any,
-        option(
-            "Share of rows to hold out, such as 0.1: fitting stops when the log-loss on them no longer improves.",
-            "--validation",
-            panel="Training",
-            metavar="SHARE",
-            parser=_parse_share,
-        ),
-    ] = None
-    random_state: Annotated[
-        int | None,
-        option(
-            "Random seed; the same seed gives the same model.", "--seed", panel="Training", min=0, max=2**32 - 1
-        ),  # as numpy accepts it
-    ] = None
-    device: Annotated[str | None, option("cpu, cuda, cuda:1, or auto.", panel="Training", default="cpu")] = None
-    dtype: Annotated[Precision | None, option("Precision; that of the data if not given.", panel="Training")] = None
-    checkpoint: Annotated[
-        Path | None,
-        option("File to resume from if the fit is stopped; needs --seed. Removed at the end.", panel="Training"),
-    ] = None
-
-
-@dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
-    """Options of ``fit``."""
-
-    data: DataFile
-    out: Annotated[Path, option("File for the model; an existing one is replaced.", "--out", "-o")]
-    target: Annotated[
-        str | None,
-        option("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t", panel="Data"),
-    ] = None
-    features: Annotated[
-        list[str] | None,
-        option("Column to predict from; repeat it for several. All but the target if not given.", panel="Data"),
-    ] = None
-    drop: Annotated[list[str] | None, option("Column to leave out; repeat it for several.", panel="Data")] = None
-    categorical: Annotated[
-        list[str] | None,
-        option(
-            "Column whose values are categories although they look like numbers or dates, or are nearly all different; "
-            "repeat it for several. Other text is categories anyway.",
-            panel="Data",
-        ),
-    ] = None
-    numeric: Annotated[
-        list[str] | None,
-        option(
-            "Column of numbers although they are written with leading zeros, such as 007; repeat it for several. Others of "
-            "that kind in text files are categories.",
-            panel="Data",
-        ),
-    ] = None
-    max_categories: Annotated[
-        int,
-        option(
-            "Most categories of a column: the most frequent, and one for all others together.",
-            panel="Data",
-            show_default=True,
-            min=2,
-            max=_MOST_UNITS,
-        ),
-    ] = 32
-    stream: StreamOption = None
-    skip_bad_rows: Annotated[
-        int,
-        option(
-            "Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to "
-            "leave out at most, where DATA is read in batches.",
-            panel="Data",
-            show_default=True,
-            min=0,
-        ),
-    ] = 0
-    model: Annotated[
-        Model,
-        option(
-            "legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
-            panel="Model",
-            show_default=True,
-        ),
-    ] = Model.legendretron
-    tuning: Annotated[
-        Path | None,
-        option(
-            "File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf).",
-            panel="Output",
-        ),
-    ] = None
-    suspicious: Annotated[
-        Path | None,
-        option(
-            "File for the rows whose labels are probably wrong (.csv, .tsv, .parquet), each judged by a model that has "
-            "not seen it; see 'legendretron suspicious --help'.",
-            panel="Output",
-        ),
-    ] = None
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
@@ -302,57 +54,46 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     """
     from legendretron.cli.models import format_for
     from legendretron.cli.streamed_fit import fit_in_batches
-    from legendretron.cli.streams import check_streamable, streamed_parts
+    from legendretron.cli.streams import streamed_parts
     from legendretron.datasets.streams import forms_of
 
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it
     unsuitable = given(
-        options, "suspicious", "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
+        options, "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
         "missing_labels",
     )  # fmt: skip
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
     unsuitable |= {} if options.backend is None else given(options, "checkpoint")
-    cluster = cluster_of(options, unsuitable)
-    outputs = {
-        "--out": options.out,
-        "--checkpoint": options.checkpoint,
-        "--tuning": options.tuning,
-        "--suspicious": options.suspicious,
-    }
+    by_cluster = check_cluster(options, unsuitable)
+    outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
-    estimator = make_estimator(options, without_checkpoint=cluster is not None)
+    estimator = make_estimator(options, without_checkpoint=by_cluster)
     for name in given(options, "cv", "tuning"):
         if estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
-    _check_extras(options)
-    if cluster is not None:
-        roles = {"target": options.target, "features": options.features or None, "drop": tuple(options.drop or ())}
-        fit_by_cluster(
-            terminal, cluster, estimator, options.data, roles, options.out, options.checkpoint, options.tuning,
-            options.skip_bad_rows,
-        )  # fmt: skip
+    import_extra("safetensors", "writing a model", "cli")
+    began = time.perf_counter()
+    if by_cluster:
+        if fit_by_cluster(terminal, options, estimator):
+            scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
+            _tell(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None:
-        check_streamable(given(options, "suspicious"))
-        began = time.perf_counter()
         try:
-            scores, encoder = fit_in_batches(
-                estimator, parts, options.target, features=options.features or None, drop=options.drop, text=options.text,
-                missing=str(options.missing), missing_labels=str(options.missing_labels),
-                categorical=options.categorical or [], numeric=options.numeric or [],
-                max_categories=options.max_categories, skip_bad_rows=options.skip_bad_rows, terminal=terminal,
-                set_noise=None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options)),
-            )  # fmt: skip
+            set_noise = (
+                None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options))
+            )
+            scores, encoder = fit_in_batches(terminal, options, estimator, parts, set_noise)
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
         forms = forms_of(parts, options.text)
-        _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began, None)
+        _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began)
         return
     if options.skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
@@ -362,15 +103,12 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     warn_of_similar_labels(table.classes, options.data, table.target, terminal)
     table, encoder = _encode(table, options.categorical or [], options.max_categories)
     _set_noise(estimator, table.classes, options)
-    folds = None if options.suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, terminal)
     seconds = time.perf_counter() - began
-    path = options.suspicious
-    write_suspicious = None if path is None else (lambda: _write_suspicious(estimator, table, folds, path))
     scores = _scores(estimator, table)
     forms = [] if table.form is None else [table.form]
-    _finish(terminal, options, estimator, encoder, scores, forms, seconds, write_suspicious)
+    _finish(terminal, options, estimator, encoder, scores, forms, seconds)
 
 
 def _check_columns(options: FitOptions) -> None:
@@ -380,20 +118,6 @@ def _check_columns(options: FitOptions) -> None:
             raise wrong(name, f"{options.target!r} is the target; leave it out here.")
     if both := set(options.categorical or ()) & set(options.numeric or ()):
         raise wrong("--numeric", f"{min(both)!r} is in --categorical as well; choose one.")
-    if options.tuning is not None:
-        check_suffix(options.tuning, (*TABLES, *PICTURES), "--tuning")
-    if options.suspicious is not None:
-        check_suffix(options.suspicious, TABLES, "--suspicious")
-
-
-def _check_extras(options: FitOptions) -> None:
-    """Raise an error, before the work, for packages that are missing."""
-    import_extra("safetensors", "writing a model", "cli")
-    ends = {path.suffix.lower() for path in (options.tuning, options.suspicious) if path is not None}
-    if ends & {*PICTURES}:
-        import_extra("matplotlib", "drawing", "plots")
-    if ".parquet" in ends:
-        import_extra("pyarrow", "writing Parquet", "cli")
 
 
 def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
@@ -445,25 +169,39 @@ def _finish(
     scores: FitScores,
     forms: Sequence[TextForm],
     seconds: float,
-    write_suspicious: Callable[[], dict[str, Any]] | None,
 ) -> None:
-    """Write what was asked for, and tell what came out."""
+    """Write the model, and tell what came out."""
     from legendretron.estimators import TableClassifier
 
-    out, tuning = options.out, options.tuning
+    assert scores.counts is not None
     _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
-    with naming(out):
-        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(out)
+    with naming(options.out):
+        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
+    _tell(terminal, options, estimator, encoder, scores, forms, seconds)
+
+
+def _tell(
+    terminal: Terminal,
+    options: FitOptions,
+    estimator: LinearLinkClassifier,
+    encoder: TableEncoder | None,
+    scores: FitScores,
+    forms: Sequence[TextForm],
+    seconds: float,
+) -> None:
+    """Write what was tried, and print the summary."""
+    tuning = options.tuning
     if tuning is not None:
         write_tuning(estimator, tuning)
+    together = {"processes": n_processes(options), "class_parallel": options.class_parallel or 1}
     summary = {
-        **_summary(estimator, scores, options.model, seconds, out),
+        **_summary(estimator, scores, options.model, seconds, options.out),
+        **({} if scores.rows is not None else together),
         "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
         "rows_without_label": scores.unlabelled,
         "tuning": None if tuning is None else str(tuning),
-        "suspicious": None if write_suspicious is None else write_suspicious(),
     }
     lines = [f"model: {summary['choice']['text']}"]
     if summary["label_noise"] is not None:
@@ -474,7 +212,7 @@ def _finish(
 
 def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Terminal) -> None:
     """Say if there are hardly any rows, of the table or of a class."""
-    from legendretron.datasets.table_files import quoted
+    from legendretron._internal.columns import quoted
 
     rows, alone = int(counts.sum()), classes[counts < 2]
     if rows < _FEW:
@@ -510,9 +248,8 @@ def _read(options: FitOptions, format: str) -> Table:
     if options.target is None and format != "libsvm":
         raise missing_target("which column is to be predicted?", data, format, options.text)
     table = read_columns(
-        data, options.target, features=options.features or None, drop=options.drop, format=format, text=options.text,
-        as_text=options.categorical or [], missing=str(options.missing), missing_labels=str(options.missing_labels),
-        find_codes=True, numeric=numeric,
+        data, options.target, features=options.features or None, drop=options.drop, format=format,
+        as_text=options.categorical or [], find_codes=True, numeric=numeric, **options.reading,
     )  # fmt: skip
     check_named("--numeric", numeric, table)
     if len(table.classes) < 2:
@@ -546,24 +283,6 @@ def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: Fi
     if isinstance(options.label_noise, Path):
         estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
     read_label_noise(estimator.label_noise, len(classes))
-
-
-def _folds(estimator: LinearLinkClassifier, table: Table) -> int:
-    try:
-        return folds_for(estimator, table.y)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise wrong("--suspicious", f"{error}; leave it out, or that row.") from error
-
-
-def _write_suspicious(estimator: LinearLinkClassifier, table: Table, folds: int | None, path: Path) -> dict[str, Any]:
-    """Judge each row by a model that has not seen it, and write those whose labels are probably wrong."""
-    assert table.y is not None
-    try:
-        frame = suspicious_frame(table, table.y, *judge(estimator, table, table.y, folds))
-    except KeyboardInterrupt as stopped:
-        raise KeyboardInterrupt("interrupted; the model was written, the suspicious rows were not") from stopped
-    write_output(path, frame_bytes(frame, path.suffix.lower()))
-    return {"rows": len(frame), "file": str(path)}
 
 
 def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> None:
@@ -623,7 +342,7 @@ def _summary(
     import numpy as np
 
     history, held_out = estimator.history_, None
-    if estimator.early_stopping:
+    if estimator.early_stopping and np.isfinite(history["validation_loss"]).any():
         best = int(np.nanargmin(history["validation_loss"]))
         held_out = {
             "share": estimator.early_stopping,
@@ -652,10 +371,14 @@ def _view(summary: dict[str, Any]) -> Any:
     def scores(of: dict[str, Any]) -> str:
         return f"{of['accuracy']:.2%}, {of['log_loss']:z.4f}"
 
-    table = grid("fitted", summary["model"])
+    alone = summary["rows"] is not None
+    table = grid("fitted", summary["model"] + ("" if alone else f", by {summary['processes']} processes"))
     if summary["read_as"] is not None:
         table.add_row("text read as", "; ".join(map(in_words, summary["read_as"])))
-    table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    if alone:
+        table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
+    else:
+        table.add_row("features", f"{summary['features']:,}")
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
@@ -663,14 +386,14 @@ def _view(summary: dict[str, Any]) -> Any:
     table.add_row("epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""
-    table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
+    if alone:
+        table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
+    else:
+        table.add_row(f"log-loss in the last epoch{as_they_are}", f"{summary['log_loss']:z.4f}")
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")
     table.add_row("written to", summary["out"])
     if summary["tuning"] is not None:
         table.add_row("penalties tried", summary["tuning"])
-    if summary["suspicious"] is not None:
-        found = summary["suspicious"]
-        table.add_row("rows with suspicious labels", f"{found['rows']:,}, written to {found['file']}")
     return table

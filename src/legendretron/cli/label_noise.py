@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = [
-    "NOISE_FILES",
-    "NoNoise",
-    "found_noise",
-    "noise_in_words",
-    "parse_calibration_noise",
-    "parse_noise",
-    "read_matrix",
-]
-
 _OPTION = "--label-noise"
 #: How the name of a file with a matrix ends.
 NOISE_FILES = (".csv", ".tsv")
@@ -93,13 +83,11 @@ def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
 
     Parameters
     ----------
-    path : Path
-        CSV, or TSV by its extension.
     classes : ndarray of shape (C,)
         Classes of the data, sorted.
     """
-    from legendretron.cli.models import label_text
-    from legendretron.datasets.table_files import quoted
+    from legendretron._internal.columns import quoted
+    from legendretron._internal.labels import label_text
 
     names = [label_text(label) for label in classes]
     try:

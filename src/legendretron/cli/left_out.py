@@ -9,8 +9,6 @@ from legendretron.cli.terminal import Terminal
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
 
-__all__ = ["LeftOut"]
-
 
 class LeftOut:
     """Counts of rows that were left out of a table, or of its parts.

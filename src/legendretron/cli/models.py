@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 
 from legendretron._internal.artifacts import read_kind
+from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.options import wrong
+from legendretron.cli.left_out import LeftOut
+from legendretron.cli.options import LabelledTableOptions, wrong
+from legendretron.cli.terminal import Terminal
 from legendretron.datasets.clean_text import numbers_in
-from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of, quoted
+from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.preprocessing.drift import DriftWatch
@@ -26,28 +29,6 @@ if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
     from legendretron.estimators import LegendreCalibrator, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
-
-__all__ = [
-    "Model",
-    "checked_features",
-    "class_numbers",
-    "features_for",
-    "format_for",
-    "is_model",
-    "label_text",
-    "linear_of",
-    "load_estimator",
-    "load_model",
-    "log_probabilities",
-    "log_probability_parts",
-    "missing_target",
-    "probabilities",
-    "table_for",
-    "tables_for",
-    "weights_of",
-    "without_names",
-]
-
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
 Model: TypeAlias = "LinearLinkClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
@@ -154,17 +135,7 @@ def table_for(
     keep: Sequence[str] = (),
     weight: str | None = None,
 ) -> Table:
-    """Read a table with the features that a model knows, in its order; other columns are ignored.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    path, target, format, text, missing, missing_labels, keep
-        As in :func:`~legendretron.datasets.tables.read_columns`.
-    weight : str, optional
-        Column of the weights of rows, which is kept and is no feature.
-    """
+    """Read a table with the features that a model knows, in its order; other columns are ignored."""
     wanted = _columns_for(model, path, target, format)
     names = getattr(model, "feature_names_in_", None)
     if weight is not None and (weight == target or (names is not None and weight in names)):
@@ -175,6 +146,18 @@ def table_for(
         path, target, format=format, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
     )
     return _ready(model, table)
+
+
+def labelled_table(
+    terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, question: str, **more: Any
+) -> tuple[Table, np.ndarray]:
+    """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
+    kind = format_for(data, options.format)
+    if options.target is None and kind != "libsvm":
+        raise missing_target(question, data, kind, options.text)
+    table = table_for(model, data, options.target, kind, **options.reading, **more)
+    LeftOut(table).tell(terminal)
+    return table, class_numbers(model, table)
 
 
 def tables_for(
@@ -188,7 +171,7 @@ def tables_for(
     keep: Sequence[str] = (),
 ) -> Iterator[Table]:
     """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
-    from legendretron.datasets.table_chunks import read_in_chunks
+    from legendretron.datasets.table_parts import read_in_chunks
 
     wanted = _columns_for(model, parts.files[0], target, parts.format)
     if keep and parts.format == "libsvm":

@@ -19,46 +19,12 @@ import typer
 if TYPE_CHECKING:
     from legendretron.datasets.text_form import TextOptions
 
-__all__ = [
-    "AnyModelFile",
-    "DataFile",
-    "Format",
-    "Keep",
-    "LabelledTableOptions",
-    "Missing",
-    "MissingLabels",
-    "ModelFile",
-    "StreamOption",
-    "TableOptions",
-    "given",
-    "option",
-    "option_names",
-    "parse_number",
-    "wrong",
-    "wrong_usage_of",
-]
-
-
 #: Groups in the help of a command, in order.
 _PANELS = ("Data", "Model", "Training", "Calibration", "Output", "Many machines")
 
 
 def option(help: str, *names: str, panel: str | None = None, default: str | None = None, **more: Any) -> Any:
-    """Declare an option.
-
-    Parameters
-    ----------
-    help : str
-        What it does.
-    *names : str
-        What it is called; by default as the field.
-    panel : str, optional
-        Group in the help.
-    default : str, optional
-        What applies if it is not given, where the default of the field, None, does not tell.
-    **more
-        Arguments of :func:`typer.Option`.
-    """
+    """Declare an option."""
     shown = "" if default is None else f" (default: {default})"
     return typer.Option(*names, help=help + shown, rich_help_panel=panel, **{"show_default": False, **more})
 
@@ -141,8 +107,7 @@ StreamOption = Annotated[
     ),
 ]
 Keep = Annotated[
-    list[str] | None,
-    option("Column of DATA to write before the others, as it stands there; repeat it for several."),
+    list[str] | None, option("Column of DATA to write before the others, as it stands there; repeat it for several.")
 ]
 
 
@@ -199,6 +164,11 @@ class TableOptions:
 
         return TextOptions(self.sep, self.decimal, self.encoding, tuple(self.na_values or ()), self.thousands)
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Arguments of the functions that read tables."""
+        return {"text": self.text, "missing": str(self.missing)}
+
 
 @dataclass(kw_only=True)
 class LabelledTableOptions(TableOptions):
@@ -215,6 +185,11 @@ class LabelledTableOptions(TableOptions):
             show_default=True,
         ),
     ] = MissingLabels.error
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Arguments of the functions that read tables."""
+        return {**super().reading, "missing_labels": str(self.missing_labels)}
 
 
 def given(options: Any, *names: str) -> dict[str, Any]:

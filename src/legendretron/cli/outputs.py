@@ -14,20 +14,9 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.files import atomic_file, write_atomically
 from legendretron.cli.options import wrong
 
-__all__ = [
-    "check_no_input",
-    "check_outputs",
-    "check_suffix",
-    "check_writable",
-    "file_or_none",
-    "frame_bytes",
-    "frames_to",
-    "json_values",
-    "naming",
-    "picture_bytes",
-    "text_of",
-    "write_output",
-]
+TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
+#: How the files that options name may end.
+_ENDS = {"--plot": PICTURES, "--report": (".html", ".htm"), "--tuning": TABLES + PICTURES}
 
 
 def file_or_none(path: Path | None) -> Path | None:
@@ -35,26 +24,24 @@ def file_or_none(path: Path | None) -> Path | None:
     return None if path == Path("-") else path
 
 
-def check_suffix(path: Path, suffixes: tuple[str, ...], option: str) -> None:
-    """Raise a usage error for a file name without the extension of a supported format."""
-    if path.suffix.lower() not in suffixes:
-        raise wrong(option, f"{str(path)!r} must end in {' or '.join(suffixes)}.")
-
-
-def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
+def check_outputs(
+    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, out_ends: tuple[str, ...] = ()
+) -> None:
     """Raise an error, before anything is read, for outputs that replace an input or each other, or cannot be written.
 
-    Parameters
-    ----------
-    outputs : mapping
-        Files to write by the option that names each; None if it was not given.
-    inputs : mapping
-        Files to read by the name of the argument.
+    ``out_ends`` are the extensions of formats for ``--out``, if not any will do; those of other options are known.
     """
     taken = dict(inputs)
     for option, path in outputs.items():
         if path is None:
             continue
+        ends, own = out_ends if option == "--out" else _ENDS.get(option, ()), path.suffix.lower()
+        if ends and own not in ends:
+            raise wrong(option, f"{str(path)!r} must end in {' or '.join(ends)}.")
+        if ends and own in PICTURES:
+            import_extra("matplotlib", "drawing", "plots")
+        if ends and own == ".parquet":
+            import_extra("pyarrow", "writing Parquet", "cli")
         check_no_input({option: path}, taken)
         taken[option] = path
         check_writable(path)

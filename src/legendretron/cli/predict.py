@@ -14,8 +14,8 @@ from legendretron._internal.extras import import_extra
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import AnyModelFile, DataFile, Keep, StreamOption, TableOptions, option, wrong
 from legendretron.cli.outputs import (
+    TABLES,
     check_outputs,
-    check_suffix,
     file_or_none,
     frame_bytes,
     frames_to,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from legendretron.cli.models import Model
     from legendretron.datasets.tables import Table
     from legendretron.preprocessing.drift import DriftWatch
-
-__all__ = ["PredictOptions", "predict"]
 
 
 @dataclass(kw_only=True)
@@ -61,16 +59,10 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
     from legendretron.preprocessing.drift import DriftWatch
 
     out, data, proba = file_or_none(options.out), options.data, options.proba
-    if out is not None:
-        check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
-        check_outputs({"--out": out}, {"MODEL": options.model, "DATA": data})
+    check_outputs({"--out": out}, {"MODEL": options.model, "DATA": data}, out_ends=TABLES)
     import_extra("pandas", "writing predictions", "cli")
     estimator = load_model(options.model, only_predict=is_small(data))
-    reading: dict[str, Any] = {
-        "text": options.text,
-        "missing": str(options.missing),
-        "keep": options.keep or (),
-    }
+    reading = {**options.reading, "keep": options.keep or ()}
     watch = DriftWatch()
     parts = streamed_parts(data, options.format, options.stream, {"--out": out})
     if parts is not None:

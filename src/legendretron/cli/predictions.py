@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.cli.models import label_text
-from legendretron.datasets.table_files import header_of, quoted
+from legendretron._internal.columns import quoted
+from legendretron._internal.labels import label_text
+from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import Table, read_table
 from legendretron.datasets.text_form import TextOptions
-
-__all__ = ["read_predictions"]
 
 #: A column as ``predict --proba`` names it.
 _P_OF = re.compile(r"p\((.*)\)", re.DOTALL)
@@ -33,23 +32,6 @@ def read_predictions(
     """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
 
     Of two classes, a single column belongs to the second.
-
-    Parameters
-    ----------
-    path : Path
-        CSV, TSV, Parquet, or another format with names of columns.
-    target : str
-        Column of the labels.
-    features : sequence of str, optional
-        Columns of the classes; if not given, all that are named p(class), or else all but the target.
-    drop : sequence of str, optional
-        Columns to leave out.
-    format : str
-        Format of the file.
-    text : TextOptions, optional
-        How a text file is written.
-    missing_labels : {"error", "drop"}
-        What to do with rows whose label is missing.
     """
     named_as_ours = [
         name

@@ -20,11 +20,9 @@ from legendretron.cli.terminal import Terminal, grid
 if TYPE_CHECKING:
     from legendretron.experiments import Experiment, Sweep
 
-__all__ = ["ReproduceOptions", "reproduce"]
-
 #: What can be reproduced, in the order of the paper; ``legendretron.paper.EXPERIMENTS``.
 TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
-Backend = StrEnum("Backend", ["loky", "ray", "dask"])
+Backend = StrEnum("Backend", ["loky", "ray"])
 _Number = TypeVar("_Number")
 _WHAT, _HOW = "What to run", "How to run it"
 
@@ -52,7 +50,7 @@ class ReproduceOptions:
     )
     device: Annotated[str, option("Where to train: cpu, cuda, cuda:1, or auto.", panel=_HOW, show_default=True)] = "cpu"
     backend: Annotated[
-        Backend, option("Processes on this machine (loky), or a cluster (ray, dask).", panel=_HOW, show_default=True)
+        Backend, option("Processes on this machine (loky), or a Ray cluster (ray).", panel=_HOW, show_default=True)
     ] = Backend.loky
     jobs: Annotated[
         int,
@@ -93,7 +91,7 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
     if data is not None and not data.expanduser().is_dir():
         raise wrong("--data", f"there is no folder {str(data)!r}.")
     if options.address is not None and options.backend is Backend.loky:
-        raise wrong("--address", "it is that of a Ray or Dask cluster; give --backend too.")
+        raise wrong("--address", "it is that of a Ray cluster; give --backend ray.")
     if options.jobs == 0:
         raise wrong("--jobs", "it must be 1 or more, or -1, got 0.")
     n_jobs = (os.cpu_count() or 1) if options.jobs == -1 else options.jobs

@@ -7,9 +7,7 @@ import math
 import numpy as np
 
 from legendretron.diagnostics.scores import Scores, baseline_of, scores_of
-from legendretron.streaming.row_hash import SAMPLE, row_share
-
-__all__ = ["RunningScores"]
+from legendretron.streaming.row_check import SAMPLE, row_share
 
 #: Probabilities that are kept for scores that depend on the order of all rows.
 _MOST_ENTRIES, _MOST_ROWS = 2**24, 200_000
@@ -20,18 +18,11 @@ class RunningScores:
 
     Accuracy, log-loss, Brier score and the scores of classes are those of all rows. Calibration error and area under the ROC
     curve depend on the order of the rows by their probabilities: they are those of up to 200,000 rows, picked by a hash of
-    their number, if there are more and memory is to be limited.
-
-    Parameters
-    ----------
-    n_classes : int
-        ``C``.
-    limited : bool
-        Whether no more than so many rows are kept.
+    their number, if there are more.
     """
 
-    def __init__(self, n_classes: int, *, limited: bool) -> None:
-        self._most = max(1, min(_MOST_ROWS, _MOST_ENTRIES // n_classes)) if limited else None
+    def __init__(self, n_classes: int) -> None:
+        self._most = max(1, min(_MOST_ROWS, _MOST_ENTRIES // n_classes))
         self.n_rows = 0
         self._losses = self._squares = 0.0
         #: of each class: rows, rows it is predicted for, and those of them that are right
@@ -50,19 +41,19 @@ class RunningScores:
         hashes = row_share(np.arange(self.n_rows, self.n_rows + n), 0, SAMPLE)
         self.n_rows += n
         self._kept.append((hashes, y, log_p))
-        if self._most is not None and sum(len(part[0]) for part in self._kept) > 2 * self._most:
-            self._thin_out(self._most)
+        if sum(len(part[0]) for part in self._kept) > 2 * self._most:
+            self._thin_out()
 
-    def _thin_out(self, most: int) -> None:
+    def _thin_out(self) -> None:
         """Keep the rows with the smallest hashes, in their order."""
         hashes, y, log_p = (np.concatenate(part) for part in zip(*self._kept, strict=True))
-        rows = np.sort(np.argsort(hashes, kind="stable")[:most])
+        rows = np.sort(np.argsort(hashes, kind="stable")[: self._most])
         self._kept = [(hashes[rows], y[rows], log_p[rows])]
 
     def some_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Labels and log-probabilities of the rows that are kept."""
-        if self._most is not None and self.n_rows > self._most:
-            self._thin_out(self._most)
+        if self.n_rows > self._most:
+            self._thin_out()
         _, y, log_p = (np.concatenate(part) for part in zip(*self._kept, strict=True))
         return y, log_p
 
@@ -71,7 +62,7 @@ class RunningScores:
         if not self.n_rows:
             raise ValueError("there is no row to evaluate.")
         of_kept = scores_of(*self.some_rows())
-        if self._most is None or self.n_rows <= self._most:
+        if self.n_rows <= self._most:
             return of_kept
         return Scores(
             accuracy=float(self._counts[2].sum()) / self.n_rows,

@@ -4,35 +4,91 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from legendretron.cli.choice import FitScores
 from legendretron.cli.columns import check_named, warn_of_similar_labels
-from legendretron.cli.encoded_source import EncodedSource
-from legendretron.cli.fit_scores import FitScores
+from legendretron.cli.fit_options import FitOptions
 from legendretron.cli.left_out import LeftOut
+from legendretron.cli.models import missing_target
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.padded_codes import padded_columns
-from legendretron.datasets.streams import column_names, keep_rows, open_source, text_files
-from legendretron.datasets.table_chunks import read_in_chunks
-from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import has_only_numbers, numbers_among
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.streams import keep_rows, open_source, text_files
+from legendretron.datasets.table_parts import TableParts, read_in_chunks
+from legendretron.datasets.tables import Table, has_only_numbers, numbers_among, without_faults
+from legendretron.datasets.text_file import padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
-from legendretron.streaming import Source, scan
+from legendretron.streaming import Batch, BlockSource, Source, scan
 from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.row_check import RowCheck
+from legendretron.streaming.source import ROWS_OF_A_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["fit_in_batches"]
+
+class EncodedSource(BlockSource):
+    """Rows as an encoder encodes them, which is fitted in a pass of its own.
+
+    Attributes
+    ----------
+    left_out : LeftOut
+        Rows that are left out since something is missing in them, if the options say so.
+    """
+
+    def __init__(
+        self, parts: TableParts, target: str, encoder: TableEncoder, *, skip_bad_rows: int = 0, **options: Any
+    ) -> None:
+        self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
+        self._skips = skip_bad_rows > 0
+        self.left_out = LeftOut()
+        for path in parts.files:
+            for table in self._tables(path, {}):
+                self.left_out.add(table)
+                if table.X.shape[0] == 0:
+                    continue
+                try:
+                    encoder.partial_fit(table.X)
+                except ValueError as error:
+                    _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
+                    where = f", {table.place_of(min(words))}" if words else ""
+                    raise ValueError(f"{str(path)!r}{where}: {error}") from error
+        self.feature_names = tuple(encoder.get_feature_names_out())
+
+    @property
+    def n_blocks(self) -> int:
+        """Files: they are read from the beginning."""
+        return len(self._parts.files)
+
+    def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
+        one_file = TableParts((path,), self._parts.format)
+        return read_in_chunks(one_file, self._target, **self._options, faults=faults if self._skips else None)
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """One file, in batches; rows that cannot be read come last."""
+        path, done = self._parts.files[block], 0
+        first, origin, faults = block * ROWS_OF_A_FILE, repr(str(path)), dict[int, str]()
+        for table in self._tables(path, faults):
+            n = table.X.shape[0]
+            rows = np.arange(done, done + n) if table.rows is None else table.rows
+            done += n + table.left_out + table.unlabelled
+            if n == 0:
+                continue
+            y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
+            yield Batch(self.encoder.transform(table.X), y, None, first + rows, origin)
+        if faults:
+            bad = {first + number % ROWS_OF_A_FILE: fault for number, fault in faults.items()}
+            X = np.full((len(bad), len(self.encoder.get_feature_names_out())), np.nan)
+            yield Batch(X, np.full(len(bad), None, dtype=object), None, np.array(list(bad)), origin, bad)
+
 
 _ALL_ROWS = 2**62
 #: So many times the rows of the sample are many more than it shows.
@@ -40,56 +96,26 @@ _MANY = 100
 
 
 def fit_in_batches(
+    terminal: Terminal,
+    options: FitOptions,
     estimator: LinearLinkClassifier,
     parts: TableParts,
-    target: str | None,
-    *,
-    features: list[str] | None,
-    drop: list[str] | None,
-    text: TextOptions,
-    missing: str,
-    missing_labels: str,
-    categorical: list[str],
-    numeric: list[str],
-    max_categories: int,
-    skip_bad_rows: int,
     set_noise: Callable[[np.ndarray], None] | None,
-    terminal: Terminal,
 ) -> tuple[FitScores, TableEncoder | None]:
-    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text.
-
-    Parameters
-    ----------
-    estimator : LinearLinkClassifier
-        To be fitted.
-    parts, target, features, drop, text
-        The table.
-    missing, missing_labels, categorical, numeric, max_categories
-        As the options; gaps are only imputed in tables with text.
-    skip_bad_rows : int
-        How many bad rows may be left out.
-    set_noise : callable, optional
-        What to do once the classes are known.
-    terminal : Terminal
-        For the progress bar.
-    """
+    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text."""
+    target, text, skip_bad_rows = options.target, options.text, options.skip_bad_rows
+    missing, missing_labels = str(options.missing), str(options.missing_labels)
+    columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
+    categorical, numeric = options.categorical or [], options.numeric or []
     if target is None and parts.format != "libsvm":
-        names = column_names(parts, text)
-        listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise wrong("--target", f"which column is to be predicted? There are: {listed}.")
+        raise missing_target("which column is to be predicted?", parts.files[0], parts.format, text)
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoder: TableEncoder | None = None
     source: Source | None = None
     left_out = LeftOut()
     if target is not None and parts.format != "libsvm":
-        of_table: dict[str, Any] = {
-            "features": features,
-            "drop": drop,
-            "text": text,
-            "as_text": categorical,
-            "missing": missing,
-        }
+        of_table = {**columns, "as_text": categorical, "missing": missing}
         # rows without a label are left out here; where they are not allowed, the passes that follow say so
         first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
         check_named("--categorical", categorical, first)
@@ -99,7 +125,7 @@ def fit_in_batches(
             first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
             of_table["as_text"] = [*categorical, *codes]
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
-            encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
+            encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
             numbers = numbers_among(first)
             of_table |= {"missing_labels": missing_labels}
             allowed = skip_bad_rows  # rows with gaps are left out where they are read
@@ -114,9 +140,7 @@ def fit_in_batches(
     if source is None:
         # without a label, a row is bad, if some may be
         unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
-        source = open_source(
-            parts, target, features=features, drop=drop, text=text, skip_bad_rows=allowed, missing_labels=unlabelled
-        )
+        source = open_source(parts, target, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
     if set_noise is not None:
         set_noise(scan(source, skip_bad_rows=allowed).classes)
     try:
@@ -136,7 +160,9 @@ def fit_in_batches(
     left_out.tell(terminal)
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
     scores = _scored(estimator, source, skipped)
-    if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
+    if hint := _hint(
+        scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
+    ):
         terminal.note(hint)
     return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
 

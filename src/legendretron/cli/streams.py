@@ -12,8 +12,6 @@ from legendretron.cli.outputs import check_no_input
 if TYPE_CHECKING:
     from legendretron.datasets.table_parts import TableParts
 
-__all__ = ["check_streamable", "is_small", "streamed_parts"]
-
 #: Bytes from which a file is read in batches.
 _LARGE = 2**30
 #: Bytes below which torch and scikit-learn take longer to import than predictions take without them.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.label_noise import found_noise, noise_in_words
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import DataFile, Keep, LabelledTableOptions, ModelFile, option, wrong
 from legendretron.cli.outputs import (
+    TABLES,
     check_outputs,
-    check_suffix,
     file_or_none,
     frame_bytes,
     json_values,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
-
-__all__ = ["FOLDS", "THRESHOLD", "SuspiciousOptions", "folds_for", "judge", "suspicious", "suspicious_frame"]
 
 #: Parts of the rows, each judged by a model that was fitted to the others.
 FOLDS = 5
@@ -75,33 +72,19 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
     wrong, so that rows are still in order.
     """
-    from legendretron.cli.models import class_numbers, format_for, linear_of, load_estimator, missing_target, table_for
+    from legendretron.cli.models import labelled_table, linear_of, load_estimator
 
     model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
-    if out is not None:
-        check_suffix(out, (".csv", ".tsv", ".parquet"), "--out")
-    if plot is not None:
-        check_suffix(plot, (".png", ".svg", ".pdf"), "--plot")
-        import_extra("matplotlib", "drawing", "plots")
-    check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data})
+    check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
-    kind = format_for(data, options.format)
-    if options.target is None and kind != "libsvm":
-        raise missing_target("which column holds the labels?", data, kind, options.text)
-    table = table_for(
-        fitted, data, options.target, kind, text=options.text, missing=str(options.missing),
-        missing_labels=str(options.missing_labels), keep=options.keep or (),
-    )  # fmt: skip
-    LeftOut(table).tell(terminal)
+    question = "which column holds the labels?"
+    table, places = labelled_table(terminal, fitted, data, options, question, keep=options.keep or ())
     estimator = linear_of(fitted)
-    y = estimator.classes_[class_numbers(estimator, table)]
-    if options.refit:
-        try:
-            folds: int | None = folds_for(estimator, y)
-        except ValueError as error:
-            raise wrong("--refit", f"{error}; give --no-refit.") from error
-    else:
-        folds = None
+    y = estimator.classes_[places]
+    try:
+        folds = folds_for(estimator, y) if options.refit else None
+    except ValueError as error:
+        raise wrong("--refit", f"{error}; give --no-refit.") from error
     quality, suggested = judge(fitted, table, y, folds)
     frame = suspicious_frame(table, y, quality, suggested, options.threshold)
     payload = {

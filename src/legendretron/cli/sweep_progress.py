@@ -12,19 +12,9 @@ from legendretron.cli.terminal import Terminal
 from legendretron.experiments import Experiment, Sweep
 from legendretron.experiments.backends import Finished
 
-__all__ = ["SweepProgress"]
-
 
 class SweepProgress:
-    """Context manager and callback that a sweep calls after every batch.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        The experiment that is run.
-    terminal : Terminal
-        Nothing is shown if it is quiet.
-    """
+    """Context manager and callback that a sweep calls after every batch."""
 
     def __init__(self, experiment: Experiment, terminal: Terminal) -> None:
         self.experiment, self.terminal = experiment, terminal

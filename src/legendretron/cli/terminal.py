@@ -19,8 +19,6 @@ from legendretron.cli.errors import one_line
 if TYPE_CHECKING:
     from legendretron.preprocessing.drift import Tally
 
-__all__ = ["Terminal", "grid"]
-
 #: Without a terminal nothing is wrapped or cut to a width.
 _UNBOUNDED = 10_000
 #: Columns that warnings name, one line each.
@@ -36,15 +34,7 @@ def grid(*columns: str, title: str | None = None) -> Grid:
 
 
 class Terminal:
-    """Output of a command.
-
-    Parameters
-    ----------
-    json : bool
-        Whether the result is one JSON object, and nothing else, on standard output.
-    quiet : bool
-        Whether notes, warnings and progress are left out.
-    """
+    """Output of a command."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
@@ -69,17 +59,7 @@ class Terminal:
         return [tally.to_dict() for tally in found]
 
     def result(self, payload: Mapping[str, Any], *views: RenderableType, even_if_quiet: bool = True) -> None:
-        """Print the result; once per command, at its end.
-
-        Parameters
-        ----------
-        payload : mapping
-            For ``--json``; NaN and infinities become null.
-        *views : str or rich renderable
-            Printed without ``--json``.
-        even_if_quiet : bool
-            False if the views only describe what was written to a file.
-        """
+        """Print the result; once per command, at its end."""
         if self.json:
             print(json.dumps(_plain(payload), allow_nan=False))
         elif even_if_quiet or not self.quiet:

@@ -7,31 +7,25 @@ from typing import TYPE_CHECKING
 from legendretron._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from legendretron.datasets.dataset import Dataset
     from legendretron.datasets.downloading import DownloadError, download
     from legendretron.datasets.idx import ImageSet, load_image_set, read_idx
     from legendretron.datasets.libsvm import read_libsvm
-    from legendretron.datasets.loading import load_dataset, load_images
+    from legendretron.datasets.loading import Dataset, load_dataset, load_images
     from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
     from legendretron.datasets.noise import flip_labels, pair_transition, symmetric_noise, symmetric_transition
-    from legendretron.datasets.openml import load_openml
-    from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info
-    from legendretron.datasets.remote_files import RemoteFile
+    from legendretron.datasets.registry import DATASETS, DatasetInfo, RemoteFile, dataset_info
     from legendretron.datasets.tables import Table, read_table
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "dataset": ("Dataset",),
             "downloading": ("DownloadError", "download"),
             "idx": ("ImageSet", "load_image_set", "read_idx"),
             "libsvm": ("read_libsvm",),
-            "loading": ("load_dataset", "load_images"),
+            "loading": ("Dataset", "load_dataset", "load_images"),
             "locating": ("DatasetStatus", "cache_folder", "dataset_status", "find_dataset"),
             "noise": ("flip_labels", "pair_transition", "symmetric_noise", "symmetric_transition"),
-            "openml": ("load_openml",),
-            "registry": ("DATASETS", "DatasetInfo", "dataset_info"),
-            "remote_files": ("RemoteFile",),
+            "registry": ("DATASETS", "DatasetInfo", "RemoteFile", "dataset_info"),
             "tables": ("Table", "read_table"),
         },
     )
@@ -54,7 +48,6 @@ __all__ = [
     "load_dataset",
     "load_image_set",
     "load_images",
-    "load_openml",
     "pair_transition",
     "read_idx",
     "read_libsvm",

@@ -11,19 +11,6 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.numbers import Marks, written_numbers
 from legendretron.datasets.text_form import TextForm, TextOptions, given_decimal
 
-__all__ = [
-    "MISSING_MARKS",
-    "are_digits",
-    "clean_frame",
-    "clean_names",
-    "clean_texts",
-    "hold_leading_zeros",
-    "marks_for",
-    "numbers_in",
-    "type_columns",
-    "type_text",
-]
-
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
 MISSING_MARKS = (
     "", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -43,21 +30,7 @@ def clean_names(names: Sequence[Any]) -> list[str]:
 def type_text(
     texts: Any, form: TextForm, missing: Collection[str] = (), *, as_text: bool = False, codes: bool = False
 ) -> Any:
-    """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text.
-
-    Parameters
-    ----------
-    texts : pyarrow chunked array of text
-        The fields, as they are written.
-    form : TextForm
-        How the file is written.
-    missing : collection of str
-        Texts that stand for a missing value.
-    as_text : bool
-        Whether the column stays text.
-    codes : bool
-        Whether it does so if all texts are digits, and at least one begins with a zero before others: 00136.
-    """
+    """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text."""
     plain = not as_text and form.decimal == "." and form.thousands is None
     if plain and (numbers := _cast(texts)) is not None and not (codes and hold_codes(texts)):
         return _without(numbers, missing)
@@ -134,18 +107,7 @@ def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any
 
 
 def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a file whose values have types with clean text.
-
-    Parameters
-    ----------
-    frame : data frame
-        As it was read.
-    given : TextOptions
-        Marks of missing values that users have named; numbers among them are looked for, too. If a decimal mark, or one
-        between thousands, is given, columns of which all texts are numbers become such.
-    as_text : sequence of str
-        Columns that stay text.
-    """
+    """Return a data frame of a file whose values have types with clean text."""
     types = import_extra("pandas", "reading tables", "cli").api.types
     marks, changed = marks_for(None, given.na), {}
     decimal = given_decimal(given)

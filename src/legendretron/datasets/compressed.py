@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["UnreadableFileError", "open_compressed"]
-
 #: First bytes of a compressed file, and what opens it; a file extension may be wrong.
 _COMPRESSIONS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"BZh": ("bzip2", lambda file: io.BufferedReader(_Streams(file, bz2.BZ2Decompressor))),

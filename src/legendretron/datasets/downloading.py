@@ -17,8 +17,6 @@ from typing import IO, Any
 from legendretron._internal.files import atomic_file
 from legendretron._internal.validation import check_integer
 
-__all__ = ["DownloadError", "Progress", "download"]
-
 #: Called with the number of bytes received and the total, which is None if the server does not announce it.
 Progress = Callable[[int, "int | None"], None]
 

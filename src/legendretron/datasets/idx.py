@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ImageSet", "load_image_set", "read_idx"]
-
 #: Third byte of the magic number, and the big-endian type it stands for.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _FULL_SIZE = 60_000

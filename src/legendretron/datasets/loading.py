@@ -3,22 +3,71 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.dataset import Dataset, encode_labels
 from legendretron.datasets.downloading import DownloadError, Progress
 from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.idx import ImageSet, load_image_set
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.locating import DatasetStatus, cache_folder, find_dataset
-from legendretron.datasets.registry import DatasetInfo, dataset_info
-from legendretron.datasets.remote_files import RemoteFile
+from legendretron.datasets.registry import DatasetInfo, RemoteFile, dataset_info
 
-__all__ = ["DatasetError", "load_dataset", "load_images"]
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows, labels from 0 without gaps, and their origin.
+
+    Examples
+    --------
+    >>> from legendretron.datasets import dataset_info
+    >>> data = Dataset("iris", np.zeros((2, 4)), np.array([0, 1]), np.array([1, 3]), False, None, dataset_info("iris"))
+    >>> data.label
+    'iris (2 of 150 rows)'
+    >>> data.classes[data.y]
+    array([1, 3])
+    """
+
+    name: str
+    X: np.ndarray | scipy.sparse.csr_matrix  #: (n, features), float64
+    y: np.ndarray  #: (n,), int64, from 0 without gaps
+    classes: np.ndarray  #: (classes,), the label each number stands for
+    complete: bool  #: whether it has all rows of the published file
+    path: Path | None  #: the file it was read from
+    info: DatasetInfo
+    prepared: str = ""  #: what was done to the file's values
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def label(self) -> str:
+        """The name for tables and plots; marked if this is not the published file."""
+        remarks = [] if self.complete else [f"{self.n_rows:,} of {self.info.rows:,} rows"]
+        remarks += [self.prepared] if self.prepared else []
+        return f"{self.name} ({', '.join(remarks)})" if remarks else self.name
+
+
+def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as numbers from 0 without gaps, int64, and the label each number stands for."""
+    classes, y = np.unique(labels, return_inverse=True)
+    return y.astype(np.int64), classes
 
 
 class DatasetError(ValueError):
@@ -130,12 +179,7 @@ def load_images(
 
 
 def _download(
-    info: DatasetInfo,
-    data: str | Path | None,
-    folder: Path,
-    allowed: bool,
-    progress: Progress | None,
-    state: str,
+    info: DatasetInfo, data: str | Path | None, folder: Path, allowed: bool, progress: Progress | None, state: str
 ) -> list[Path]:
     """Download the missing files of a set, or raise an error that says how to get them."""
     if data is not None or not allowed:

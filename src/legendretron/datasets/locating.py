@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from legendretron.datasets.registry import DATASETS, DatasetInfo, dataset_info, spelling
 
-__all__ = ["DatasetStatus", "cache_folder", "dataset_status", "find_dataset"]
-
 
 class DatasetStatus(NamedTuple):
     """State of a data set in a folder, judged by file names.

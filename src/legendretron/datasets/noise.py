@@ -10,8 +10,6 @@ from sklearn.utils import check_random_state
 
 from legendretron._internal.validation import check_integer
 
-__all__ = ["flip_labels", "pair_transition", "symmetric_noise", "symmetric_transition"]
-
 #: How far a row may be from summing to one; single-precision matrices may come as doubles.
 _SUM_SLACK = 1e-5
 

@@ -8,9 +8,68 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from legendretron.datasets.remote_files import IMAGE_FILES, RemoteFile
 
-__all__ = ["DATASETS", "DatasetInfo", "dataset_info"]
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file as its publisher names it.
+
+    Examples
+    --------
+    >>> RemoteFile("iris.scale", ("https://example.org/iris.scale",)).sha256 is None
+    True
+    """
+
+    name: str
+    addresses: tuple[str, ...]  #: HTTPS, in the order they are tried
+    sha256: str | None = None  #: None where unknown
+
+
+_PARTS = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+def _four(folders: tuple[str, ...], checksums: tuple[str, str, str, str]) -> tuple[RemoteFile, ...]:
+    return tuple(
+        RemoteFile(name, tuple(folder + name for folder in folders), checksum)
+        for name, checksum in zip(_PARTS, checksums, strict=True)
+    )
+
+
+#: The four files of each set of images: training images and labels, test images and labels.
+IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
+    "mnist": _four(
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        (
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
+    ),
+    "fashion-mnist": _four(
+        ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",),
+        (
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
+    ),
+    "kmnist": _four(
+        ("https://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
+        (
+            "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
+            "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
+            "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
+            "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
+        ),
+    ),
+}
+
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _NOT_STATED = "not stated by the source"
@@ -40,9 +99,6 @@ class DatasetInfo:
     remote_files: tuple[RemoteFile, ...]  #: the files as their publisher names them
     licence: str
     origin: str  #: who made the data, and what to cite
-    openml: int | None = None  #: id on OpenML, None if there is none or none is known
-    openml_seen: bool = False  #: whether the id was confirmed; the others are still to be checked
-    openml_note: str = ""  #: how OpenML's copy differs, as far as is known
     notes: str = ""
     test_rows: int = 0  #: of the separate test part, for images
     sparse: bool = False  #: whether its matrix stays sparse
@@ -76,8 +132,7 @@ class DatasetInfo:
     @property
     def how_to_get(self) -> str:
         """Where to get the files by hand, in one line."""
-        text = f"Get {' and '.join(self.addresses)}"
-        return text + (f"; OpenML {self.openml} has a copy that differs." if self.openml is not None else ".")
+        return f"Get {' and '.join(self.addresses)}."
 
 
 def _libsvm(
@@ -90,9 +145,6 @@ def _libsvm(
     *,
     labels: tuple[int, int] | None = None,
     licence: str = _UCI,
-    openml: int | None = None,
-    openml_seen: bool = False,
-    openml_note: str = "",
     notes: str = "",
     sparse: bool = False,
 ) -> DatasetInfo:
@@ -107,15 +159,12 @@ def _libsvm(
         remote_files=(remote,),
         licence=licence,
         origin=origin,
-        openml=openml,
-        openml_seen=openml_seen,
-        openml_note=openml_note,
         notes=notes,
         sparse=sparse,
     )
 
 
-def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool) -> DatasetInfo:
+def _images(name: str, origin: str, licence: str) -> DatasetInfo:
     return DatasetInfo(
         name=name,
         kind="images",
@@ -127,9 +176,6 @@ def _images(name: str, origin: str, licence: str, openml: int, openml_seen: bool
         remote_files=IMAGE_FILES[name],
         licence=licence,
         origin=origin,
-        openml=openml,
-        openml_seen=openml_seen,
-        openml_note="training and test part in one table of 70,000 rows",
     )
 
 
@@ -137,60 +183,50 @@ _NEWS = "Lang, Newsweeder: learning to filter netnews (1995); Rennie and Rifkin 
 _ALL = (
     _libsvm("aloi", "aloi.scale.bz2", 108_000, 128, 1000,
             "Geusebroek, Burghouts and Smeulders, The Amsterdam library of object images (2005)",
-            labels=(0, 1000), licence=_NOT_STATED, openml=1592, openml_seen=True,
-            openml_note="not compared with LIBSVM's file, nor scaled to its range",
+            labels=(0, 1000), licence=_NOT_STATED,
             notes="labels from 0 or from 1"),
     _libsvm("sector", "sector/sector.scale.bz2", 6412, 55_197, 105,
             "Rennie and Rifkin, Improving multiclass text classification with the SVM (2001)",
             licence=_NOT_STATED, sparse=True),
     _libsvm("letter", "letter.scale", 15_000, 16, 26,
-            "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)",
-            openml=6, openml_note="all 20,000 rows, training and test, not scaled"),
+            "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)"),
     _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True,
             notes="LIBSVM's file holds which words a document has, scaled to unit length; other copies hold counts"),
     _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
             "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
     _libsvm("vowel", "vowel.scale", 528, 10, 11,
             "Deterding, Niranjan and Robinson, Vowel Recognition, UCI; Hsu and Lin (2002)",
-            labels=(0, 11), openml=307, openml_seen=True,
-            openml_note="990 rows, training and test, with columns for speaker and sex",
+            labels=(0, 11),
             notes="labels from 0 or from 1"),
     _libsvm("usps", "usps.bz2", 7291, 256, 10,
             "Hull, A database for handwritten text recognition research (1994)",
-            licence=_NOT_STATED, openml=41082, openml_seen=True,
-            openml_note="9,298 rows, training and test",
+            licence=_NOT_STATED,
             notes="LIBSVM's images are smoothed by a Gaussian of 0.75 pixels; other copies have the originals"),
     _libsvm("segment", "segment.scale", 2310, 19, 7,
-            "Statlog (Image Segmentation), UCI (1990); Hsu and Lin (2002)",
-            openml=40984, openml_seen=True, openml_note="not scaled; columns may be fewer"),
+            "Statlog (Image Segmentation), UCI (1990); Hsu and Lin (2002)"),
     _libsvm("satimage", "satimage.scale", 4435, 36, 6,
             "Srinivasan, Statlog (Landsat Satellite), UCI (1993); Hsu and Lin (2002)",
-            labels=(1, 7), openml=182, openml_seen=True,
-            openml_note="training and test rows, 6,430, not scaled",
+            labels=(1, 7),
             notes="Statlog's own labels have a gap (1, 2, 3, 4, 5, 7)"),
     _libsvm("glass", "glass.scale", 214, 9, 6,
             "German, Glass Identification, UCI (1987); Hsu and Lin (2002)",
-            labels=(1, 7), openml=41, openml_note="not scaled",
+            labels=(1, 7),
             notes="labels have a gap (1, 2, 3, 5, 6, 7); the paper's table prints 36 features, an error of the table"),
     _libsvm("vehicle", "vehicle.scale", 846, 18, 4,
-            "Mowforth and Shepherd, Statlog (Vehicle Silhouettes), UCI; Hsu and Lin (2002)",
-            openml=54, openml_note="not scaled"),
+            "Mowforth and Shepherd, Statlog (Vehicle Silhouettes), UCI; Hsu and Lin (2002)"),
     _libsvm("dna", "dna.scale", 2000, 180, 3,
-            "Statlog (Molecular Biology, splice junctions), UCI (1991); Hsu and Lin (2002)",
-            openml=40670, openml_seen=True, openml_note="3,186 rows, training and test"),
+            "Statlog (Molecular Biology, splice junctions), UCI (1991); Hsu and Lin (2002)"),
     _libsvm("svmguide2", "svmguide2", 391, 20, 3,
             "Hsu, Chang and Lin, A practical guide to support vector classification (2003)",
             licence=_NOT_STATED, notes="values as distributed, not scaled"),
     _libsvm("wine", "wine.scale", 178, 13, 3,
-            "Aeberhard and Forina, Wine, UCI (1991); Hsu and Lin (2002)",
-            openml=187, openml_note="not scaled"),
+            "Aeberhard and Forina, Wine, UCI (1991); Hsu and Lin (2002)"),
     _libsvm("iris", "iris.scale", 150, 4, 3,
-            "Fisher, The use of multiple measurements in taxonomic problems (1936); UCI; Hsu and Lin (2002)",
-            openml=61, openml_note="not scaled"),
-    _images("mnist", "LeCun, Cortes and Burges, The MNIST database of handwritten digits (1998)", _NOT_STATED, 554, False),
-    _images("fashion-mnist", "Xiao, Rasul and Vollgraf, Fashion-MNIST (2017), arXiv:1708.07747", "MIT", 40996, True),
+            "Fisher, The use of multiple measurements in taxonomic problems (1936); UCI; Hsu and Lin (2002)"),
+    _images("mnist", "LeCun, Cortes and Burges, The MNIST database of handwritten digits (1998)", _NOT_STATED),
+    _images("fashion-mnist", "Xiao, Rasul and Vollgraf, Fashion-MNIST (2017), arXiv:1708.07747", "MIT"),
     _images("kmnist", "Clanuwat and others, Deep learning for classical Japanese literature (2018), arXiv:1812.01718",
-            "CC BY-SA 4.0", 41982, True),
+            "CC BY-SA 4.0"),
 )  # fmt: skip
 
 #: Every data set by its name, in the order of the paper's tables.

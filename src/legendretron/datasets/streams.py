@@ -2,24 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.parameters import spell
-from legendretron.datasets.clean_text import marks_for
-from legendretron.datasets.libsvm_stream import LibsvmSource
+from legendretron.datasets.clean_text import clean_texts, marks_for, numbers_in
+from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import header_of
-from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.table_parts import TableParts, find_parts
 from legendretron.datasets.tables import choose_columns, type_labels
 from legendretron.datasets.text_file import TextFile
 from legendretron.datasets.text_form import TextForm, TextOptions
-from legendretron.datasets.text_source import TextSource
 from legendretron.datasets.typed_files import TYPED
-from legendretron.streaming import Source, as_source
-from legendretron.streaming.labelled import LabelledSource
+from legendretron.streaming import Batch, BlockSource, Source, as_source
+from legendretron.streaming.source import ROWS_OF_A_FILE, LabelledSource
 from legendretron.streaming.spool import Spool
 
-__all__ = ["column_names", "forms_of", "keep_rows", "open_source", "text_files"]
+
+def are_paths(data: Any) -> bool:
+    """Whether data is given by the path of a file or folder, or by several.
+
+    Examples
+    --------
+    >>> are_paths("table/"), are_paths(["a.parquet", "b.parquet"]), are_paths([1, 2])
+    (True, True, False)
+    """
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(path, str | os.PathLike) for path in data)
+    return isinstance(data, str | os.PathLike)
+
+
+@contextmanager
+def open_rows(data: Any, **how: Any) -> Iterator[Source]:
+    """Make a source as :func:`source_of` does; temporary files that it needs are deleted at the end of the block."""
+    source = source_of(data, **how)
+    try:
+        yield source
+    finally:
+        if source is not data and isinstance(source, Spool):
+            source.close()
+
+
+def source_of(
+    data: Any,
+    *,
+    target: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    skip_bad_rows: int = 0,
+) -> Source:
+    """Make a source of paths, or of anything that :func:`~legendretron.streaming.as_source` takes.
+
+    Paths may be files, folders and patterns on this machine, or addresses such as ``s3://bucket/folder`` of Parquet files.
+    """
+    columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": tuple(drop)}
+    if not are_paths(data):
+        return as_source(data, **columns)
+    paths = [os.fspath(path) for path in (data if isinstance(data, list | tuple) else [data])]
+    if any("://" in path for path in paths):
+        return as_source(_remote(paths), **columns)
+    found = [find_parts(path) for path in paths]
+    if len({parts.format for parts in found}) > 1:
+        raise ValueError(f"data must be files of one format, got {sorted({parts.format for parts in found})}.")
+    parts = TableParts(tuple(file for part in found for file in part.files), found[0].format)
+    if weight is None:
+        return open_source(parts, target, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows)
+    if parts.format != "parquet":
+        raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
+    dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
+    return as_source(dataset.dataset([str(file) for file in parts.files], format="parquet"), **columns)
+
+
+def _remote(paths: list[str]) -> Any:
+    """A data set of Parquet files elsewhere."""
+    dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
+    if len(paths) == 1:
+        return dataset.dataset(paths[0], format="parquet")
+    systems = import_extra("pyarrow.fs", "reading Parquet", "cli")
+    found = [systems.FileSystem.from_uri(path) for path in paths]
+    return dataset.dataset([path for _, path in found], format="parquet", filesystem=found[0][0])
+
+
+class TextSource(BlockSource):
+    """Rows of text files; labels are the texts that stand there, since only all of them tell what they are."""
+
+    def __init__(
+        self,
+        files: Sequence[TextFile],
+        target: str | None,
+        features: Sequence[str],
+        missing: Collection[str],
+        *,
+        skip_bad_rows: int = 0,
+    ) -> None:
+        self._files, self._target, self._missing, self._skips = list(files), target, missing, skip_bad_rows > 0
+        self.feature_names = tuple(features)
+
+    @property
+    def n_blocks(self) -> int:
+        """Files: they are read from the beginning."""
+        return len(self._files)
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """One file, in batches; lines that are no rows come last."""
+        file, bad_lines = self._files[block], dict[int, str]()
+        first, origin = block * ROWS_OF_A_FILE, repr(str(file.path))
+        names = list(self.feature_names or ())
+        columns = [*names, *([] if self._target is None else [self._target])]
+        done = 0
+        for records in file.batches(
+            columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
+        ):
+            X, y, faults = np.empty((records.num_rows, len(names))), None, dict[int, str]()
+            for place, name in enumerate(names):
+                X[:, place], words = self._numbers(records.column(name), file.form)
+                for row, word in words.items():
+                    fault = f"column {name!r} holds {word!r}, which is not a number, in row {done + row} (from 0)"
+                    faults.setdefault(first + done + row, fault)
+            if self._target is not None:
+                y = clean_texts(records.column(self._target), self._missing).to_numpy(zero_copy_only=False)
+            rows = np.arange(done, done + len(X))
+            done += len(X)
+            yield Batch(X, y, None, first + rows, origin, faults)
+        if bad_lines:
+            numbers = first + done + np.arange(len(bad_lines))
+            X = np.full((len(bad_lines), len(names)), np.nan)
+            y = None if self._target is None else np.full(len(X), None, dtype=object)
+            yield Batch(X, y, None, numbers, origin, dict(zip(numbers.tolist(), bad_lines.values(), strict=True)))
+
+    def _numbers(self, column: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
+        """Numbers of a column, NaN where there is none; and the texts that are no numbers, by their row."""
+        arrow = import_extra("pyarrow", "reading text", "cli")
+        if not arrow.types.is_string(column.type):
+            return column.to_numpy(zero_copy_only=False), {}
+        texts = clean_texts(column, self._missing).to_pandas()
+        numbers = numbers_in(texts, form)
+        words = texts[numbers.isna() & texts.notna()]
+        return numbers.to_numpy(), dict(zip(words.index.tolist(), words.tolist(), strict=True))
+
 
 #: What pyarrow calls the formats that it reads in batches.
 _DATASETS = {"parquet": "parquet", "feather": "feather", "jsonl": "json"}
@@ -40,17 +166,6 @@ def open_source(
 
     All files are looked at first: what is wrong with their columns is found before any work. CSV, TSV and JSON lines are
     read once, into temporary files that can be read faster, see :class:`~legendretron.streaming.spool.Spool`.
-
-    Parameters
-    ----------
-    parts : TableParts
-        The files, from :func:`~legendretron.datasets.table_parts.find_parts`.
-    target, features, drop, n_features, text
-        As in :func:`~legendretron.datasets.read_table`.
-    skip_bad_rows : int
-        How many lines of text with too many or too few fields may be left out.
-    missing_labels : {"error", "drop"}, optional
-        What to do with rows whose label is missing; if not given, they are bad rows as others are.
     """
     if missing_labels is not None and parts.format != "libsvm":
         every = open_source(
@@ -84,7 +199,7 @@ def open_source(
     named = TYPED[parts.format]
     arrow = import_extra("pyarrow", f"reading {named}", "cli")
     dataset = import_extra("pyarrow.dataset", f"reading {named}", "cli")
-    chosen = choose_columns(parts.files[0], column_names(parts), target, features, drop)
+    chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, drop)
     local = import_extra("pyarrow.fs", f"reading {named}", "cli").LocalFileSystem()
     try:
         # on this file system: a name with a colon would be taken for a URL
@@ -107,11 +222,6 @@ def keep_rows(source: Source, parts: TableParts, target: str | None) -> Spool:
 def text_files(parts: TableParts, text: TextOptions | None = None) -> list[TextFile]:
     """Look at the beginning of each file of a table; none of formats that are not tables of text."""
     return [TextFile.open(path, parts.format, text) for path in parts.files] if parts.format in ("csv", "tsv") else []
-
-
-def column_names(parts: TableParts, text: TextOptions | None = None) -> list[str]:
-    """Names of the columns of the first file."""
-    return header_of(parts.files[0], parts.format, text)
 
 
 def forms_of(parts: TableParts, text: TextOptions | None = None) -> list[TextForm]:

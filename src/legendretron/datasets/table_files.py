@@ -8,25 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
-from legendretron._internal.columns import check_names, quoted
+from legendretron._internal.columns import check_names
 from legendretron._internal.extras import import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import clean_frame, marks_for, type_text
 from legendretron.datasets.text_file import OtherEncodingError, TextFile, join_batches
 from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm, TextOptions
 from legendretron.datasets.typed_files import TYPED, typed_chunks, typed_header
-
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "FileRows",
-    "UnreadFormatError",
-    "format_of",
-    "frame_chunks",
-    "header_of",
-    "quoted",
-    "read_frame",
-]
 
 #: Formats by name, each with its file extensions.
 FORMATS: dict[str, tuple[str, ...]] = {
@@ -60,20 +48,12 @@ class UnreadFormatError(ValueError):
 
 
 class FileRows(NamedTuple):
-    """Rows that were read from a file.
+    """Rows that were read from a file."""
 
-    Attributes
-    ----------
-    frame : data frame
-        The columns, with their types.
-    form : TextForm or None
-        How the file is written, if it is text.
-    kept : data frame or None
-        Columns that were to be kept: of CSV and TSV the text that stands there, of others the values with their types there.
-    """
-
-    frame: Any
-    form: TextForm | None = None
+    frame: Any  #: the columns, with their types
+    form: TextForm | None = None  #: how the file is written, if it is text
+    #: columns that were to be kept: of CSV and TSV the text that stands there, of others the values with their types
+    #: there
     kept: Any = None
 
 
@@ -127,22 +107,6 @@ def read_frame(
 
     White space at the ends of text and of names is taken off, in all formats; what then is empty, or a mark of missing
     values, is a gap.
-
-    Parameters
-    ----------
-    path : Path
-        The file; CSV and TSV may be compressed (``.gz``, ``.bz2``, ``.xz``).
-    kind : str
-        Its format, one of ``FORMATS`` besides LIBSVM text.
-    as_text : sequence of str
-        Columns of a CSV or TSV file to keep as text.
-    text : TextOptions, optional
-        How a CSV or TSV file is written; guessed if not given. Text that is not UTF-8 is read as Windows-1252, with a
-        warning. Of other formats, marks of missing values and of numbers in text.
-    keep : sequence of str
-        Columns to return as they are, too; unknown ones are left out.
-    numeric : sequence of str, optional
-        If given, columns of CSV and TSV that are digits with leading zeros, such as 00136, stay text, besides these.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")

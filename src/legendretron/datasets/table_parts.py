@@ -4,28 +4,73 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from legendretron.datasets.table_files import SUFFIXES, format_of, quoted
+from legendretron._internal.columns import quoted
+from legendretron.datasets.table_files import SUFFIXES, format_of, frame_chunks
+from legendretron.datasets.tables import Table, columns_of, texts_of
 
-__all__ = ["TableParts", "find_parts"]
+ROWS_AT_ONCE = 2**15
+
+
+def read_in_chunks(
+    parts: TableParts,
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    n_features: int | None = None,
+    text: Any = None,
+    as_text: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    missing: str = "impute",
+    missing_labels: str = "error",
+    faults: dict[int, str] | None = None,
+    numbers: Sequence[str] = (),
+) -> Iterator[Table]:
+    """Read the files of a table one after the other, as tables of some rows each."""
+    if parts.format == "libsvm":
+        from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
+
+        for batch in LibsvmSource(parts.files, n_features).batches():
+            yield Table(parts.files[0], batch.X, batch.y, None, None)
+        return
+    texts = texts_of(target, as_text, features, keep)
+    for path in parts.files:
+        done = 0
+        bad_lines: dict[int, str] | None = None if faults is None else {}
+        for read in frame_chunks(
+            path, parts.format, ROWS_AT_ONCE, as_text=texts, text=text, keep=keep, bad_lines=bad_lines
+        ):
+            yield columns_of(
+                path,
+                read,
+                target,
+                features=features,
+                drop=drop,
+                keep=keep,
+                missing=missing,
+                missing_labels=missing_labels,
+                first_row=done,
+                faults=faults,
+                numbers=numbers,
+                as_text=texts,
+                in_parts=True,
+            )
+            done += len(read.frame)
+        if faults is not None and bad_lines:
+            faults |= {-line: fault for line, fault in bad_lines.items()}
 
 
 @dataclass(frozen=True)
 class TableParts:
-    """Files that make up one table, in the order of their names.
+    """Files that make up one table, in the order of their names."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        At least one.
-    format : str
-        Of all of them.
-    """
-
-    files: tuple[Path, ...]
-    format: str
+    files: tuple[Path, ...]  #: at least one
+    format: str  #: of all of them
 
     @property
     def size(self) -> int:
@@ -35,14 +80,6 @@ class TableParts:
 
 def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:
     """Find the files of a table.
-
-    Parameters
-    ----------
-    path : path
-        A file; a folder, whose files, also in folders inside, are taken if their extension tells a format, hidden ones and
-        those that begin with ``_`` excepted; or a pattern such as ``part-*.parquet``, with ``**`` for folders.
-    format : str, optional
-        Their format, if the extension does not tell.
 
     Examples
     --------

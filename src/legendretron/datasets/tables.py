@@ -18,27 +18,9 @@ from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.row_places import place_of_row
 from legendretron.datasets.table_files import FileRows, format_of, read_frame
-from legendretron.datasets.text_file import lines_of_rows
+from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions
-
-__all__ = [
-    "MISSING",
-    "MISSING_LABELS",
-    "Table",
-    "as_matrix",
-    "as_numbers",
-    "choose_columns",
-    "columns_of",
-    "has_only_numbers",
-    "numbers_among",
-    "read_columns",
-    "read_table",
-    "texts_of",
-    "type_labels",
-    "without_faults",
-]
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -205,25 +187,7 @@ def read_columns(
     find_codes: bool = False,
     numeric: Sequence[str] = (),
 ) -> Table:
-    """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`.
-
-    Parameters
-    ----------
-    path, target, features, drop, format, n_features, text
-        As in :func:`read_table`.
-    as_text : sequence of str
-        Features that stay text in CSV and TSV, even if they look like numbers.
-    keep : sequence of str
-        Columns to return as they stand in the file. Only those in ``features`` are features as well.
-    missing : {"impute", "drop-rows", "error"}
-        What to do with rows in which a feature is missing. ``"impute"``: they are left as they are.
-    missing_labels : {"error", "drop"}
-        As in :func:`read_table`.
-    find_codes : bool
-        Whether features of CSV and TSV that are digits with leading zeros, such as 00136, stay text.
-    numeric : sequence of str
-        Features for which they do not.
-    """
+    """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`."""
     path = Path(path)
     check_choice("missing", missing, MISSING)
     check_choice("missing_labels", missing_labels, MISSING_LABELS)

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from legendretron._internal.numbers import THOUSANDS
 from legendretron._internal.parameters import ParameterError, spell
 
-__all__ = ["FALLBACK_ENCODING", "TextForm", "TextOptions", "find_form", "given_decimal"]
-
 #: Of text that is not UTF-8; an extension of Latin-1.
 FALLBACK_ENCODING = "cp1252"
 _LINES = 50
@@ -21,27 +19,13 @@ _POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
 
 
 class TextOptions(NamedTuple):
-    """What is given about a text file; None: to be found out.
+    """What is given about a text file; None: to be found out."""
 
-    Attributes
-    ----------
-    sep : str or None
-        Between the columns.
-    decimal : str or None
-        Decimal mark: ``"."`` or ``","``.
-    encoding : str or None
-        Name of the encoding, as Python knows it.
-    na : tuple of str
-        Texts that stand for a missing value, besides the empty one, NA, NaN, null and the like.
-    thousands : str or None
-        What separates thousands: ``"."``, ``","``, ``"'"`` or a space; None: nothing.
-    """
-
-    sep: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    na: tuple[str, ...] = ()
-    thousands: str | None = None
+    sep: str | None = None  #: between the columns
+    decimal: str | None = None  #: decimal mark: ``"."`` or ``","``
+    encoding: str | None = None  #: name of the encoding, as Python knows it
+    na: tuple[str, ...] = ()  #: texts that stand for a missing value, besides the empty one, NA, NaN, null and the like
+    thousands: str | None = None  #: what separates thousands: ``"."``, ``","``, ``"'"`` or a space; None: nothing
 
 
 class TextForm(NamedTuple):

@@ -13,8 +13,6 @@ from legendretron._internal.extras import import_extra
 from legendretron.datasets.clean_text import clean_names
 from legendretron.datasets.compressed import open_compressed
 
-__all__ = ["TYPED", "typed_chunks", "typed_header"]
-
 #: Names of the formats.
 TYPED = {"parquet": "a Parquet file", "feather": "a Feather file", "jsonl": "JSON lines", "excel": "an Excel file"}
 _INDEX = "__index_level_"  # how pandas calls row numbers that it writes

@@ -20,8 +20,6 @@ from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 
-__all__ = ["SplitModel"]
-
 
 class SplitModel(LinearModel):
     """One model of which this process holds its classes' part: ``W``, ``b`` and the link's parameters, in one row of memory.
@@ -36,10 +34,6 @@ class SplitModel(LinearModel):
         Start of ``W``.
     bias : Tensor of shape (K,)
         Start of ``b``.
-    link : Link
-        Start of the link.
-    layout : Layout
-        With classes that are divided.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, link: Link, layout: Layout) -> None:

@@ -10,13 +10,12 @@ from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.stream_fit import fit_source
 from legendretron.links import Link
 from legendretron.streaming.source import Source
-from legendretron.training.layout import JointError, Layout
+from legendretron.training.layout import JointError as JointError  # for who calls fit
+from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
-
-__all__ = ["JointError", "fit_shards"]
 
 
 def fit_shards(estimator: LinearLinkClassifier, source: Source, layout: Layout, **how: Any) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +17,65 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.sources import are_paths, source_of
+from legendretron.datasets.streams import are_paths, source_of
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.join_group import PATIENCE
-from legendretron.distributed.ray_data import RayBlocks, is_ray_dataset
 from legendretron.estimators import load
 from legendretron.estimators.stream_fit import check_streamable
+from legendretron.streaming.arrow import RecordReader
 from legendretron.streaming.as_source import as_source
-from legendretron.streaming.source import Source
+from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.layout import JointError, Layout
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-__all__ = ["fit_ray"]
+_BATCH_ROWS = 2**14
+
+
+def is_ray_dataset(data: Any) -> bool:
+    """Whether it is a ``ray.data.Dataset``; Ray is not imported for it."""
+    return any(kind.__module__.startswith("ray.data") and kind.__name__ == "Dataset" for kind in type(data).__mro__)
+
+
+class RayBlocks(BlockSource):
+    """Blocks of a computed data set, by references into the object store."""
+
+    def __init__(self, blocks: list[Any], reader: RecordReader) -> None:
+        self._blocks, self._reader = blocks, reader
+        self.feature_names = reader.features
+
+    @classmethod
+    def of(cls, dataset: Any, columns: dict[str, Any]) -> RayBlocks:
+        """Compute a data set; its blocks, in the order of its rows, then stay in the object store."""
+        options = dataset.context.execution_options
+        before = options.preserve_order
+        options.preserve_order = True  # otherwise blocks are in the order in which they happened to be ready
+        try:
+            blocks = dataset.materialize().to_arrow_refs()
+        finally:
+            options.preserve_order = before
+        schema = dataset.schema().base_schema
+        wanted = None if columns["features"] is None else tuple(columns["features"])
+        reader = RecordReader(columns["target"], wanted, columns["weight"], columns["drop"])
+        return cls(blocks, RecordReader.of_schema(schema, reader))
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of the data set."""
+        return len(self._blocks)
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """One block; its rows have numbers as those of a file."""
+        import ray
+
+        done, origin = block * ROWS_OF_A_FILE, f"block {block} of the data set"
+        for records in ray.get(self._blocks[block]).to_batches(max_chunksize=_BATCH_ROWS):
+            if records.num_rows:
+                yield self._reader(records, origin, done)
+                done += records.num_rows
+
 
 _MODEL, _NOTES, _ERROR = "model.safetensors", "notes.json", "error.txt"
 AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")

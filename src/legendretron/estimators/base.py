@@ -214,7 +214,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         >>> clf.score(X, y) > 0.95
         True
         """
-        from legendretron.datasets.sources import open_rows
+        from legendretron.datasets.streams import open_rows
 
         columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
         skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)

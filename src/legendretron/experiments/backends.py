@@ -1,4 +1,4 @@
-"""Execution of batches: in this process, in others, or on the machines of a Ray or Dask cluster."""
+"""Execution of batches: in this process, in others, or on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,42 +6,24 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from legendretron._internal.extras import import_extra
 from legendretron._internal.provenance import provenance
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_choice
 from legendretron.experiments.experiment import Batch, Outcome, Resources, checked_outcome
 
-__all__ = ["BACKENDS", "Finished", "executed"]
-
-BACKENDS = ("loky", "ray", "dask")
+BACKENDS = ("loky", "ray")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A batch that was executed: its outcome, or why there is none.
+    """A batch that was executed: its outcome, or why there is none."""
 
-    Attributes
-    ----------
-    batch : Batch
-        The batch.
-    outcome : Outcome or None
-        Its outcome; None if it failed.
-    error : str
-        Message in one line, if it failed.
-    seconds : float
-        Time taken.
-    environment : dict
-        Device, threads, versions and commit of the process that executed it.
-    """
-
-    batch: Batch
-    outcome: Outcome | None
-    error: str
-    seconds: float
-    environment: dict[str, object]
+    batch: Batch  #: the batch
+    outcome: Outcome | None  #: its outcome; None if it failed
+    error: str  #: message in one line, if it failed
+    seconds: float  #: time taken
+    environment: dict[str, object]  #: device, threads, versions and commit of the process that executed it
 
 
 def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resources: Resources) -> Finished:
@@ -64,26 +46,10 @@ def executed(
     n_jobs: int = 1,
     address: str | None = None,
 ) -> Iterator[Finished]:
-    """Execute batches and yield each when it is finished, in any order.
-
-    Parameters
-    ----------
-    execute : callable
-        Of the experiment; it is sent to other processes, so it need not be a part of the library.
-    batches : sequence of Batch
-        What to execute.
-    resources : Resources
-        Data folder and device, the same on every machine.
-    backend : {"loky", "ray", "dask"}
-        Processes of this machine, or a cluster; one on this machine is started if there is no address.
-    n_jobs : int
-        Batches at once. With loky, 1 means in this process.
-    address : str, optional
-        Of a Ray or Dask cluster.
-    """
+    """Execute batches and yield each when it is finished, in any order."""
     check_choice("backend", backend, BACKENDS)
     if address is not None and backend == "loky":
-        raise ValueError(f"address is that of a Ray or Dask cluster, got {address!r} with backend 'loky'.")
+        raise ValueError(f"address is that of a Ray cluster, got {address!r} with backend 'loky'.")
     if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
         yield from (_execute(execute, batch, resources) for batch in batches)
         return
@@ -100,15 +66,6 @@ def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
     if backend == "ray":
         with ray_cluster(n_jobs, address):
             _register_ray()
-            yield
-    elif backend == "dask":
-        distributed: Any = import_extra("distributed", "backend dask", "distributed")
-        if address is None:
-            # real processes, with one thread each: torch has its own
-            cluster = distributed.LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None)
-        else:
-            cluster = contextlib.nullcontext(address)
-        with cluster as where, distributed.Client(where):
             yield
     else:
         yield

@@ -12,18 +12,6 @@ from typing import Any
 from legendretron._internal.json_values import as_json
 from legendretron._internal.validation import check_integer
 
-__all__ = [
-    "Batch",
-    "Experiment",
-    "MissingDataError",
-    "OnDownload",
-    "Outcome",
-    "Record",
-    "Resources",
-    "Run",
-    "checked_outcome",
-]
-
 #: The record of one run: its identity, measurements, data, settings and environment.
 Record = dict[str, Any]
 #: Called with the name of a data set, the number of bytes received, and the total if known.
@@ -151,13 +139,6 @@ class Outcome:
 
 def checked_outcome(result: object, n_runs: int) -> Outcome:
     """What ``execute`` returned, with plain numbers.
-
-    Parameters
-    ----------
-    result : object
-        To be an :class:`Outcome`.
-    n_runs : int
-        Runs of the batch.
 
     Raises
     ------

@@ -11,21 +11,32 @@ from typing import Any
 
 from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.rounding import rounded
 from legendretron.experiments.statistics import Mean
+from legendretron.experiments.store import rounded
+from legendretron.plots.axes import axes_or_new
 
-__all__ = [
-    "as_text",
-    "described",
-    "is_trial",
-    "mark",
-    "markdown_table",
-    "read_csv",
-    "save_picture",
-    "write_csv",
-    "write_report",
-    "write_text",
-]
+
+def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
+    """Return axes with titles, side by side; needs matplotlib."""
+    axes_or_new(None)  # raises an error if matplotlib is missing
+    import matplotlib.pyplot as plt
+
+    plt.close()
+    _, axes = plt.subplots(1, len(titles), figsize=size, layout="constrained", squeeze=False, **options)
+    for panel, title in zip(axes[0], titles, strict=True):
+        panel.set_title(title.replace(" (", "\n(").replace(", ", ",\n"))
+    return list(axes[0])
+
+
+def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
+    """Put everything that has a label into one legend, once, write the picture and close it."""
+    figure = panels[0].figure
+    found: dict[str, Any] = {}
+    for panel in panels:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, **legend)
+    return save_picture(figure, path)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -85,21 +96,7 @@ def read_csv(path: Path | Traversable) -> list[dict[str, str]]:
 def write_report(
     folder: Path, name: str, sections: Iterable[str], rows: Sequence[Mapping[str, Any]], *pictures: Path
 ) -> list[Path]:
-    """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures.
-
-    Parameters
-    ----------
-    folder : path
-        Where to write.
-    name : str
-        Name of the experiment.
-    sections : iterable of str
-        Headings, paragraphs and tables; empty ones are left out.
-    rows : sequence of dict
-        See :func:`write_csv`.
-    *pictures : path
-        Written before, for the list of files.
-    """
+    """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures."""
     text = "\n\n".join(section for section in sections if section)
     return [write_text(folder / f"{name}.md", text), write_csv(folder / f"{name}.csv", rows), *pictures]
 

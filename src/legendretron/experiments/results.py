@@ -10,8 +10,6 @@ from typing import Any
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.statistics import Mean, mean_difference, mean_of, paired_test, verdict, welch_from_means
 
-__all__ = ["Comparison", "Results"]
-
 Cell = tuple[Any, ...]
 
 
@@ -46,13 +44,6 @@ class Comparison:
 
 class Results:
     """Records of one experiment by some of their fields.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        Of one experiment.
-    *names : str
-        Fields that identify a cell of a table, such as ``"dataset"`` and ``"model"``.
 
     Attributes
     ----------

@@ -18,8 +18,6 @@ from legendretron.experiments.backends import Finished, executed
 from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
 from legendretron.experiments.store import Store, read_records
 
-__all__ = ["Sweep", "code_of", "render", "sweep"]
-
 #: Share of the free memory that models may take; the rest is for data and intermediate results.
 _SHARE = 0.5
 #: Memory that is assumed where the system does not report it, as on Windows: 8 GB.

@@ -12,19 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from legendretron.experiments.rounding import rounded_difference
-
-__all__ = [
-    "Mean",
-    "add_holm",
-    "holm",
-    "mean_difference",
-    "mean_of",
-    "paired_test",
-    "verdict",
-    "welch_from_means",
-    "welch_test",
-]
+from legendretron.experiments.store import rounded_difference
 
 
 @dataclass(frozen=True)
@@ -78,21 +66,11 @@ def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
     return Mean(rounded_difference(gap.value), rounded_difference(gap.error), gap.n)
 
 
-def welch_test(a: ArrayLike, b: ArrayLike) -> float:
+def welch_from_means(a: Mean, b: Mean) -> float:
     """Two-sided p-value of Welch's t-test for equal means, of samples that need not have equal variances.
 
     For samples without any variance it is 1 if their means agree, and 0 otherwise.
-
-    Examples
-    --------
-    >>> welch_test([1.0, 1.1, 0.9], [1.0, 1.1, 0.9])
-    1.0
     """
-    return welch_from_means(mean_of(a), mean_of(b))
-
-
-def welch_from_means(a: Mean, b: Mean) -> float:
-    """As :func:`welch_test`, from published means, standard errors and numbers of repetitions."""
     if a.n < 2 or b.n < 2:
         return float("nan")
     if a.error == 0.0 and b.error == 0.0:
@@ -157,19 +135,6 @@ def verdict(
     worse: str = "worse",
 ) -> str:
     """Return the result of a test as a word: ``"better"``, ``"worse"``, or ``"="`` if there is no significant difference.
-
-    Parameters
-    ----------
-    difference : float
-        Of the first model to the second; more is better.
-    p : float
-        p-value; NaN, if there is no test, gives an empty string.
-    adjusted : float, optional
-        p-value after a correction for multiple tests: the word is in brackets if only the uncorrected test is significant.
-    level : float
-        Significance level: 0.01 is a confidence of 99 %.
-    better, worse : str
-        The words.
 
     Examples
     --------

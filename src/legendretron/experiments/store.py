@@ -7,12 +7,43 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from legendretron.experiments.experiment import Batch, Outcome, Record, Run, checked_outcome
-from legendretron.experiments.rounding import rounded
 
-__all__ = ["Store", "read_records"]
+DIGITS = 10
+DECIMALS = 12
+
+
+def rounded(value: Any) -> Any:
+    """Round every float in a value, which may be a list or dict, to :data:`DIGITS` significant digits.
+
+    Zero has no sign; integers, text and None stay as they are.
+
+    Examples
+    --------
+    >>> rounded({"accuracy": 66.66666666666667, "p": 1.2345678901234e-26, "gap": -0.0, "seeds": 20})
+    {'accuracy': 66.66666667, 'p': 1.23456789e-26, 'gap': 0.0, 'seeds': 20}
+    """
+    if isinstance(value, dict):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") + 0.0  # -0.0 + 0.0 is 0.0
+    return value
+
+
+def rounded_difference(value: float) -> float:
+    """Round a difference to :data:`DECIMALS` decimal places; zero has no sign.
+
+    Examples
+    --------
+    >>> 98.1 - 98.0 == 0.1, rounded_difference(98.1 - 98.0)
+    (False, 0.1)
+    """
+    return round(float(value), DECIMALS) + 0.0
+
 
 _NAME = "runs.jsonl"
 

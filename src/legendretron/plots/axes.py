@@ -6,19 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "COLOURS",
-    "LINES",
-    "MARKERS",
-    "add_legend",
-    "add_legend_below",
-    "axes_or_new",
-    "panels_or_new",
-    "room_for_legend",
-    "styles",
-    "width",
-]
-
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
@@ -110,3 +97,17 @@ def add_legend_below(ax: Any, handles: Any = None, columns: int = 2, **look: Any
         bbox_to_anchor=(0.5, -0.16),
         **look,
     )
+
+
+class Display:
+    """Base of the displays; not for direct use."""
+
+    ax_: Any  #: where the display was drawn
+    figure_: Any  #: the figure of these axes
+    lines_: dict[str, Any]  #: what was drawn for each model, by its name
+
+    @property
+    def line_(self) -> Any:
+        """What was drawn for the model; a list if there are several."""
+        drawn = list(self.lines_.values())
+        return drawn[0] if len(drawn) == 1 else drawn

@@ -12,11 +12,8 @@ import torch
 from legendretron._internal.validation import check_integer
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
-from legendretron.plots.axes import add_legend_below, axes_or_new, styles
-from legendretron.plots.display import Display
+from legendretron.plots.axes import Display, add_legend_below, axes_or_new, styles
 from legendretron.plots.models import core, link_of, named, predictors
-
-__all__ = ["CanonicalityDisplay", "MeasuredLink"]
 
 #: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
 _LINEAR = 1e-3

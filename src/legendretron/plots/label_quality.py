@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
-from legendretron.plots.display import Display
+from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new
 from legendretron.plots.models import core, single
-
-__all__ = ["LabelQualityDisplay"]
 
 
 class LabelQualityDisplay(Display):

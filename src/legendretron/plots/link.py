@@ -13,19 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
-from legendretron.plots.axes import COLOURS, LINES, add_legend, axes_or_new, room_for_legend, width
-from legendretron.plots.display import Display
-from legendretron.plots.labels import shown
-from legendretron.plots.models import core, link_of, named, predictors
-from legendretron.plots.values import inverse_link
-
-__all__ = ["LinkDisplay"]
+from legendretron.plots.axes import COLOURS, LINES, Display, add_legend, axes_or_new, room_for_legend, width
+from legendretron.plots.models import core, inverse_link, link_of, named, predictors, shown, sigmoid_unit
 
 #: How far links are drawn in the sigmoid's unit, where its probability is 0.001 or 0.999.
 _END = 7.0
 _POINTS = 401
-#: Furthest that is looked for the predictors of probabilities 1/4 and 3/4.
-_FURTHEST = 1e6
 
 
 class LinkDisplay(Display):
@@ -156,11 +149,6 @@ class LinkDisplay(Display):
         of = seconds.pop() if len(seconds) == 1 else "the second class"
         return cls(z, curves, bands, data, of, unit).plot(ax=ax)
 
-    @classmethod
-    def from_estimators(cls, estimators: Mapping[str, Any], z: ArrayLike, **settings: Any) -> LinkDisplay:
-        """Draw fitted link learners at given predictors, in each model's own unit; see :meth:`from_estimator`."""
-        return cls.from_estimator(estimators, z=z, **{"unit": "own", **settings})
-
     def plot(self, ax: Any = None) -> LinkDisplay:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 1 + len(self.curves)))
@@ -222,30 +210,10 @@ class _Curve:
 
     def sigmoid_unit(self) -> tuple[float, float]:
         """Return shift and scale: the predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit."""
-        quarter, three = self._predictor(0.25), self._predictor(0.75)
-        if not three > quarter:
+        found = sigmoid_unit(lambda z: self.probabilities(z).mean(0))
+        if found is None:
             raise ValueError(
                 f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it has no place in the "
                 "sigmoid's unit; use unit='own'."
             )
-        return (quarter + three) / 2, (three - quarter) / (2 * np.log(3))
-
-    def _predictor(self, p: float) -> float:
-        """Predictor of a probability, by bisection; NaN if there is none."""
-
-        def below(z: float) -> bool:
-            return bool(self.probabilities(np.array([z])).mean() < p)
-
-        low, high = -1.0, 1.0
-        while not below(low):
-            low *= 2
-            if low < -_FURTHEST:
-                return float("nan")
-        while below(high):
-            high *= 2
-            if high > _FURTHEST:
-                return float("nan")
-        while high - low > 1e-9 * max(1.0, abs(low), abs(high)):
-            middle = (low + high) / 2
-            low, high = (middle, high) if below(middle) else (low, middle)
-        return (low + high) / 2
+        return found

@@ -12,13 +12,17 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, width
-from legendretron.plots.display import Display
-from legendretron.plots.labels import checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of, named
-from legendretron.plots.values import partial_losses, scale_to_log
-
-__all__ = ["LossDisplay"]
+from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new, width
+from legendretron.plots.models import (
+    checked_classes,
+    classes_of,
+    core,
+    link_of,
+    named,
+    partial_losses,
+    scale_to_log,
+    shown,
+)
 
 #: Line styles of the loss of the first label, of the second, and of the Bayes risk.
 STYLES: Any = ("--", "-", ":")
@@ -69,11 +73,7 @@ class LossDisplay(Display):
     """
 
     def __init__(
-        self,
-        probability: ArrayLike,
-        losses: Mapping[str, ArrayLike],
-        classes: Any = None,
-        scale: str = "log",
+        self, probability: ArrayLike, losses: Mapping[str, ArrayLike], classes: Any = None, scale: str = "log"
     ) -> None:
         q = self.probability = np.asarray(probability, dtype=float)
         if q.ndim != 1 or len(q) < 2 or not ((q > 0) & (q < 1)).all() or not (np.diff(q) > 0).all():

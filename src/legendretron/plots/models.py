@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
+from legendretron._internal.validation import at_least_single
 from legendretron.links import Link
-
-__all__ = ["classes_of", "core", "link_of", "named", "predictors", "single"]
+from legendretron.losses import ProperLoss
+from legendretron.simplex import append_reference
 
 
 def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
-    """Return one or several models by name; those in a list are named after their class.
-
-    Parameters
-    ----------
-    what : str
-        What to call the argument in errors.
-    given : object, sequence or mapping of str to object
-        A model, or several.
-    name : str, optional
-        Name of a single model.
-    """
+    """Return one or several models by name; those in a list are named after their class."""
     if name is not None and not isinstance(name, str):
         raise ValueError(f"name must be a string, got {name!r}.")
     if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
@@ -97,3 +91,111 @@ def predictors(estimator: Any, X: Any) -> torch.Tensor:
     """Return the predictors that a fitted classifier puts into its link, ``(n, C - 1)``."""
     z = np.asarray(estimator.linear_predictor(X))
     return torch.as_tensor(z.reshape(len(z), -1))
+
+
+def shown(label: Any) -> str:
+    """Return a label for a text: strings as they are, numbers as "class 1"."""
+    return str(label) if isinstance(label, str) else f"class {label}"
+
+
+def checked_classes(classes: Any, n_classes: int) -> np.ndarray:
+    """Return names of the columns; by default their numbers."""
+    if classes is None:
+        return np.arange(n_classes)
+    found = np.asarray(classes)
+    if found.shape != (n_classes,) or len(np.unique(found)) != n_classes:
+        raise ValueError(f"classes must name {n_classes} different classes, one for each column, got {classes!r}.")
+    return found
+
+
+def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels of any kind as column numbers ``(n,)``, and the class of each column ``(C,)``.
+
+    Without ``classes``, integers from 0 to ``C - 1`` among which 0 occurs are column numbers: without it, they may as well
+    count from 1. Of any other labels, all ``C`` classes must occur, and columns are in sorted order.
+    """
+    y = np.asarray(y)
+    if y.ndim != 1 or not len(y):
+        raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
+    if classes is None:
+        if y.dtype.kind in "iu" and y.min() == 0 and y.max() < n_classes:
+            return y, np.arange(n_classes)
+        found = np.unique(y)
+        if len(found) != n_classes:
+            shown = ", ".join(map(repr, found[:5].tolist())) + (", ..." if len(found) > 5 else "")
+            raise ValueError(
+                f"y holds {len(found)} classes ({shown}), but predictions have {n_classes} columns; name the classes of the "
+                "columns by classes=."
+            )
+        classes = found
+    names = checked_classes(classes, n_classes)
+    order = np.argsort(names)
+    place = np.searchsorted(names, y, sorter=order).clip(max=n_classes - 1)
+    columns = order[place]
+    if (wrong := names[columns] != y).any():
+        raise ValueError(f"y holds the label {y[wrong][0].item()!r}, which is not among the classes {names.tolist()}.")
+    return columns, names
+
+
+#: Where the predictors of probabilities 1/4 and 3/4 are looked for: from large steps to small and back, in any unit.
+_FAR = np.sinh(np.linspace(-14.0, 14.0, 801))
+#: How far a forecast may be from certain to be called perfect.
+_NEARLY = 1e-12
+
+
+def like(module: nn.Module, values: np.ndarray) -> Tensor:
+    """Return numbers as a tensor in the precision of a link or a loss, at least single, and where it is."""
+    own = next((t for t in module.state_dict().values() if t.is_floating_point()), torch.empty(0, dtype=torch.float64))
+    return torch.as_tensor(np.ascontiguousarray(values)).to(own.device, at_least_single(own).dtype)
+
+
+def inverse_link(link: Link, z: np.ndarray) -> np.ndarray:
+    """Return the probabilities of predictors, ``(n, C - 1) -> (n, C)``."""
+    with torch.no_grad():
+        p: np.ndarray = link.inverse(like(link, z)).double().cpu().numpy()
+    return p
+
+
+def partial_losses(of: Link | ProperLoss, p: np.ndarray) -> np.ndarray:
+    """Return partial losses at probabilities ``(m, C)``, so that a perfect forecast costs nothing.
+
+    Parameters
+    ----------
+    p : array of shape (m, C)
+        Probabilities inside the simplex.
+    """
+    n_classes = p.shape[1]
+    certain = (1 - n_classes * _NEARLY) * np.eye(n_classes) + _NEARLY
+    q = like(of, np.concatenate([p, certain]))
+    with torch.no_grad():
+        if isinstance(of, ProperLoss):
+            losses = of.partial_losses(q)
+        else:
+            z = of.link(q)
+            losses = of.potential(z).unsqueeze(-1) - append_reference(z)
+    found: np.ndarray = losses.double().cpu().numpy()
+    return found[: len(p)] - np.diagonal(found[len(p) :])
+
+
+def scale_to_log(middle: float, n_classes: int) -> float:
+    """Return the factor by which a Bayes risk in the middle becomes that of the log-loss, ``log C``."""
+    if not middle > 0:
+        raise ValueError(
+            f"the Bayes risk of equal probabilities must be positive to be scaled, got {middle:.3g}; use scale='own'."
+        )
+    return math.log(n_classes) / middle
+
+
+def sigmoid_unit(probability: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float] | None:
+    """Return shift and scale: a predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit.
+
+    There, probabilities of 1/4 and 3/4 are where the sigmoid has them. None if the link does not rise from one to the other.
+    """
+    far = np.maximum.accumulate(probability(_FAR))
+    if not (far[0] < 0.25 and far[-1] > 0.75):
+        return None
+    quarter, three = np.interp([0.25, 0.75], far, _FAR)
+    for _ in range(3):  # the first grid is coarse far away from zero
+        near = np.linspace(quarter - 0.5 * (three - quarter), three + 0.5 * (three - quarter), 401)
+        quarter, three = np.interp([0.25, 0.75], np.maximum.accumulate(probability(near)), near)
+    return ((quarter + three) / 2, (three - quarter) / (2 * np.log(3))) if three > quarter else None

@@ -12,14 +12,20 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.canonicality import jacobian_defects
-from legendretron.plots.axes import COLOURS, axes_or_new
-from legendretron.plots.display import Display
-from legendretron.plots.labels import as_columns, checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of, predictors, single
+from legendretron.plots.axes import COLOURS, Display, axes_or_new
+from legendretron.plots.models import (
+    as_columns,
+    checked_classes,
+    classes_of,
+    core,
+    inverse_link,
+    like,
+    link_of,
+    predictors,
+    shown,
+    single,
+)
 from legendretron.plots.triangle import draw_frame, to_plane
-from legendretron.plots.values import inverse_link, like
-
-__all__ = ["ProbabilityMapDisplay"]
 
 #: One marker for each class, so that they can be told apart without colours.
 _MARKERS = ("o", "s", "^")

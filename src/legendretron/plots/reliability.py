@@ -7,16 +7,127 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice
-from legendretron.diagnostics import CalibrationCurve, SmoothCalibrationCurve
-from legendretron.plots.axes import LINES, add_legend, axes_or_new, room_for_legend, styles
-from legendretron.plots.display import Display
-from legendretron.plots.labels import shown
-from legendretron.plots.models import named
-from legendretron.plots.reliability_curves import Curve, Predictions
+from legendretron.diagnostics import (
+    CalibrationCurve,
+    SmoothCalibrationCurve,
+    calibration_curve,
+    smooth_calibration_curve,
+)
+from legendretron.plots.axes import (
+    LINES,
+    Display,
+    add_legend,
+    add_legend_below,
+    axes_or_new,
+    panels_or_new,
+    room_for_legend,
+    styles,
+)
+from legendretron.plots.models import as_columns, named, shown
 
-__all__ = ["ReliabilityDisplay"]
+Curve = CalibrationCurve | SmoothCalibrationCurve
+
+#: Fewer than for a calibration error: each has a bar.
+_BINS = 10
+#: Settings of each strategy.
+_SETTINGS = {
+    "binned": ("n_bins", "sample_weight"),
+    "smooth": ("bandwidth", "n_bootstrap", "level", "seed", "sample_weight"),
+}
+
+
+class Predictions:
+    """Probabilities of one or several models on the same labels, checked.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels of any kind.
+    predictions : array of shape (n, C) or (n,), or mapping of str to array
+        By the name of the model. One column is the probability of the second of two classes.
+    """
+
+    def __init__(self, y: ArrayLike, predictions: Any, classes: Any = None, name: str | None = None) -> None:
+        if not isinstance(predictions, Mapping):
+            predictions = {"model" if name is None else name: predictions}
+        elif name is not None:
+            raise ValueError(f"name is for a single model; several are named by their keys, got name={name!r}.")
+        self.tables = {key: _table(key, p) for key, p in named("predictions", dict(predictions)).items()}
+        n_columns = next(iter(self.tables.values())).shape[1]
+        rows = {key: len(p) for key, p in self.tables.items()}
+        if wrong := {key: n for key, n in rows.items() if n != len(np.atleast_1d(np.asarray(y)))}:
+            key, n = next(iter(wrong.items()))
+            raise ValueError(
+                f"y must have a label for each row of predictions, got {np.size(y)} labels and {n} rows of {key!r}."
+            )
+        self.columns, self.classes = as_columns(y, n_columns, classes)
+        for key, p in self.tables.items():
+            if p.shape != (len(self.columns), n_columns):
+                raise ValueError(
+                    f"predictions of {key!r} must have shape {(len(self.columns), n_columns)}, as the labels and the other "
+                    f"models have, got {p.shape}."
+                )
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any, y: ArrayLike, name: str | None = None) -> Predictions:
+        """Return the predictions of one or several fitted classifiers on the same rows."""
+        tables, classes = {}, None
+        for key, model in named("estimator", estimator, name).items():
+            check_is_fitted(model)
+            if not hasattr(model, "predict_proba"):
+                raise ValueError(f"{key!r} must be a classifier with predict_proba, got {type(model).__name__}.")
+            own = np.asarray(model.classes_)
+            if classes is not None and not np.array_equal(own, classes):
+                raise ValueError(f"estimators must have the same classes, got {own} and {classes}.")
+            classes, tables[key] = own, model.predict_proba(X)
+        return cls(y, tables, classes)
+
+    def column(self, label: Any) -> int:
+        """Return the column of a class."""
+        found = [k for k, own in enumerate(self.classes.tolist()) if own == label]
+        if not found:
+            raise ValueError(f"label must be one of the classes {self.classes.tolist()}, got {label!r}.")
+        return found[0]
+
+    def curves(self, kind: str, column: int | None, settings: Mapping[str, Any]) -> dict[str, Curve]:
+        """Return the curve of each model; see :func:`reliability_curve`."""
+        return {key: reliability_curve(self.columns, p, kind, column, settings) for key, p in self.tables.items()}
+
+
+def reliability_curve(
+    y: np.ndarray, p: np.ndarray, kind: str, column: int | None, settings: Mapping[str, Any]
+) -> Curve:
+    """Return a binned or a smooth curve, by the settings that users gave: ``strategy``, and those of its function."""
+    rest = dict(settings)
+    strategy = check_choice("strategy", rest.pop("strategy", "binned"), tuple(_SETTINGS))
+    for name in rest:
+        of = [other for other, names in _SETTINGS.items() if name in names]
+        if not of:
+            known = ", ".join(dict.fromkeys(["strategy", *(own for names in _SETTINGS.values() for own in names)]))
+            raise TypeError(
+                f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves are "
+                f"{known}."
+            )
+        if strategy not in of:
+            raise ValueError(f"{name} is for strategy={of[0]!r}, got {name}={rest[name]!r} with strategy={strategy!r}.")
+    if strategy == "binned":
+        return calibration_curve(y, p, kind=kind, column=column, **{"n_bins": _BINS, **rest})
+    return smooth_calibration_curve(y, p, kind=kind, column=column, **rest)
+
+
+def _table(name: str, p: Any) -> np.ndarray:
+    table = np.asarray(p)
+    if table.dtype.kind not in "fiu":
+        raise ValueError(f"predictions of {name!r} must be numbers, got dtype {table.dtype}.")
+    if table.ndim == 1:
+        table = np.stack([1 - table, table], 1)
+    if table.ndim != 2 or table.shape[1] < 2 or not len(table):
+        raise ValueError(f"predictions of {name!r} must have shape (n, C) with C >= 2, or (n,), got {np.shape(p)}.")
+    return table
+
 
 #: Bars of the histogram below smooth curves; a divisor of the number of their cells.
 _HISTOGRAM = 32
@@ -208,3 +319,99 @@ def _smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colou
         count = curve.count.reshape(_HISTOGRAM, -1).sum(1)
         below.stairs(count, np.linspace(0, 1, _HISTOGRAM + 1), color=colour, linestyle=dashes, linewidth=1.2)
     return line
+
+
+class ClasswiseReliabilityDisplay(Display):
+    """Reliability of the probability of each class: a panel for each class, with all models.
+
+    Parameters
+    ----------
+    displays : mapping of class to ReliabilityDisplay
+        One for each panel.
+
+    Attributes
+    ----------
+    axes_ : ndarray of axes
+        One for each panel; ``ax_`` is the first.
+    lines_ : dict of class to dict
+        The curves of each panel, by the name of the model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ClasswiseReliabilityDisplay.from_estimator(GaussianNB().fit(X, y), X, y).axes_.shape
+    (3,)
+    """
+
+    def __init__(self, displays: Mapping[Any, ReliabilityDisplay]) -> None:
+        if not displays:
+            raise ValueError("displays must hold at least one class, got none.")
+        self.displays = dict(displays)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: ArrayLike,
+        predictions: Any,
+        *,
+        labels: Any = None,
+        classes: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **curve: Any,
+    ) -> ClasswiseReliabilityDisplay:
+        """Draw the diagrams of the probabilities of one or several models on the same labels.
+
+        Parameters
+        ----------
+        y, predictions, classes, name, **curve
+            As in :meth:`ReliabilityDisplay.from_predictions`.
+        labels : sequence of classes, optional
+            Which to draw; by default all.
+        ax : matplotlib axes or sequence of these, optional
+            Where to draw, one for each class.
+        """
+        return cls._of(Predictions(y, predictions, classes, name), labels, curve).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        labels: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **curve: Any,
+    ) -> ClasswiseReliabilityDisplay:
+        """Draw the diagrams of one or several fitted classifiers on the same data.
+
+        Parameters
+        ----------
+        estimator, X, y, name, **curve
+            As in :meth:`ReliabilityDisplay.from_estimator`.
+        labels, ax
+            As in :meth:`from_predictions`.
+        """
+        return cls._of(Predictions.of(estimator, X, y, name), labels, curve).plot(ax=ax)
+
+    @classmethod
+    def _of(cls, predictions: Predictions, labels: Any, curve: dict[str, Any]) -> ClasswiseReliabilityDisplay:
+        wanted = predictions.classes.tolist() if labels is None else list(labels)
+        return cls({label: ReliabilityDisplay._of(predictions, "classwise", label, curve) for label in wanted})
+
+    def plot(self, ax: Any = None) -> ClasswiseReliabilityDisplay:
+        """Draw on the axes given, one for each class, or on new ones."""
+        models = max(len(display.curves) for display in self.displays.values())
+        self.axes_ = panels_or_new(ax, len(self.displays), min(len(self.displays), 3), (3.6, 3.6 + 0.2 * models))
+        self.ax_, self.lines_ = self.axes_[0], {}
+        self.figure_ = self.ax_.figure
+        for panel, (label, display) in zip(self.axes_, self.displays.items(), strict=True):
+            display.plot(ax=panel)
+            panel.set_title(shown(label))
+            add_legend_below(panel, columns=1)  # small panels have no room inside
+            self.lines_[label] = display.lines_
+        return self

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.plots.axes import MARKERS, add_legend, axes_or_new, room_for_legend, styles
-from legendretron.plots.display import Display
+from legendretron.plots.axes import MARKERS, Display, add_legend, axes_or_new, room_for_legend, styles
 from legendretron.plots.models import core, named
 from legendretron.training import History
-
-__all__ = ["TrainingDisplay"]
 
 
 class TrainingDisplay(Display):
@@ -70,11 +67,6 @@ class TrainingDisplay(Display):
             if not hasattr(inner, "history_"):
                 raise ValueError(f"{key!r} must have a history_, got {type(inner).__name__} without one.")
             histories[key] = inner.history_
-        return cls(histories).plot(ax=ax)
-
-    @classmethod
-    def from_histories(cls, histories: Mapping[str, History], *, ax: Any = None) -> TrainingDisplay:
-        """Draw the histories of some models."""
         return cls(histories).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> TrainingDisplay:

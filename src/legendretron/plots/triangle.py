@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron.plots.labels import shown
-
-__all__ = ["draw_frame", "grid", "to_plane"]
+from legendretron.plots.models import shown
 
 #: Corners of the first, second and third class.
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])

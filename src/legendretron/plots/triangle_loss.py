@@ -11,14 +11,18 @@ from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import CompositeLoss, ProperLoss
-from legendretron.plots.axes import panels_or_new
-from legendretron.plots.display import Display
-from legendretron.plots.labels import checked_classes, shown
-from legendretron.plots.models import classes_of, core, link_of, single
+from legendretron.plots.axes import Display, panels_or_new
+from legendretron.plots.models import (
+    checked_classes,
+    classes_of,
+    core,
+    link_of,
+    partial_losses,
+    scale_to_log,
+    shown,
+    single,
+)
 from legendretron.plots.triangle import draw_frame, grid, to_plane
-from legendretron.plots.values import partial_losses, scale_to_log
-
-__all__ = ["TriangleDisplay"]
 
 #: Smallest probability in the picture: losses are infinite at the sides.
 _MARGIN = 0.005

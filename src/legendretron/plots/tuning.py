@@ -8,12 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.parameters import spell
-from legendretron.plots.axes import COLOURS, MARKERS, add_legend_below, axes_or_new
-from legendretron.plots.display import Display
+from legendretron.plots.axes import COLOURS, MARKERS, Display, add_legend_below, axes_or_new
 from legendretron.plots.models import core, single
 from legendretron.tuning.table import COLUMNS
-
-__all__ = ["TuningDisplay", "by_link_alpha", "heights", "logistic_curves"]
 
 _LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
 _NOISY = "0.65"

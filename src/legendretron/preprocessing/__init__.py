@@ -10,12 +10,6 @@ if TYPE_CHECKING:
     from legendretron.preprocessing.drift import DriftWarning
     from legendretron.preprocessing.encoder import TableEncoder
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "drift": ("DriftWarning",),
-            "encoder": ("TableEncoder",),
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__, {"drift": ("DriftWarning",), "encoder": ("TableEncoder",)})
 
 __all__ = ["DriftWarning", "TableEncoder"]

@@ -25,8 +25,6 @@ from legendretron.preprocessing.dates import DATE_KINDS, dates_of
 from legendretron.preprocessing.drift import Tally, usual_share
 from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
 
-__all__ = ["KINDS", "FittedColumn", "columns_from_state"]
-
 #: What a column can be.
 KINDS = ("number", "boolean", *DATE_KINDS, "categories", "identifier", "empty")
 _FORMS = {

@@ -9,8 +9,6 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra
 
-__all__ = ["DATE_KINDS", "dates_of", "days_of", "look_like_dates", "look_like_other_dates", "may_be_either"]
-
 #: Kinds of columns of dates, by what may come first in them besides the year, which can always; the first that fits is taken.
 DATE_KINDS = ("date", "day-first date", "month-first date")
 

@@ -9,8 +9,6 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-__all__ = ["DriftWarning", "DriftWatch", "Tally", "tell_drift"]
-
 #: Values that are not like those of the fit are worth a word if they are all, or so many of all and so many times the usual
 #: share, and if it is so much less likely that both shares are the same than that they differ.
 _MOST, _TIMES, _LESS_LIKELY = 0.5, 2.0, 1e-4

@@ -22,8 +22,6 @@ from legendretron.preprocessing.frames import as_frame, columns_of
 from legendretron.preprocessing.statistics import ColumnStatistics
 from legendretron.preprocessing.values import Values, read_values, texts_of
 
-__all__ = ["TableEncoder"]
-
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table with text, dates and gaps as numbers, by rules that suit a linear classifier.

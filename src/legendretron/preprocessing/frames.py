@@ -11,21 +11,9 @@ from sklearn.utils.validation import check_array
 
 from legendretron._internal.extras import import_extra
 
-__all__ = ["as_frame", "columns_of"]
-
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
-    """Return a table as a data frame, and the names of its columns if it came with names.
-
-    Parameters
-    ----------
-    X : data frame, pyarrow table or record batch, or array
-        The table. Columns of an array are named x0, x1, ...
-    fitted : encoder, optional
-        An encoder whose columns are needed, in its order; other columns of a data frame are left out.
-    optional : collection of str
-        Columns of the encoder that may be missing.
-    """
+    """Return a table as a data frame, and the names of its columns if it came with names."""
     pandas = import_extra("pandas", "encoding a table", "cli")
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()

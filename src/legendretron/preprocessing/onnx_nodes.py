@@ -9,25 +9,12 @@ import numpy as np
 
 from legendretron.preprocessing.column import FittedColumn
 
-__all__ = ["prepend_columns"]
-
 
 def prepend_columns(model: Any, columns: Sequence[FittedColumn], dtype: np.dtype, entry: str) -> None:
     """Put nodes before a model, so that it takes the columns of a table instead of the array that they become.
 
     Each column is an input of its name and of shape (n, 1): text for categories, where the empty text is a gap; numbers of
     ``dtype`` for all others, where NaN is a gap. Columns that are left out are no inputs.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto
-        The model; it is changed.
-    columns : sequence of FittedColumn
-        What becomes of each column.
-    dtype : {float32, float64}
-        Of the array.
-    entry : str
-        The name of the array in the model, whose only input it is.
     """
     from onnx import TensorProto, helper, numpy_helper
 

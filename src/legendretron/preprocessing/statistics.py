@@ -9,16 +9,8 @@ import numpy as np
 from legendretron._internal.numbers import Marks, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.dates import (
-    DATE_KINDS,
-    dates_of,
-    look_like_dates,
-    look_like_other_dates,
-    may_be_either,
-)
+from legendretron.preprocessing.dates import DATE_KINDS, dates_of, look_like_dates, look_like_other_dates, may_be_either
 from legendretron.preprocessing.values import Values, numbers_of
-
-__all__ = ["MOST_COUNTED", "ColumnStatistics"]
 
 #: Different values of a column that are counted. Those that appear for the first time after so many others are pooled.
 MOST_COUNTED = 100_000
@@ -54,15 +46,7 @@ def _are_different(numbers: np.ndarray) -> bool:
 
 
 class ColumnStatistics:
-    """Statistics of a column.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    categorical : bool
-        Whether its values are categories whatever they look like.
-    """
+    """Statistics of a column."""
 
     def __init__(self, name: str, categorical: bool) -> None:
         self.name, self.categorical = name, categorical

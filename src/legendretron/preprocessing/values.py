@@ -9,15 +9,6 @@ import numpy as np
 from legendretron._internal.extras import import_extra
 from legendretron.preprocessing.dates import days_of
 
-__all__ = [
-    "Texts",
-    "Values",
-    "number_text",
-    "numbers_of",
-    "read_values",
-    "texts_of",
-]
-
 #: What pandas calls the values of a column of objects, and how they are read.
 _OBJECTS: dict[str, str] = {
     "string": "text",
@@ -36,27 +27,13 @@ class Texts(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Values of a column.
+    """Values of a column."""
 
-    Attributes
-    ----------
-    kind : {"number", "boolean", "date", "text"}
-        What they are.
-    numbers : ndarray of shape (n,)
-        Numbers as float64, gaps as NaN; of dates, days since 1970-01-01. Empty for text.
-    texts : Texts or None
-        For text only.
-    single : bool
-        Whether the column holds float32.
-    declared : bool
-        Whether the type of the column says that its values are categories.
-    """
-
-    kind: Literal["number", "boolean", "date", "text"]
-    numbers: np.ndarray
-    texts: Texts | None = None
-    single: bool = False
-    declared: bool = False
+    kind: Literal["number", "boolean", "date", "text"]  #: what they are
+    numbers: np.ndarray  #: (n,), numbers as float64, gaps as NaN; of dates, days since 1970-01-01. Empty for text
+    texts: Texts | None = None  #: for text only
+    single: bool = False  #: whether the column holds float32
+    declared: bool = False  #: whether the type of the column says that its values are categories
 
     @property
     def gaps(self) -> np.ndarray:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from markupsafe import Markup
+from markupsafe import escape as escaped
 
-from legendretron.report.markup import escaped, figure, number, shortened
-
-__all__ = ["Chart", "forest", "heat_map", "stacked_bars", "ticks"]
+from legendretron.report.markup import figure, number, shortened
 
 #: Margins around the axes: left, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 8, 40
@@ -55,21 +54,7 @@ def _tick_text(value: float) -> str:
 
 
 class Chart:
-    """A chart with two axes.
-
-    Parameters
-    ----------
-    x, y : str
-        Labels of the axes.
-    xlim, ylim : pair of float
-        Bounds.
-    xlog : bool
-        Whether the horizontal axis is logarithmic.
-    width, height : int
-        Size in units of the picture; it scales with the page.
-    small : bool
-        Whether it is one of many: it then has fewer ticks.
-    """
+    """A chart with two axes."""
 
     def __init__(
         self,
@@ -121,21 +106,7 @@ class Chart:
         dashed: bool = False,
         tips: Sequence[str] = (),
     ) -> Chart:
-        """Add a line; NaN interrupts it.
-
-        Parameters
-        ----------
-        x, y : sequence of float
-            Points.
-        colour : str
-            Class of the style sheet: ``"c0"`` to ``"c6"``, or ``"grey"``.
-        name : str
-            For the legend; text of the user's is escaped here.
-        dashed : bool
-            Whether the line is.
-        tips : sequence of str, optional
-            What hovering shows, for each point.
-        """
+        """Add a line; NaN interrupts it."""
         path, drawing, last = [], False, -math.inf
         points = zip(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), strict=True)
         for place, (a, b) in enumerate(points):
@@ -251,15 +222,7 @@ def _circle(kind: str, colour: str, x: float, y: float, r: float, text: str) -> 
 
 
 def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) -> Markup:
-    """Return values with intervals, one line each.
-
-    Parameters
-    ----------
-    entries : sequence of (name, value, low, high, colour)
-        What to draw, from the top.
-    label : str
-        What the values are.
-    """
+    """Return values with intervals, one line each."""
     width, line = 400, 34
     height = 30 + line * len(entries)
     ends = [end for _, value, low, high, _ in entries for end in (value, low, high) if math.isfinite(end)]
@@ -290,42 +253,6 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
     )
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], label: str) -> Markup:
-    """Return horizontal bars of parts that add up; negative parts are left out of the picture.
-
-    Parameters
-    ----------
-    bars : sequence of (name, parts), parts being (name, value, colour)
-        What to draw.
-    label : str
-        What the values are.
-    """
-    width, line = 400, 44
-    height = 24 + line * len(bars)
-    most = max(sum(max(value, 0.0) for _, value, _ in parts) for _, parts in bars) or 1.0
-    found = []
-    for value in ticks(0.0, most, 5):
-        at = 4 + value / most * (width - 12)
-        found.append(f'<line class="rule" x1="{at:.1f}" x2="{at:.1f}" y1="4" y2="{height - 20}"/>')
-        anchor = "start" if value == 0 else ("end" if value > 0.95 * most else "middle")
-        found.append(
-            f'<text class="tick" x="{at:.1f}" y="{height - 5}" text-anchor="{anchor}">{_tick_text(value)}</text>'
-        )
-    for place, (name, parts) in enumerate(bars):
-        y, at = 18 + line * place, 4.0
-        found.append(f'<text class="label" x="4" y="{y}">{escaped(shortened(name, 55))}</text>')
-        for part, value, colour in parts:
-            length = max(value, 0.0) / most * (width - 12)
-            found.append(
-                f'<rect class="bar {colour}" x="{at:.1f}" y="{y + 5}" width="{length:.1f}" height="16">'
-                f"<title>{escaped(f'{name}, {part}: {number(value)}')}</title></rect>"
-            )
-            at += length
-    return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(found)}</svg>'
-    )
-
-
 def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 
@@ -333,12 +260,6 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
     ----------
     share : array of shape (C, C)
         Of the rows of each true class; its square root is the opacity, so that rare mistakes are seen.
-    names : sequence of str
-        Of the classes.
-    tips : callable
-        From true and predicted class to what hovering shows.
-    text : bool
-        Whether cells show the share in percent.
     """
     n, longest = len(share), min(max(map(len, names)), 14)
     margin = 12 + longest * 6

@@ -18,8 +18,6 @@ from sklearn.exceptions import ConvergenceWarning
 from legendretron.estimators import LegendreCalibrator, MultinomialLogisticClassifier
 from legendretron.report.rows import Rows
 
-__all__ = ["Fold", "Recalibrated", "features_for_logistic", "folds_for", "logistic_regression", "recalibrated"]
-
 #: Fewer rows cannot be divided.
 LEAST_ROWS = 30
 #: Folds with few rows, with many, and from how many rows on they are many.

@@ -19,7 +19,6 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch
-from legendretron.report.bootstrap import Estimate
 from legendretron.report.cross_fitting import (
     LEAST_ROWS,
     Recalibrated,
@@ -29,9 +28,8 @@ from legendretron.report.cross_fitting import (
     recalibrated,
 )
 from legendretron.report.markup import page, rows_in_words
-from legendretron.report.measured import SCORES, Measured
-from legendretron.report.models import feature_names, inner
-from legendretron.report.rows import Contestant, Rows, predicted, rows_of, taken
+from legendretron.report.measured import SCORES, Estimate, Measured
+from legendretron.report.rows import Contestant, Rows, feature_names, inner, predicted, rows_of, taken
 from legendretron.report.sections.answer import main_numbers, summary
 from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
@@ -41,8 +39,6 @@ from legendretron.report.sections.labels import judge_labels, labels
 from legendretron.report.sections.learned import learned
 from legendretron.report.sections.scores import comparison, scores
 from legendretron.report.sections.training import training
-
-__all__ = ["EvaluationReport"]
 
 
 class EvaluationReport:

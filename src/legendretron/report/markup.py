@@ -9,32 +9,6 @@ from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
-from markupsafe import escape as escaped
-
-__all__ = [
-    "Cell",
-    "Head",
-    "abridged",
-    "bar_list",
-    "block",
-    "details",
-    "escaped",
-    "facts",
-    "figure",
-    "grid",
-    "heading",
-    "note",
-    "number",
-    "page",
-    "paragraph",
-    "percent",
-    "rows_in_words",
-    "section",
-    "shortened",
-    "table",
-    "tiles",
-    "verdict",
-]
 
 
 @functools.cache
@@ -47,9 +21,11 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _make(piece: str, *values: Any) -> Markup:
-    made: Markup = getattr(_environment().get_template("parts.html").module, piece)(*values)
-    return made
+def __getattr__(name: str) -> Any:
+    """Return a piece of ``parts.html``, such as ``note`` or ``section``: a function that makes ``Markup``."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(_environment().get_template("parts.html").module, name)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -107,11 +83,6 @@ class Cell(NamedTuple):
     small: str = ""
 
     @classmethod
-    def of_text(cls, text: object) -> Cell:
-        """Return a cell of text."""
-        return cls(Markup(text) if isinstance(text, Markup) else str(text), str(text), numeric=False)
-
-    @classmethod
     def of(cls, value: float, shown: str | None = None, small: str = "") -> Cell:
         """Return a cell of a number."""
         return cls(number(value) if shown is None else shown, float(value), small=small)
@@ -136,100 +107,33 @@ class Head(NamedTuple):
     anywhere: bool = False
 
 
-def table(
-    head: Sequence[str | Head], rows: Iterable[Sequence[Cell]], *, caption: str = "", tall: bool = False
-) -> Markup:
-    """Return a table that can be sorted by a click on the head of a column.
+def _as_cell(one: Cell | str | float) -> Cell:
+    if isinstance(one, Cell):
+        return one
+    return Cell(one, one, numeric=False) if isinstance(one, str) else Cell.of(one)
 
-    Parameters
-    ----------
-    head : sequence of str or Head
-        Heads of the columns.
-    rows : iterable of sequences of Cell
-        The cells.
-    caption : str
-        What it shows.
-    tall : bool
-        Whether it may be long: it then has a height of its own, and scrolls.
-    """
-    body = list(rows)
+
+def table(
+    head: Sequence[str | Head], rows: Iterable[Sequence[Any]], *, caption: str = "", tall: bool = False
+) -> Markup:
+    """Return a table that can be sorted by a click on the head of a column; texts and numbers are cells of such."""
+    body = [[_as_cell(one) for one in row] for row in rows]
     heads = [one if isinstance(one, Head) else Head((one,)) for one in head]
     numeric = [all(row[place].numeric for row in body) for place in range(len(heads))]
     described = [(one.lines, is_number, one.anywhere) for one, is_number in zip(heads, numeric, strict=True)]
-    return _make("table", described, body, caption, tall)
+    made: Markup = __getattr__("sortable")(described, body, caption, tall)
+    return made
 
 
 def bar_list(bars: Sequence[tuple[str, float]], most: float) -> Markup:
-    """Return horizontal bars to the left and the right of zero, with names and values.
-
-    Parameters
-    ----------
-    bars : sequence of pairs
-        Name and value.
-    most : float
-        The length of the longest bar.
-    """
+    """Return horizontal bars to the left and the right of zero, with names and values."""
     entries = []
     for name, value in bars:
         share = 0.0 if not most > 0 else min(abs(value) / most, 1.0) * 50
         kind, side = ("up", "left") if value >= 0 else ("down", "right")
         entries.append((name, kind, side, f"{share:.1f}", f"{value:z.2f}".replace("-", "\u2212")))
-    return _make("bars", entries)
-
-
-def paragraph(text: str) -> Markup:
-    """Return a paragraph."""
-    return _make("paragraph", text)
-
-
-def note(text: str) -> Markup:
-    """Return a paragraph in small print."""
-    return _make("note", text)
-
-
-def heading(text: str, level: int = 3) -> Markup:
-    """Return a heading inside a section."""
-    return _make("heading", text, level)
-
-
-def details(summary: str, content: Markup) -> Markup:
-    """Return content that opens on a click."""
-    return _make("details", summary, content)
-
-
-def figure(content: Markup, caption: str, legend: Sequence[tuple[str, str, bool]] = ()) -> Markup:
-    """Return a picture with its title above and a legend below: colour, name, and whether the line is dashed."""
-    return _make("figure", content, caption, legend)
-
-
-def grid(figures: Iterable[Markup], *, small: bool = False) -> Markup:
-    """Return pictures side by side where there is room."""
-    return _make("grid", list(figures), small)
-
-
-def block(*content: Markup) -> Markup:
-    """Return pieces as one."""
-    return _make("block", Markup("").join(content))
-
-
-def verdict(good: bool, text: str) -> Markup:
-    """Return coloured text."""
-    return _make("verdict", "good" if good else "bad", text)
-
-
-def tiles(entries: Sequence[tuple[str, str, str]]) -> Markup:
-    """Return numbers in large print, each with a name above and a line below."""
-    return _make("tiles", entries)
-
-
-def facts(entries: dict[str, Any]) -> Markup:
-    """Return a list of names and values."""
-    return _make("facts", entries)
-
-
-def section(place: str, title: str, *content: str) -> Markup:
-    """Return a section with a title, and an address inside the page; what is empty is left out."""
-    return _make("section", place, title, Markup("").join(piece for piece in content if piece))
+    made: Markup = __getattr__("bars")(entries)
+    return made
 
 
 def page(**content: Any) -> str:

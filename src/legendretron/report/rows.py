@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
-from legendretron.plots.labels import shown
+from legendretron.estimators import LegendreCalibrator
+from legendretron.plots.models import core, shown
 from legendretron.report.markup import abridged
-
-__all__ = ["Contestant", "Rows", "predicted", "rows_of", "taken"]
 
 #: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
 LEAST_PROBABILITY = 1e-15
@@ -25,30 +26,14 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with labels.
+    """Rows with labels."""
 
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        Labels, as indices into ``classes``.
-    classes : ndarray of shape (C,)
-        Labels of the model.
-    weight : ndarray of shape (n,)
-        Weights of the rows, positive, with a mean of one.
-    weighted : bool
-        Whether weights were given.
-    place : ndarray of shape (n,)
-        Places of the rows as they were given, where those of weight zero were still among them.
-    numbers : ndarray of shape (n,)
-        What to call the rows: their places, or the numbers that were given.
-    """
-
-    y: np.ndarray
-    classes: np.ndarray
-    weight: np.ndarray
-    weighted: bool
-    place: np.ndarray
-    numbers: np.ndarray
+    y: np.ndarray  #: (n,), labels, as indices into ``classes``
+    classes: np.ndarray  #: (C,), labels of the model
+    weight: np.ndarray  #: (n,), weights of the rows, positive, with a mean of one
+    weighted: bool  #: whether weights were given
+    place: np.ndarray  #: (n,), places of the rows as they were given, where those of weight zero were still among them
+    numbers: np.ndarray  #: (n,), what to call the rows: their places, or the numbers that were given
 
     def __len__(self) -> int:
         return len(self.y)
@@ -81,24 +66,12 @@ def _none_long(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A model, or what stands beside it, with its predictions.
+    """A model, or what stands beside it, with its predictions."""
 
-    Attributes
-    ----------
-    name : str
-        What to call it.
-    log_p : ndarray of shape (n, C)
-        Log-probabilities.
-    rows : RowScores
-        Its scores, row by row.
-    impossible : int
-        Number of rows whose label had a probability of zero.
-    """
-
-    name: str
-    log_p: np.ndarray
-    rows: RowScores
-    impossible: int = 0
+    name: str  #: what to call it
+    log_p: np.ndarray  #: (n, C), log-probabilities
+    rows: RowScores  #: its scores, row by row
+    impossible: int = 0  #: number of rows whose label had a probability of zero
 
     @classmethod
     def of(cls, name: str, y: np.ndarray, log_p: np.ndarray) -> Contestant:
@@ -167,14 +140,6 @@ def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> n
 
     Parameters
     ----------
-    model : classifier
-        Fitted.
-    X : array, data frame or sparse matrix
-        Features of the rows.
-    rows : Rows
-        Labels.
-    what : str
-        What to call the model in errors.
     known : array of shape (n_given, C), optional
         Its log-probabilities of all rows that were given, if they are known.
     """
@@ -205,3 +170,33 @@ def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> n
         return log_p
     order = {label: place for place, label in enumerate(own.tolist())}
     return log_p[:, [order[label] for label in rows.classes.tolist()]]
+
+
+def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the classifier inside pipelines, searches, calibrators and classifiers of tables, and its features.
+
+    A calibrator of scores is its own classifier.
+    """
+    found, X = core(model, X)
+    while True:
+        if isinstance(found, LegendreCalibrator) and found.estimator is not None:
+            found, X = core(found.estimator_, X)
+        elif isinstance(found, FrozenEstimator):
+            found, X = core(found.estimator, X)
+        else:
+            return found, X
+
+
+def feature_names(model: Any, classifier: Any, n_features: int) -> list[str]:
+    """Return names of the features of the classifier inside a model."""
+    own = getattr(classifier, "feature_names_in_", None)
+    if own is None and isinstance(model, Pipeline) and len(model) > 1:
+        try:
+            own = model[:-1].get_feature_names_out()
+        except (AttributeError, ValueError):  # not every transformer knows names
+            own = None
+    if own is None and classifier is model:
+        own = getattr(model, "feature_names_in_", None)
+    if own is not None and len(own) == n_features:
+        return [str(name) for name in np.asarray(own).tolist()]
+    return [f"column {place}" for place in range(n_features)]

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Generator, Iterable
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
-
 T = TypeVar("T")
 _POLL = 0.05  # seconds between two looks whether the caller has gone
 

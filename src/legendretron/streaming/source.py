@@ -4,14 +4,103 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from legendretron.streaming.batch import Batch
+from legendretron._internal.labels import missing_labels
+from legendretron._internal.parameters import spell
 
-__all__ = ["BlockSource", "Source"]
+
+class LabelledSource:
+    """A source without the rows of another one whose label is missing; or it is an error that there are such.
+
+    Attributes
+    ----------
+    n_unlabelled : int
+        How many were left out in the last whole pass.
+    """
+
+    def __init__(self, source: Source, *, drop: bool) -> None:
+        self._source, self._drop = source, drop
+        self.feature_names = source.feature_names
+        self.n_unlabelled = 0
+
+    def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
+        """See :class:`Source`."""
+        left_out = 0
+        for batch in self._source.batches(epoch, seed=seed, shard=shard):
+            if batch.y is None or not (missing := missing_labels(batch.y)).any():
+                yield batch
+                continue
+            missing &= ~np.isin(batch.row_numbers, [*batch.faults])  # of rows that could not be read, all is missing
+            if missing.any() and not self._drop:
+                row = int(batch.row_numbers[missing.argmax()]) % ROWS_OF_A_FILE
+                raise ValueError(
+                    f"{batch.origin}: the label is missing in row {row} (from 0); "
+                    f"{spell('missing_labels', 'drop')} leaves such rows out."
+                )
+            left_out += int(missing.sum())
+            rest = batch.take(~missing)
+            if missing.any():  # true and false beside a missing value were objects
+                rest = replace(rest, y=np.array(batch.y[~missing].tolist(), dtype=None if len(rest) else batch.y.dtype))
+            if len(rest):
+                yield rest
+        self.n_unlabelled = left_out
+
+
+#: Row numbers of file ``f`` begin at ``f`` times this, so that they depend neither on row groups nor on other files' length.
+ROWS_OF_A_FILE = 2**40
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows with labels, weights and numbers.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+        Features, float32 or float64.
+    y : ndarray of shape (n,) or None
+        Labels: integers, booleans or strings; None where a source has no target, as for prediction.
+    weight : ndarray of shape (n,) or None
+        Weights, float64; None if all are 1.
+    row_numbers : ndarray of shape (n,)
+        One number for each row, int64: the same whenever and in whatever order the row is read. Of the files of a source,
+        file ``f`` has numbers from ``f * 2**40``.
+    origin : str
+        Where the rows come from, for messages, such as a file and its row group; may be empty.
+    faults : mapping of int to str
+        What is wrong with rows that could not be read, and where they stand, by their number. Their features are NaN. They
+        are an error, or left out and counted, as rows with missing values are.
+
+    Examples
+    --------
+    >>> Batch(np.ones((2, 3)), np.array(["a", "b"]), weight=None, row_numbers=np.array([0, 1])).X.shape
+    (2, 3)
+    """
+
+    X: Any
+    y: np.ndarray | None
+    weight: np.ndarray | None
+    row_numbers: np.ndarray
+    origin: str = ""
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.row_numbers)
+
+    def take(self, rows: Any) -> Self:
+        """Some of the rows, by a slice, a mask or indices."""
+        return replace(
+            self,
+            X=self.X[rows],
+            y=None if self.y is None else self.y[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            row_numbers=self.row_numbers[rows],
+        )
 
 
 class Source(Protocol):

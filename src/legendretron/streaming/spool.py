@@ -15,11 +15,8 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import missing_labels
-from legendretron.streaming.batch import Batch
 from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.source import BlockSource, Source
-
-__all__ = ["SPOOL_FOLDER", "Spool"]
+from legendretron.streaming.source import Batch, BlockSource, Source
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
@@ -33,13 +30,6 @@ class Spool(BlockSource):
     The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
     error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
     temporary files go; there must be room for 8 bytes for each number.
-
-    Parameters
-    ----------
-    source : Source
-        Is read once, here. Its features are not sparse.
-    type_labels : callable
-        Makes an array of labels from a list of all different ones; so those of text can be numbers if all of them are.
 
     Examples
     --------

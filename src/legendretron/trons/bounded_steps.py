@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["solve_steps"]
-
 #: What counts as a tie, and the most that rounding may have moved a block, beside targets of order one.
 _TIE = 1e-14
 _ROUNDING = 1e-8

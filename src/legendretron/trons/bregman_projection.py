@@ -14,8 +14,6 @@ from legendretron.links import Link
 from legendretron.trons.slope_points import SlopePoints, check_points, check_rise, check_slopes, check_value_bounds
 from legendretron.trons.slope_problem import SlopeProblem
 
-__all__ = ["BregmanGenerator", "bregman_projection", "clip_slopes"]
-
 #: Nearest to an end of the domain.
 _EDGE = 1e-14
 

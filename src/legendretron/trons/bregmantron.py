@@ -16,8 +16,6 @@ from legendretron.trons.descent import TronDescent
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 
-__all__ = ["BregmanTronClassifier"]
-
 
 class BregmanTronClassifier(WithLink, TronDescent):
     r"""Linear classifier that learns a proper canonical loss: SlIsotron with the Bregman divergence of its own loss.

@@ -13,8 +13,6 @@ if has_numba():
 else:
     cached = compiled = lambda function: function
 
-__all__ = ["backtrack", "roots"]
-
 
 @compiled
 def _last_not_above(place, number, n, w, t, sign):

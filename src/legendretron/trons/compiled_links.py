@@ -11,8 +11,6 @@ from legendretron.accelerate.cpu.entries import at, put
 from legendretron.accelerate.cpu.products import add_product
 from legendretron.accelerate.cpu.vectors import activate, fill
 
-__all__ = ["expected_log_likelihood"]
-
 _WIDTH = 64  # rows that are computed together
 
 

@@ -12,10 +12,7 @@ from scipy.special import logit
 from legendretron.training import History
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.progress import Progress
-from legendretron.trons.base import BinaryLinkLearner
-from legendretron.trons.design import Design
-
-__all__ = ["TronDescent"]
+from legendretron.trons.base import BinaryLinkLearner, Design
 
 
 class TronDescent(BinaryLinkLearner):
@@ -45,14 +42,7 @@ class TronDescent(BinaryLinkLearner):
     def _keep(self, link: Any) -> None:
         """Store the learned link."""
 
-    def _learn(
-        self,
-        design: Design,
-        y: np.ndarray,
-        weight: np.ndarray,
-        held_out: Any,
-        seed: int,
-    ) -> np.ndarray:
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
         automatic = isinstance(self.learning_rate, str)
         eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
         w = np.zeros(design.X.shape[1] + 1)

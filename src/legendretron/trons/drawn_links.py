@@ -9,20 +9,14 @@ from legendretron.accelerate.cpu.support import has_numba
 from legendretron.trons.laplace import log_likelihood
 from legendretron.trons.link_prior import trigonometric_features
 
-__all__ = ["Links"]
-
 
 class Links:
     """Log-odds as functions of a predictor.
 
     Parameters
     ----------
-    interval : pair of float
-        Of the basis.
     coefficients : ndarray of shape (S, 2 + waves)
         Of the features of each link.
-    kind : {"sine", "cosine"}
-        The features.
     """
 
     def __init__(self, interval: tuple[float, float], coefficients: np.ndarray, kind: str) -> None:

@@ -13,8 +13,6 @@ from legendretron.links import SoftmaxLink
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.descent import TronDescent
 
-__all__ = ["GLMTronClassifier"]
-
 
 class GLMTronClassifier(WithLink, TronDescent):
     r"""Linear classifier with a known link, the sigmoid, by perceptron-like steps.

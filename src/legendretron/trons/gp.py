@@ -8,8 +8,6 @@ from legendretron.trons.link_prior import GaussianLogOdds
 from legendretron.trons.linkgistic import LinkgisticClassifier
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
-__all__ = ["GPLinkgisticClassifier"]
-
 
 class GPLinkgisticClassifier(LinkgisticClassifier):
     r"""Linear classifier whose log-odds are a Gaussian process of the predictor.

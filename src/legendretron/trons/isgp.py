@@ -11,8 +11,6 @@ from legendretron.trons.link_prior import IntegratedSquare
 from legendretron.trons.linkgistic import LinkgisticClassifier
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
-__all__ = ["ISGPLinkgisticClassifier"]
-
 
 class ISGPLinkgisticClassifier(LinkgisticClassifier):
     r"""Linear classifier whose link has a prior, the integrated squared Gaussian process, and a posterior.

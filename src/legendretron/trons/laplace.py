@@ -10,25 +10,15 @@ from scipy.special import expit
 
 from legendretron.trons.link_prior import LinkPrior
 
-__all__ = ["Posterior", "laplace", "log_likelihood"]
-
 _MAX_NEWTON = 100
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """A normal distribution of the latent variables.
+    """A normal distribution of the latent variables."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (P,)
-        Its mean.
-    root : ndarray of shape (P, P)
-        A square root of its covariance, ``root @ root.T``.
-    """
-
-    mean: np.ndarray
-    root: np.ndarray
+    mean: np.ndarray  #: (P,), its mean
+    root: np.ndarray  #: (P, P), A square root of its covariance, ``root @ root.T``
 
     def sample(self, noise: np.ndarray) -> np.ndarray:
         """Samples ``(S, P)`` made from standard normal ones."""
@@ -63,8 +53,6 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
 
     Parameters
     ----------
-    prior : LinkPrior
-        Gives the log-odds.
     z, y, counts : ndarray of shape (n,)
         Predictors, labels 0 or 1, and how often each row counts.
     start : ndarray of shape (P,)

@@ -17,8 +17,6 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["GaussianLogOdds", "IntegratedSquare", "LinkPrior", "trigonometric_features"]
-
 #: Prior standard deviation of the link's offset.
 _OFFSET = 10.0
 
@@ -49,19 +47,7 @@ def trigonometric_features(
 
 
 class LinkPrior(ABC):
-    """Base of the two priors.
-
-    Parameters
-    ----------
-    interval : pair of float
-        ``A`` and ``B``; beyond them the log-odds are linear.
-    n_basis : int
-        Number of cosines, beside the constant.
-    amplitude : float
-        Standard deviation of the process, root mean square over the interval.
-    length_scale : float
-        Of the squared-exponential kernel, as a share of the interval.
-    """
+    """Base of the two priors."""
 
     def __init__(self, interval: tuple[float, float], n_basis: int, amplitude: float, length_scale: float) -> None:
         self.interval = (float(interval[0]), float(interval[1]))

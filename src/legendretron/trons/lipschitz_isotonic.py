@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from legendretron.trons.bounded_steps import solve_steps
 from legendretron.trons.slope_points import SlopePoints, check_points, check_slopes, check_value_bounds
 
-__all__ = ["lipschitz_isotonic"]
-
 
 def lipschitz_isotonic(
     x: ArrayLike,

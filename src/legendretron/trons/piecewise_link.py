@@ -20,8 +20,6 @@ from legendretron.links.binary_potential import SATURATION
 from legendretron.links.potential_table import PotentialTable
 from legendretron.links.registry import register_link
 
-__all__ = ["PiecewiseLinearLink"]
-
 #: A table has at most so many knots, so that no file can ask for more memory than that.
 _MOST_KNOTS = 2**20
 #: Pieces of each tail as polynomials, a fraction of the log-odds wide.

@@ -14,8 +14,6 @@ from legendretron.trons.descent import TronDescent
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 
-__all__ = ["SlIsotronClassifier"]
-
 
 class SlIsotronClassifier(TronDescent):
     r"""Linear classifier whose inverse link is any increasing Lipschitz function, learned by isotonic regression.

@@ -7,8 +7,6 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["SlopePoints", "check_points", "check_rise", "check_slopes", "check_value_bounds"]
-
 
 def check_points(
     x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
@@ -77,10 +75,6 @@ class SlopePoints:
     ----------
     x, weight : ndarray of shape (n,)
         Points in any order, and their weights, not all zero.
-    lower, upper : float
-        Bounds on the slopes.
-    low, high : float
-        Bounds on the values, perhaps infinite.
 
     Attributes
     ----------

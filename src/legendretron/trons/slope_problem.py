@@ -11,8 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from legendretron.trons.bounded_steps import solve_steps
 
-__all__ = ["SlopeProblem"]
-
 _MAX_ROUNDS = 50
 _MAX_NEWTON = 60
 _MAX_SECANTS = 8

@@ -15,8 +15,6 @@ from legendretron._internal.validation import at_least_single, check_choice, che
 from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 
-__all__ = ["TrigonometricLink"]
-
 _BISECTIONS = 60
 _NEWTON_STEPS = 3  # derivatives to the seventh order
 _GRID = 4096

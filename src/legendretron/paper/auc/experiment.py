@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
-from legendretron.paper.auc.methods import METHODS, SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import PROBLEMS, find_data, load_problem, source_of
+from legendretron.paper.auc.methods import (
+    METHODS,
+    PROBLEMS,
+    SECONDS,
+    find_data,
+    fit_method,
+    load_problem,
+    recipe,
+    scores,
+    source_of,
+)
 from legendretron.paper.auc.report import report
-
-__all__ = ["TABLE_AUC", "execute"]
 
 
 def execute(batch: Batch, resources: Resources) -> Outcome:

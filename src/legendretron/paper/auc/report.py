@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_report
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    markdown_table,
+    panels_for,
+    read_csv,
+    save_panels,
+    write_report,
+)
 from legendretron.experiments.results import Results
-from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import Mean
-from legendretron.paper.auc.methods import in_order
-from legendretron.paper.auc.problems import source_of
+from legendretron.experiments.store import rounded_difference
+from legendretron.paper.auc.methods import in_order, source_of
 from legendretron.plots.axes import COLOURS
-
-__all__ = ["comparison", "published_auc", "report"]
 
 #: Difference to the paper, in points, from which it is printed in bold.
 NOTABLE = 1.0

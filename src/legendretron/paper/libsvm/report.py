@@ -10,13 +10,19 @@ from typing import Any
 import numpy as np
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, is_trial, markdown_table, read_csv, write_report
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    is_trial,
+    markdown_table,
+    panels_for,
+    read_csv,
+    save_panels,
+    write_report,
+)
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
-
-__all__ = ["DEFAULT", "comparison", "published_accuracies", "published_better", "report"]
 
 #: Level of the paper's t-tests.
 LEVEL = 0.01

@@ -11,13 +11,10 @@ from sklearn.base import BaseEstimator
 
 from legendretron.diagnostics import monotonicity
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources
-from legendretron.paper.auc.methods import SECONDS, fit_method, recipe, scores
-from legendretron.paper.auc.problems import BinaryImages, find_data, load_problem
-from legendretron.paper.proper_losses.partial_losses import GRID, partial_losses, partial_losses_of_table
+from legendretron.paper.auc.methods import SECONDS, BinaryImages, find_data, fit_method, load_problem, recipe, scores
+from legendretron.paper.proper_losses.curves import GRID, partial_losses, partial_losses_of_table
 from legendretron.paper.proper_losses.report import report
 from legendretron.trons import SlIsotronClassifier
-
-__all__ = ["FIGURE_PROPER_LOSSES", "execute", "learned_loss", "shape_of_link"]
 
 #: Number of points at which a learned function is checked for decreases.
 _POINTS = 10_001

@@ -16,12 +16,9 @@ import scipy.sparse
 
 from legendretron.datasets import DATASETS
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.recipes import make_estimator
+from legendretron.experiments.recipes import fit_whole, make_estimator
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_report
-from legendretron.experiments.tuning import fit_whole
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
-
-__all__ = ["RUNTIME"]
 
 #: Approximate number of entries per row of the sparse data sets.
 NONZEROS = {"news20": 80, "sector": 163}
@@ -142,8 +139,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "row side by side. Where all epochs take less than a minute, all are timed; elsewhere a few are timed and "
         "**extrapolated** to the recipe's number. Reading files is not included.",
         markdown_table(
-            ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"],
-            lines,
+            ["shape of", "rows x features, classes", "model", "a step of all", "epochs timed", "all epochs"], lines
         ),
         sum_of_all,
         described(first),

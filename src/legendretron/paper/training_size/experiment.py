@@ -13,13 +13,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recipes import make_estimator, make_recipe
-from legendretron.experiments.tuning import fit_tuned, fit_whole
+from legendretron.experiments.recipes import fit_tuned, fit_whole, make_estimator, make_recipe
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
-
-__all__ = ["FIGURE_TRAINING_SIZE", "recipe", "subset_rows"]
 
 #: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.
 TUNING = {"strengths": [1e-4, 1e-3, 1e-2, 1e-1, 1.0], "share": 0.2}

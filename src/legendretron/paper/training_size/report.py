@@ -10,13 +10,10 @@ import numpy as np
 from scipy import stats
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
 from legendretron.experiments.results import Results
 from legendretron.experiments.statistics import Mean, add_holm, verdict
 from legendretron.plots.axes import COLOURS
-
-__all__ = ["ISGP", "LEARNED", "PLAIN", "TUNED", "comparison", "report"]
 
 LEARNED, PLAIN = "LegendreTron", "logistic regression"
 ISGP, TUNED = "ISGP-Linkgistic", "logistic regression, tuned"
@@ -233,15 +230,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
 
 
 def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
-    """Draw a panel for every data set, with a curve for every model.
-
-    Parameters
-    ----------
-    curves : mapping
-        For each model, pairs of a row with ``label`` and ``size`` and the mean there, or None.
-    path : path
-        PNG file to write.
-    """
+    """Draw a panel for every data set, with a curve for every model."""
     everything = [row for points in curves.values() for row, _ in points]
     labels = list(dict.fromkeys(row["label"] for row in everything))
     ticks = sorted({row["size"] for row in everything})

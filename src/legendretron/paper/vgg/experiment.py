@@ -20,8 +20,6 @@ from legendretron.paper.vgg.network import VGG5, VGGTron
 from legendretron.paper.vgg.report import report
 from legendretron.paper.vgg.training import log_probabilities, train_network
 
-__all__ = ["TABLE_VGG", "centred_images", "network_of", "recipe"]
-
 #: The final weights are tested: nothing is chosen on test data.
 RECIPE = {
     "epochs": 20,

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.nn.head import LegendreHead
 
-__all__ = ["VGG5", "VGGTron"]
-
 
 class VGG5(nn.Module):
     r"""A VGG with five weight layers: four 3 x 3 convolutions in two stages, then a linear layer.
@@ -25,19 +23,6 @@ class VGG5(nn.Module):
 
     The paper names a VGG-5 without its layout; the widths and the positions of dropout are ours. ``forward`` returns
     log-probabilities, for ``torch.nn.NLLLoss``, as that of :class:`VGGTron` does.
-
-    Parameters
-    ----------
-    n_classes : int
-        ``C``.
-    in_channels : int
-        Channels of the images.
-    image_size : int
-        Height and width of the images, at least 4.
-    width : int
-        Channels of the first stage; the second has twice as many.
-    dropout : float
-        Share of features set to zero in training, before the last layer; half of it after each stage.
 
     Examples
     --------
@@ -77,13 +62,6 @@ class VGG5(nn.Module):
 
 class VGGTron(VGG5):
     """:class:`VGG5` with a :class:`~legendretron.nn.LegendreHead` for its last layer.
-
-    Parameters
-    ----------
-    n_classes, in_channels, image_size, width, dropout
-        Of :class:`VGG5`.
-    **head
-        Options of the head, such as ``link="canonical"`` or ``hidden=4``.
 
     Examples
     --------

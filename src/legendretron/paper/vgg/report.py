@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.panels import panels_for, save_panels
-from legendretron.experiments.rendering import as_text, described, markdown_table, read_csv, write_report
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    markdown_table,
+    panels_for,
+    read_csv,
+    save_panels,
+    write_report,
+)
 from legendretron.experiments.results import Results
-from legendretron.experiments.rounding import rounded_difference
 from legendretron.experiments.statistics import Mean, add_holm, verdict
+from legendretron.experiments.store import rounded_difference
 from legendretron.plots.axes import COLOURS
-
-__all__ = ["comparison", "report"]
 
 #: The network that others are compared with.
 PLAIN = "VGG"

@@ -14,9 +14,6 @@ from torch.nn.functional import nll_loss
 from legendretron.nn import parameter_groups
 from legendretron.training.cuda_graph import capture_graph
 
-__all__ = ["log_probabilities", "train_network"]
-
-
 #: Training loss of a network, from its log-probabilities and labels.
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -79,25 +76,7 @@ def train_network(
     loss: Loss = lambda network, log_p, labels: nll_loss(log_p, labels),
     on_epoch: Callable[[], None] = lambda: None,
 ) -> float:
-    """Train a network in place, and return the seconds it took.
-
-    Parameters
-    ----------
-    network : Module
-        Gives log-probabilities; moved to the device of the images.
-    images, labels : Tensor
-        To train on.
-    settings : mapping
-        ``batch``, ``epochs``, ``rate`` and ``weight_decay`` of AdamW; the learning rate follows a cosine to zero, and a group
-        of :func:`~legendretron.nn.parameter_groups` may have its own, such as ``noise_rate``. An epoch drops the last
-        incomplete batch.
-    seed : int
-        Seed of dropout and of the order of images.
-    loss : callable
-        Of the network, its log-probabilities and labels.
-    on_epoch : callable
-        Called after every epoch.
-    """
+    """Train a network in place, and return the seconds it took."""
     batch, epochs = settings["batch"], settings["epochs"]
     steps = len(images) // batch
     if steps == 0:

@@ -11,8 +11,6 @@ from legendretron.report.cross_fitting import LEAST_ROWS
 from legendretron.report.markup import number, percent, tiles
 from legendretron.report.measured import CalibrationError, Measured
 
-__all__ = ["calibration_in_words", "main_numbers", "summary"]
-
 #: A calibration error below this is small, even where so many rows show that it is there; and so is a share of the log-loss.
 _SMALL = 0.01
 #: Columns that are named.
@@ -21,15 +19,7 @@ _BETTER = {1: "better than", 0: "not clearly different from", -1: "worse than"}
 
 
 def calibration_in_words(measured: Measured, error: CalibrationError) -> tuple[str, int]:
-    """Return what is to be made of the probabilities, and whether that is good (1), bad (-1), or neither (0).
-
-    Parameters
-    ----------
-    measured : Measured
-        All scores.
-    error : CalibrationError
-        Of the predicted class.
-    """
+    """Return what is to be made of the probabilities, and whether that is good (1), bad (-1), or neither (0)."""
     points, gap = f"{100 * error.error:.1f} percentage points", measured.score("model", "gap")
     if len(measured.rows) < LEAST_ROWS:
         return f"cannot be judged by fewer than {LEAST_ROWS} rows", 0
@@ -61,17 +51,7 @@ def _saved_by_recalibration(measured: Measured) -> float:
 
 
 def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] = ()) -> list[tuple[str, int]]:
-    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise.
-
-    Parameters
-    ----------
-    measured : Measured
-        All scores.
-    error : CalibrationError
-        Of the predicted class.
-    drift : sequence of Tally
-        Columns that are not like those of the fit.
-    """
+    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise."""
     accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
         (

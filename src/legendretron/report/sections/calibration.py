@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
-from legendretron.report.charts import Chart, stacked_bars
+from legendretron.report.charts import Chart
 from legendretron.report.cross_fitting import Recalibrated
 from legendretron.report.markup import (
     Cell,
@@ -25,8 +25,6 @@ from legendretron.report.markup import (
 from legendretron.report.measured import CalibrationError, Measured
 from legendretron.report.sections.answer import calibration_in_words
 from legendretron.report.sections.scores import COLOURS
-
-__all__ = ["calibration", "class_errors"]
 
 #: Cells of a smooth curve for each point that is drawn.
 _STEP = 32
@@ -54,11 +52,7 @@ def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
 
 
 def calibration(
-    measured: Measured,
-    error: CalibrationError,
-    fitted: dict[str, Recalibrated],
-    errors: np.ndarray,
-    seed: int,
+    measured: Measured, error: CalibrationError, fitted: dict[str, Recalibrated], errors: np.ndarray, seed: int
 ) -> Markup:
     """Return the section on calibration.
 
@@ -160,22 +154,19 @@ def _histogram(measured: Measured) -> Markup:
 def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
         return note("There are too few rows to recalibrate the model on some and to judge the others.")
-    pictures, rows = [], []
+    rows = []
     for score, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
-        bars = []
         for key in fitted:
             name = measured.contestants[key].name
             cost, rest = (measured.score(key, f"{score} {part}") for part in ("calibration", "refinement"))
-            bars.append((name, [("refinement", rest.value, "c5"), ("calibration", cost.value, "c1")]))
             rows.append(
                 [
-                    Cell.of_text(f"{name}, {title}"),
-                    Cell.of(cost.value + rest.value),
+                    f"{name}, {title}",
+                    cost.value + rest.value,
                     Cell.of(cost.value, number(cost.value, 4), f"{number(cost.low, 4)} to {number(cost.high, 4)}"),
                     Cell.of(rest.value, small=f"{number(rest.low)} to {number(rest.high)}"),
                 ]
             )
-        pictures.append(figure(stacked_bars(bars, title), f"{title}: refinement (blue) and calibration (orange)"))
     own, maps = measured.score("model", "log_loss calibration"), fitted["model"]
     if own.sign > 0:
         share = own.value / measured.score("model", "log_loss").value
@@ -189,7 +180,6 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
             f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
             f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
         )
-        + grid(pictures)
         + table(["", "score", "calibration", "refinement"], rows)
         + note(
             "Calibration is the score less that of the same model after recalibration by LegendreCalibrator, fitted to at "

@@ -11,10 +11,7 @@ from markupsafe import Markup
 
 from legendretron._internal.provenance import provenance
 from legendretron.report.markup import facts, heading, number, section
-from legendretron.report.models import inner
-from legendretron.report.rows import Rows
-
-__all__ = ["card"]
+from legendretron.report.rows import Rows, inner
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -32,25 +29,7 @@ _FOUND = {
 def card(
     models: dict[str, Any], rows: Rows, n_given: int, data: str, described: dict[str, str], took: float, now: str
 ) -> Markup:
-    """Return the section of the model card.
-
-    Parameters
-    ----------
-    models : dict of str to classifier
-        The model, and the other one if there are two, by name.
-    rows : Rows
-        Labels and weights.
-    n_given : int
-        Rows that were given, those of weight zero included.
-    data : str
-        What to call the data; may be empty.
-    described : dict of str to str
-        Further facts for the card, text of the user's.
-    took : float
-        Seconds that the evaluation took.
-    now : str
-        When it was made.
-    """
+    """Return the section of the model card."""
     made = provenance()
     share = rows.share
     largest = int(share.argmax())

@@ -23,8 +23,6 @@ from legendretron.report.markup import (
 )
 from legendretron.report.measured import Measured
 
-__all__ = ["classes", "confusions", "ranking"]
-
 #: Most classes of a heat map, and of one with numbers in its cells.
 _MAPPED, _WRITTEN = 30, 12
 #: Pairs that are listed.
@@ -42,8 +40,6 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
 
     Parameters
     ----------
-    measured : Measured
-        All scores.
     errors : array of shape (C,)
         Calibration error of the probability of each class.
     """
@@ -66,7 +62,7 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
             uncertain = True
         body.append(
             [
-                Cell.of_text(rows.classes[k]),
+                str(rows.classes[k]),
                 Cell.of(found[k]["rows"], f"{found[k]['rows']:,}"),
                 Cell.share(found[k]["recall"]),
                 Cell.share(found[k]["precision"]),
@@ -118,8 +114,8 @@ def confusions(measured: Measured) -> Markup:
         true, predicted = divmod(int(different[k]), n)
         listed.append(
             [
-                Cell.of_text(names[true]),
-                Cell.of_text(names[predicted]),
+                names[true],
+                names[predicted],
                 Cell.of(int(count[k]), f"{count[k]:,}"),
                 Cell.share(float(weight[k] / own[true])),
                 Cell.share(float(sure[k])),

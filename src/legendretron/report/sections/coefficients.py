@@ -8,10 +8,8 @@ import numpy as np
 import scipy.sparse
 from markupsafe import Markup
 
-from legendretron.report.markup import Cell, bar_list, details, figure, grid, note, paragraph, section, table
+from legendretron.report.markup import bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
-
-__all__ = ["coefficients", "deviations"]
 
 _TITLE = "Coefficients"
 #: Features in the list of a class, lists that are open at first, classes with a list, and features in the table.
@@ -43,19 +41,7 @@ def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
 
 
 def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
-    """Return the section on coefficients.
-
-    Parameters
-    ----------
-    classifier : classifier
-        The classifier inside the model.
-    features : array
-        Its features, of the rows that count, as numbers.
-    names : list of str
-        Names of the features.
-    rows : Rows
-        Labels and weights.
-    """
+    """Return the section on coefficients."""
     labels = rows.spoken
     coef = _effects(classifier, len(labels))
     if coef is None:
@@ -82,24 +68,10 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
         up, down = int(effect[:, j].argmax()), int(effect[:, j].argmin())
         if len(labels) == 2:
             up, down = (1, 0) if effect[0, j] >= 0 else (0, 1)
-            body.append(
-                [
-                    Cell.of_text(names[j]),
-                    Cell.of(float(effect[0, j])),
-                    Cell.of(float(coef[0, j])),
-                    Cell.of_text(labels[up]),
-                ]
-            )
+            body.append([names[j], float(effect[0, j]), float(coef[0, j]), labels[up]])
         else:
             body.append(
-                [
-                    Cell.of_text(names[j]),
-                    Cell.of(float(strength[j])),
-                    Cell.of_text(labels[up]),
-                    Cell.of(float(effect[up, j])),
-                    Cell.of_text(labels[down]),
-                    Cell.of(float(effect[down, j])),
-                ]
+                [names[j], float(strength[j]), labels[up], float(effect[up, j]), labels[down], float(effect[down, j])]
             )
     heads = (
         ["feature", "effect", "coefficient", "speaks for"]

@@ -16,8 +16,6 @@ from legendretron.report.charts import Chart
 from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
 from legendretron.report.rows import Contestant, Rows
 
-__all__ = ["judge_labels", "labels", "noise_in_words"]
-
 #: Rows that are listed, and the probability below which a label is suspicious.
 _LISTED, _THRESHOLD = 50, 0.5
 _TITLE = "Suspicious labels"
@@ -31,12 +29,8 @@ def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarra
 
     Parameters
     ----------
-    model : classifier
-        The model, without what is around it.
     X : array, data frame or sparse matrix of shape (n, n_features)
         Features as it takes them.
-    rows : Rows
-        Labels.
     log_p : array of shape (n, C)
         Its predictions.
     """
@@ -73,12 +67,6 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
 
     Parameters
     ----------
-    model : classifier
-        The model.
-    contestant : Contestant
-        Its predictions.
-    rows : Rows
-        Labels and weights.
     posterior : array of shape (n, C)
         What :func:`judge_labels` returned.
     """
@@ -94,11 +82,11 @@ def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray
         body.append(
             [
                 Cell.of(int(rows.numbers[i]), f"{rows.numbers[i]:,}"),
-                Cell.of_text(names[rows.y[i]]),
-                Cell.of_text(names[other]),
+                names[rows.y[i]],
+                names[other],
                 Cell.share(float(quality[i])),
                 Cell.share(float(np.exp(contestant.log_p[i, rows.y[i]]))),
-                *([Cell.of(float(rows.weight[i]))] if rows.weighted else []),
+                *([float(rows.weight[i])] if rows.weighted else []),
             ]
         )
     n = int(suspicious.sum())

@@ -1,29 +1,24 @@
-"""The learned link and loss, drawn and in words."""
+"""The learned link and loss, one class at a time, in the unit of the sigmoid: drawn and in words."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from scipy.special import expit
 
-from legendretron.links import Link
+from legendretron.links import Link, SoftmaxLink, clean_link
+from legendretron.plots.models import inverse_link, link_of, partial_losses, scale_to_log, sigmoid_unit
 from legendretron.report.charts import Chart
-from legendretron.report.learned_link import (
-    FORECASTS,
-    SCORES,
-    LinkSection,
-    LossSection,
-    is_softmax,
-    link_sections,
-    loss_sections,
-)
 from legendretron.report.markup import grid, note, number, paragraph, percent, section
 from legendretron.report.rows import Rows
 
-__all__ = ["learned"]
-
+#: Scores in the sigmoid's unit at which links are drawn, and forecasts at which losses are.
+SCORES, FORECASTS = np.linspace(-6.0, 6.0, 97), (np.arange(99) + 1) / 100
+#: Most classes that are looked at, the most frequent ones.
+_MOST = 30
 #: Classes that are drawn, those furthest from the sigmoid.
 _DRAWN = 4
 #: A link that stays so close to the sigmoid is no different in practice.
@@ -32,17 +27,7 @@ _TITLE = "What was learned: link and loss"
 
 
 def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
-    """Return the section on the learned link and loss.
-
-    Parameters
-    ----------
-    classifier : classifier
-        The classifier inside the model.
-    features : array
-        Its features.
-    rows : Rows
-        Labels and weights.
-    """
+    """Return the section on the learned link and loss."""
     if is_softmax(classifier):
         wanted, strength = getattr(classifier, "link", "softmax"), getattr(classifier, "link_alpha_", 0.0)
         tried = wanted != "softmax" and np.isinf(strength)
@@ -57,9 +42,7 @@ def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
         )
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):
         return section(
-            "learned",
-            _TITLE,
-            paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw."),
+            "learned", _TITLE, paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw.")
         )
     mean = np.asarray(rows.weight @ features / len(rows)).reshape(1, -1)
     if hasattr(features, "columns"):
@@ -70,21 +53,17 @@ def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
         return section(
             "learned", _TITLE, paragraph("The link does not rise from 1/4 to 3/4 for any class, so it cannot be drawn.")
         )
-    losses = loss_sections(classifier, [one.place for one in sections[:_DRAWN]], rows.share)
+    drawn = dict([*sections.items()][:_DRAWN])
+    losses = loss_sections(classifier, [*drawn], rows.share)
     names = rows.spoken
     two = len(names) == 2
     moved = "" if two else " One class is moved at a time, from the average row."
     return section(
         "learned",
         _TITLE,
-        paragraph(_link_in_words(sections[0], names)),
-        paragraph(_loss_in_words(losses[0], names) if losses else _composite_in_words(classifier)),
-        grid(
-            [
-                _link_chart(sections[:_DRAWN], names),
-                _loss_chart(losses, names) if losses else _score_loss_chart(sections[:_DRAWN], names),
-            ]
-        ),
+        paragraph(_link_in_words(*next(iter(sections.items())), names)),
+        paragraph(_loss_in_words(*next(iter(losses.items())), names) if losses else _composite_in_words(classifier)),
+        grid([_link_chart(drawn, names), _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names)]),
         note(
             "The link turns the score of a class into its probability; logistic regression always uses the sigmoid, in grey. "
             "Scores are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the shape."
@@ -93,13 +72,11 @@ def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
     )
 
 
-def _link_in_words(one: LinkSection, names: list[str]) -> str:
-    name = names[one.place]
-    low, high = np.interp([-np.log(19), np.log(19)], SCORES, one.p).tolist()
-    if one.gap < _CLOSE:
-        most = (
-            f"at most {100 * one.gap:.1f} percentage points" if one.gap >= 5e-4 else "less than 0.1 percentage points"
-        )
+def _link_in_words(place: int, p: np.ndarray, names: list[str]) -> str:
+    name, far = names[place], gap(p)
+    low, high = np.interp([-np.log(19), np.log(19)], SCORES, p).tolist()
+    if far < _CLOSE:
+        most = f"at most {100 * far:.1f} percentage points" if far >= 5e-4 else "less than 0.1 percentage points"
         if len(names) == 2:
             nearly = f"The learned link is nearly the sigmoid: it differs by {most}."
             return f"{nearly} The model is close to a logistic regression."
@@ -113,19 +90,19 @@ def _link_in_words(one: LinkSection, names: list[str]) -> str:
         return f"where the sigmoid says {percent(sigmoid, 0)}, the link says {percent(told)}, {kind}"
 
     return (
-        f"The learned link differs from the sigmoid by up to {100 * one.gap:.1f} percentage points, most for {name}: "
+        f"The learned link differs from the sigmoid by up to {100 * far:.1f} percentage points, most for {name}: "
         f"{words(high, 0.95)}; {words(low, 0.05)}."
     )
 
 
-def _loss_in_words(one: LossSection, names: list[str]) -> str:
-    found = float(np.interp(0.1, FORECASTS, one.loss))
+def _loss_in_words(place: int, loss: np.ndarray, names: list[str]) -> str:
+    found = float(np.interp(0.1, FORECASTS, loss))
     usual = float(-np.log(0.1))
     change = found / usual - 1
     kind = "more" if change > 0 else "less"
     amount = f"{percent(abs(change), 0)} {kind} than" if abs(change) >= 0.01 else "the same as"
     return (
-        f"The learned loss is what a forecast costs once the truth is known. If {names[one.place]} is true and was "
+        f"The learned loss is what a forecast costs once the truth is known. If {names[place]} is true and was "
         f"given 10 %, it costs {number(found, 2)}, {amount} the log-loss ({number(usual, 2)}). "
         + ("Bold mistakes weigh more." if change >= 0.01 else "Bold mistakes weigh less." if change <= -0.01 else "")
     )
@@ -140,44 +117,106 @@ def _composite_in_words(classifier: Any) -> str:
     )
 
 
-def _link_chart(sections: list[LinkSection], names: list[str]) -> Markup:
-    chart = Chart("score of the class, in the sigmoid's unit", "probability of the class", (-6, 6), (0, 1))
-    usual = expit(SCORES)
-    chart.line(SCORES, usual, "grey", "sigmoid")
-    for place, one in enumerate(sections):
-        name = names[one.place]
-        tips = [
-            f"{name}\nscore {number(z, 1)}: {percent(p)}, sigmoid {percent(q)}"
-            for z, p, q in zip(SCORES.tolist(), one.p.tolist(), usual.tolist(), strict=True)
-        ]
-        chart.line(SCORES, one.p, f"c{place}", name, tips=tips)
-    return chart.figure("Learned link")
+def _draw(
+    axes: tuple[str, str],
+    limits: tuple[Any, Any],
+    usual: tuple[str, np.ndarray],
+    curves: dict[str, np.ndarray],
+    title: str,
+) -> Markup:
+    """Draw curves by name, and in grey what they are compared with."""
+    x = SCORES if limits[0][0] < 0 else FORECASTS
+    chart, what = Chart(*axes, *limits), axes[0].split()[0]
+    chart.line(x, usual[1], "grey", usual[0])
+    for place, (name, y) in enumerate(curves.items()):
+        values = zip(x.tolist(), y.tolist(), usual[1].tolist(), strict=True)
+        tips = [f"{name}\n{what} {number(a, 2)}: {number(b)}, {usual[0]} {number(c)}" for a, b, c in values]
+        chart.line(x, y, f"c{place}", name, tips=tips)
+    return chart.figure(title)
 
 
-def _loss_chart(sections: list[LossSection], names: list[str]) -> Markup:
-    chart = Chart("forecast for the true class", "loss, scaled to the log-loss", (0, 1), (0, 4.6))
-    usual = -np.log(FORECASTS)
-    chart.line(FORECASTS, usual, "grey", "log-loss")
-    for place, one in enumerate(sections):
-        name = names[one.place]
-        tips = [
-            f"{name} true, forecast {percent(q, 0)}\nloss {number(own, 2)}, log-loss {number(log, 2)}"
-            for q, own, log in zip(FORECASTS.tolist(), one.loss.tolist(), usual.tolist(), strict=True)
-        ]
-        chart.line(FORECASTS, one.loss, f"c{place}", f"if {name} is true", tips=tips)
-    return chart.figure("Learned loss")
+def _link_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
+    axes = "score of the class, in the sigmoid's unit", "probability of the class"
+    curves = {names[k]: p for k, p in sections.items()}
+    return _draw(axes, ((-6, 6), (0, 1)), ("sigmoid", expit(SCORES)), curves, "Learned link")
 
 
-def _score_loss_chart(sections: list[LinkSection], names: list[str]) -> Markup:
-    chart = Chart("score of the class, in the sigmoid's unit", "loss if the class is true", (-6, 6), (0, 6.5))
-    chart.line(SCORES, np.log1p(np.exp(-SCORES)), "grey", "logistic regression")
-    for place, one in enumerate(sections):
-        name = names[one.place]
-        with np.errstate(divide="ignore"):
-            loss = -np.log(one.p)
-        tips = [
-            f"{name} true, score {number(z, 1)}\nloss {number(own, 2)}"
-            for z, own in zip(SCORES.tolist(), loss.tolist(), strict=True)
-        ]
-        chart.line(SCORES, loss, f"c{place}", f"if {name} is true", tips=tips)
-    return chart.figure("Loss against the score")
+def _loss_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
+    axes = "forecast for the true class", "loss, scaled to the log-loss"
+    curves = {f"if {names[k]} is true": loss for k, loss in sections.items()}
+    return _draw(axes, ((0, 1), (0, 4.6)), ("log-loss", -np.log(FORECASTS)), curves, "Learned loss")
+
+
+def _score_loss_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
+    axes = "score of the class, in the sigmoid's unit", "loss if the class is true"
+    with np.errstate(divide="ignore"):
+        curves = {f"if {names[k]} is true": -np.log(p) for k, p in sections.items()}
+    usual = "logistic regression", np.log1p(np.exp(-SCORES))
+    return _draw(axes, ((-6, 6), (0, 6.5)), usual, curves, "Loss against the score")
+
+
+def gap(p: np.ndarray) -> float:
+    """Return the largest distance of a link from the sigmoid."""
+    return float(np.abs(p - expit(SCORES)).max())
+
+
+def is_softmax(model: Any) -> bool:
+    """Whether the link of a model is the softmax, so that its loss is the log-loss."""
+    link = getattr(model, "link_", None)
+    return isinstance(link, Link) and isinstance(clean_link(link), SoftmaxLink)
+
+
+def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> dict[int, np.ndarray]:
+    """Return how the probability of each class, by its place, rises with its score, from the average row.
+
+    The class furthest from the sigmoid is first; those that do not reach probabilities of 1/4 and 3/4 are left out.
+
+    Parameters
+    ----------
+    centre : array of shape (C - 1,)
+        Predictor of the average row.
+    share : array of shape (C,)
+        Of the classes.
+    """
+    n_classes = len(model.classes_)
+    probabilities: dict[int, Any]
+    if hasattr(model, "inverse_link") and n_classes == 2:
+        probabilities = {1: lambda t: np.asarray(model.inverse_link(t), dtype=float)}
+    elif n_classes == 2:  # a link of two classes has the second first
+        probabilities = {1: partial(_along, clean_link(link_of(model)), np.zeros(1), np.ones(1), 0)}
+    else:
+        link, basis = clean_link(link_of(model)), np.vstack([np.eye(n_classes - 1), -np.ones(n_classes - 1)])
+        frequent = np.argsort(-share, kind="stable")[:_MOST].tolist()
+        probabilities = {k: partial(_along, link, centre, basis[k], k) for k in frequent}
+    units = {k: sigmoid_unit(of) for k, of in probabilities.items()}
+    found = {k: probabilities[k](unit[0] + unit[1] * SCORES) for k, unit in units.items() if unit is not None}
+    return dict(sorted(found.items(), key=lambda one: -gap(one[1])))
+
+
+def _along(link: Link, centre: np.ndarray, direction: np.ndarray, place: int, t: np.ndarray) -> np.ndarray:
+    """Probability of a class at predictors on a line."""
+    return inverse_link(link, centre + t[:, None] * direction)[:, place]
+
+
+def loss_sections(model: Any, places: list[int], share: np.ndarray) -> dict[int, np.ndarray] | None:
+    """Return the canonical loss of classes, each if it is true, against its forecast; None if there is no canonical loss.
+
+    The other classes share the rest of the forecast by their frequencies. Losses are scaled to the Bayes risk of the
+    log-loss where all classes are equally probable.
+    """
+    link = getattr(model, "link_", None)
+    if not isinstance(link, Link) or not clean_link(link).is_canonical:
+        return None
+    of, n = clean_link(link), len(share)
+    order = [1, 0] if n == 2 else list(range(n))  # of the link
+    forecasts = [np.full((1, n), 1.0 / n)]
+    for k in places:
+        others = np.maximum(share, 1e-3 / n)
+        others[k] = 0.0
+        q = (1 - FORECASTS)[:, None] * (others / others.sum())
+        q[:, k] = FORECASTS
+        forecasts.append(q)
+    losses = partial_losses(of, np.concatenate(forecasts)[:, order])[:, order]
+    factor = scale_to_log(float(losses[0].mean()), n)
+    parts = np.split(losses[1:], len(places))
+    return {k: factor * part[:, k] for k, part in zip(places, parts, strict=True)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
-from legendretron.report.bootstrap import DRAWS, Estimate
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
@@ -21,9 +20,7 @@ from legendretron.report.markup import (
     table,
     verdict,
 )
-from legendretron.report.measured import SCORES, Measured
-
-__all__ = ["COLOURS", "comparison", "scores"]
+from legendretron.report.measured import DRAWS, SCORES, Estimate, Measured
 
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
@@ -45,19 +42,9 @@ def _cell(name: str, found: Estimate) -> Cell:
 
 
 def scores(measured: Measured, notes: list[str]) -> Markup:
-    """Return the section of the scores.
-
-    Parameters
-    ----------
-    measured : Measured
-        All scores.
-    notes : list of str
-        How contestants were fitted, and which were left out, as HTML.
-    """
+    """Return the section of the scores."""
     names = {key: one.name for key, one in measured.contestants.items()}
-    rows = [
-        [Cell.of_text(names[key]), *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names
-    ]
+    rows = [[names[key], *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
@@ -106,11 +93,11 @@ def comparison(measured: Measured) -> Markup:
         own, their = measured.score("model", score).value, measured.score("against", score).value
         rows.append(
             [
-                Cell.of_text(" ".join(_HEADS[score])),
+                " ".join(_HEADS[score]),
                 Cell.of(own, _shown(score, own)),
                 Cell.of(their, _shown(score, their)),
                 _cell(score, change),
-                Cell.of_text(told),
+                told,
             ]
         )
     right, also = one.rows.right, other.rows.right
@@ -120,8 +107,8 @@ def comparison(measured: Measured) -> Markup:
         return Cell.share(float(weight[which].sum() / weight.sum()))
 
     agreement = [
-        [Cell.of_text(f"{one.name} right"), share(right & also), share(right & ~also)],
-        [Cell.of_text(f"{one.name} wrong"), share(~right & also), share(~right & ~also)],
+        [f"{one.name} right", share(right & also), share(right & ~also)],
+        [f"{one.name} wrong", share(~right & also), share(~right & ~also)],
     ]
     same = float(weight[one.rows.predicted == other.rows.predicted].sum() / weight.sum())
     return section(

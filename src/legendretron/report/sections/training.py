@@ -14,8 +14,6 @@ from legendretron.report.charts import Chart
 from legendretron.report.markup import grid, note, number, paragraph, section
 from legendretron.training import History
 
-__all__ = ["training"]
-
 _TITLE = "Training and tuning"
 
 
