@@ -48,6 +48,7 @@ ROOMS = (
         "training",
         "calibration",
         "tuning",
+        "networks",
         "estimators",
         "trons",
         "plots",

@@ -8,7 +8,7 @@ The scale is the distance of the quartiles; where these are the same, as in a co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -62,7 +62,3 @@ class InputUnits:
         for rows in chunks(X.shape[0], X.shape[1]):
             out[rows] = clip_smoothly(torch.from_numpy((X[rows] - self.centre) / self.scale)).numpy()
         return out
-
-    def to_state(self) -> dict[str, Any]:
-        """Centres, and one over the scales, which are finite."""
-        return {"centre": self.centre, "factor": 1.0 / self.scale}

@@ -3,7 +3,7 @@ r"""Networks side by side, with a gradient written out: a batched product for ea
 .. math::
 
     h_1 = \phi(x\, \mathrm{diag}(s) W_1 / \sqrt d + b_1), \quad h_2 = \phi(h_1 W_2 / \sqrt{m} + b_2), \quad \dots, \quad
-    z = h\, W / \sqrt{m} + b, \qquad \phi(u) = (1 - a)\, u + a\, u\, \sigma(u)
+    z = h\, W / \sqrt{m} + b, \qquad \phi(u) = (1 - a)\, u + a\, \mathrm{selu}(u)
 
 with a learned scale :math:`s` of each input and a learned share :math:`a` of the identity in each unit. Weights are of order
 one, and the roots are part of the formula (the form of the neural tangent kernel), so one rate suits layers of any width.
@@ -32,6 +32,8 @@ __all__ = ["NetworkModel", "fade", "layer_sizes"]
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
+#: Slope of SELU below 0, over that above, and that above.
+_SELU = 1.6732632423543772, 1.0507009873554805
 #: Numbers that masks of dropout are taken from, at a place that depends on the step; at least so many times those of a step.
 _POOL, _TIMES = 2**20, 4
 _STRIDE = 7_368_787
@@ -155,12 +157,21 @@ class NetworkModel(Model):
         """Share of the activation in the units of a hidden layer; the rest is the identity."""
         return (1.0 + _MIX * self.mixes[number]).unsqueeze(1)
 
+    def folded(self) -> dict[str, Tensor]:
+        """Weights, biases and shares by the number of the layer, with all factors multiplied out."""
+        tensors: dict[str, Tensor] = {}
+        for k, (inputs, _) in enumerate(self.layers):
+            tensors[f"weight_{k}"] = self._first_weight() if k == 0 else self.weights[k] / math.sqrt(inputs)
+            tensors[f"bias_{k}"] = _BIAS * self.biases[k].unsqueeze(1)
+        shares = {f"share_{k}": self._share(k) for k in range(len(self.mixes))}
+        return {name: tensor.contiguous() for name, tensor in {**tensors, **shares}.items()}
+
     @torch.no_grad()
     def logits(self, features: Features, rows: Tensor) -> Tensor:
         """Logits of rows ``(R, n)`` of the features: ``(R, n, C)``."""
         z, _ = features.product(rows, self._first_weight(), _BIAS * self.biases[0].unsqueeze(1))
         for number in range(1, len(self.layers)):
-            z = self._layer(number, torch.lerp(z, functional.silu(z), self._share(number - 1)))
+            z = self._layer(number, torch.lerp(z, functional.selu(z), self._share(number - 1)))
         return z
 
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
@@ -188,7 +199,7 @@ class NetworkModel(Model):
         z, batch = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
         kept: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
         for number in range(last):
-            active = functional.silu(z)
+            active = functional.selu(z)
             h, mask = torch.lerp(z, active, self._share(number)), self._mask(z, number)
             kept.append((z, active, h if mask is None else h.mul_(mask), mask))
             z = self._layer(number + 1, kept[-1][2])
@@ -202,7 +213,7 @@ class NetworkModel(Model):
             dh.mul_(root if mask is None else mask * root)
             torch.sum(active.sub_(below).mul_(dh), 1, out=of_mixes[number - 1]).mul_(_MIX)
             curved = dh * self._share(number - 1)
-            dz = torch.ops.aten.silu_backward(curved, below).add_(dh).sub_(curved)
+            dz = torch.ops.aten.elu_backward(curved, *_SELU, 1.0, False, below).add_(dh).sub_(curved)
         batch.gradient(dz, of_weights[0], cleared)
         torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
         torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE / math.sqrt(self.n_features))

@@ -1,8 +1,8 @@
 """Steps of training of a network in one compiled function, see :class:`legendretron.networks.model.NetworkModel`.
 
-Arrays are as in :mod:`legendretron.accelerate.cpu.kernels`: units times rows. A run goes through all steps before the next, so
-that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of the
-inputs; biases of the layers; shares of the activation in the hidden ones.
+Arrays are as in :mod:`legendretron.accelerate.cpu.kernels`: units times rows. A run goes through all steps before the next,
+so that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
+the inputs; biases of the layers; shares of the activation in the hidden ones.
 """
 
 from __future__ import annotations

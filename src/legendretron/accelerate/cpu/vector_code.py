@@ -308,11 +308,6 @@ class VectorCode:
         t = (m - 1.0) / (m + 1.0)
         return n * math.log(2.0) + t * self.polynomial([2.0, *_ARTANH_OF_LOG[self.single]], t * t) + x * 0.0
 
-    def sigmoid(self, x):
-        """From one exponential and one division."""
-        e = self.exp(x.where(">", 0.0, x * -1.0, x))
-        return x.where(">=", 0.0, 1.0, e) / (e + 1.0)
-
     def softplus_and_sigmoid(self, x):
         """From one exponential and one division, with errors of a few units in the last place."""
         e = self.exp(x.where(">", 0.0, x * -1.0, x))

@@ -122,16 +122,16 @@ def activate(code, z, pz, positive, slope, p, n):
 
 @vector_function
 def bend(code, z, pz, share, out, po, away, slope, p, n):
-    """``out = z + share * away`` with ``away = z sigmoid(z) - z``, and the slope of ``out`` in ``z``."""
+    """``out = z + share * away`` with ``away = selu(z) - z``, and the slope of ``out`` in ``z``."""
+    high, low = 1.0507009873554805, 1.7580993408473766  # slopes of SELU on both sides of 0
 
     def body(lanes, j):
         own, part, place = z.load(code.builder.add(pz, j), lanes), code.spread(share, lanes), code.builder.add(p, j)
-        rise = code.sigmoid(own)
-        less = rise - 1.0
-        further = own * less
+        falling = code.exp(own.where("<", 0.0, own, 0.0)) * low
+        further = own.where(">", 0.0, own * (high - 1.0), falling - low - own)
         out.store(code.builder.add(po, j), own + part * further)
         away.store(place, further)
-        slope.store(place, part * (less + own * rise * (less * -1.0)) + 1.0)
+        slope.store(place, part * (own.where(">", 0.0, high, falling) - 1.0) + 1.0)
 
     code.entries(n, body)
 
