@@ -60,10 +60,10 @@ class CalibratedLink(Link):
         return ", because it was learned without that condition"
 
     def _log_proba(self, z: Tensor) -> Tensor:
-        return self.map(append_reference(z)).to(z.dtype)  # type: ignore[no-any-return]
+        return self.map(append_reference(z)).to(z.dtype)
 
     def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
-        return self.map(logits).to(logits.dtype)  # type: ignore[no-any-return]
+        return self.map(logits).to(logits.dtype)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         def residual(z: Tensor) -> Tensor:

@@ -139,6 +139,11 @@ class NetworkModel(Model):
         if self._decay:
             self.flat[:, : self.n_weights].mul_(1.0 - rate * (self._decay * self._fade()))
 
+    @property
+    def n_taken(self) -> int:
+        """Steps that were taken."""
+        return self._number
+
     def _fade(self) -> float | Tensor:
         return fade((self._count if self.flat.is_cuda else self._number) / self._n_steps)
 

@@ -117,6 +117,11 @@ class NetworkScores(Scores):
             shapes = {name: field for name, field in shapes.items() if name in names}
             check_fields("scores", {name: state[name] for name in shapes}, shapes)
             inputs = outputs
-        if n_layers < 1 or n_runs < 1 or len(state["factor"]) != len(state["centre"]) or math.prod(state["centre"].shape) < 1:
+        if (
+            n_layers < 1
+            or n_runs < 1
+            or len(state["factor"]) != len(state["centre"])
+            or math.prod(state["centre"].shape) < 1
+        ):
             raise ValueError("scores must be those of one network at least, with a factor for each of its inputs.")
         return cls(state["centre"], state["factor"], {name: state[name] for name in names})

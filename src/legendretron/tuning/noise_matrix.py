@@ -23,7 +23,7 @@ from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
 from legendretron.tuning.noise_search import search_noise
 from legendretron.tuning.table import FoundNoise
 
-__all__ = ["estimate_matrix", "find_matrix", "share_of_wrong_labels"]
+__all__ = ["describe_matrix", "estimate_matrix", "find_matrix", "mean_matrix", "share_of_wrong_labels"]
 
 _ITERATIONS, _TOLERANCE = 500, 1e-6
 #: Pseudo-count of the start for each true class, for classes of few rows.
@@ -64,15 +64,24 @@ def find_matrix(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[T
     estimate = points[0].noise
     start = SymmetricNoise(n_classes, max(estimate.rate, 0.01), learned=False, dtype=torch.float64).matrix()
     start = start.to(problem.device)
-    of_rows = path.labelled(points[0].fitted)
-    tempered = [rows._replace(log_p=torch.log_softmax(rows.log_p * estimate.temperature, dim=-1)) for rows in of_rows]
-    first = _mean(*(estimate_matrix(rows, start) for rows in tempered))
+    first = mean_matrix(*path.labelled(points[0].fitted), start, estimate.temperature)
     with_first = LogisticPath(
         replace(problem, known_noise=TransitionNoise(first), find_noise="never"),
         problem.n_path_folds,
     )
     best = with_first.fit(plain.alpha) if fixed else with_first.search()
-    held_out, training = with_first.labelled(best.fitted)
+    return describe_matrix(*with_first.labelled(best.fitted), start)
+
+
+def mean_matrix(held_out: LabelledRows, training: LabelledRows, start: Tensor, temperature: float = 1.0) -> Tensor:
+    """The mean of the likeliest matrices of held-out and of training rows, with probabilities to a power."""
+    tempered = [rows._replace(log_p=torch.log_softmax(rows.log_p * temperature, -1)) for rows in (held_out, training)]
+    return _mean(*(estimate_matrix(rows, start) for rows in tempered))
+
+
+def describe_matrix(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> tuple[Tensor, FoundNoise]:
+    """The matrix by predictions of a model that was trained with one, and how many labels are wrong by it."""
+    n_classes = len(start)
     matrices = [estimate_matrix(rows, start) for rows in (held_out, training)]
     matrix = _mean(*matrices)
     wrong = sorted(_wrong(one, held_out.labels) for one in matrices)
