@@ -48,11 +48,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EstimatorOptions", "FitOptions", "fit"]
 
+_IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 _FEW = 20  #: fewer rows are worth a word
 
-Model = StrEnum("Model", ["legendretron", "logistic"])
+Model = StrEnum("Model", ["linear", "network", "auto", "logistic"])
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
@@ -262,11 +263,13 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     model: Annotated[
         Model,
         option(
-            "legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
+            "linear: scores are sums over features, and how they become probabilities is learned. network: small networks, "
+            "where borders between classes bend; takes longer. auto: the better of the two on held-out rows. logistic: "
+            "ordinary logistic regression.",
             panel="Model",
             show_default=True,
         ),
-    ] = Model.legendretron
+    ] = Model.linear
     tuning: Annotated[
         Path | None,
         option(
@@ -323,9 +326,11 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     }
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
-    estimator = make_estimator(options, without_checkpoint=cluster is not None)
+    if options.model in (Model.network, Model.auto):
+        _check_in_memory(options, cluster is not None)
+    estimator: Any = make_estimator(options, without_checkpoint=cluster is not None)
     for name in given(options, "cv", "tuning"):
-        if estimator._strengths().fixed:
+        if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
@@ -338,6 +343,8 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         )  # fmt: skip
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
+    if parts is not None and options.model in (Model.network, Model.auto):
+        raise wrong("--model", _IN_MEMORY)
     if parts is not None:
         check_streamable(given(options, "suspicious"))
         began = time.perf_counter()
@@ -365,6 +372,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     folds = None if options.suspicious is None else _folds(estimator, table)
     began = time.perf_counter()
     _fit(estimator, table, terminal)
+    estimator = getattr(estimator, "better_", estimator)
     seconds = time.perf_counter() - began
     path = options.suspicious
     write_suspicious = None if path is None else (lambda: _write_suspicious(estimator, table, folds, path))
@@ -386,6 +394,14 @@ def _check_columns(options: FitOptions) -> None:
         check_suffix(options.suspicious, TABLES, "--suspicious")
 
 
+def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
+    """Raise a usage error for what only linear models can."""
+    if by_cluster:
+        raise wrong("--model", _IN_MEMORY)
+    for name in given(options, "tuning"):
+        raise wrong(name, "it is for --model linear; leave it out.")
+
+
 def _check_extras(options: FitOptions) -> None:
     """Raise an error, before the work, for packages that are missing."""
     import_extra("safetensors", "writing a model", "cli")
@@ -400,14 +416,21 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
     """Return an estimator with the parameters that were given, checked, and its own defaults."""
     from legendretron._internal.sklearn_compat import validate_parameters
     from legendretron._internal.validation import check_device
-    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.cli.better import BetterClassifier
+    from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
 
-    kind = LegendreTronClassifier if options.model is Model.legendretron else MultinomialLogisticClassifier
+    kinds: dict[Model, type[Any]] = {
+        Model.linear: LegendreTronClassifier,
+        Model.network: LegendreNetClassifier,
+        Model.auto: BetterClassifier,
+        Model.logistic: MultinomialLogisticClassifier,
+    }
+    kind = kinds[options.model]
     names = [field.name for field in dataclasses.fields(EstimatorOptions)]
     parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
     for name, called in zip(parameters, given(options, *parameters), strict=True):
         if name not in kind._get_param_names():
-            raise wrong(called, "it is for --model legendretron; leave it out.")
+            raise wrong(called, "it is for --model linear; leave it out.")
     # the value of an enum, as messages show it
     parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
     if "link_params" in parameters:
@@ -416,7 +439,8 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
         del parameters["label_noise"]
     estimator = kind(**parameters)
     validate_parameters(estimator)
-    estimator._checkpoint_path(online=False)
+    if hasattr(estimator, "checkpoint"):
+        estimator._checkpoint_path(online=False)
     if without_checkpoint:
         estimator.set_params(checkpoint=None)
     if isinstance(estimator, LegendreTronClassifier):
@@ -577,7 +601,8 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
         raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
     except KeyboardInterrupt as stopped:
         # while penalties are chosen there is none yet
-        started = estimator.checkpoint is not None and Path(estimator.checkpoint).exists()
+        checkpoint = getattr(estimator, "checkpoint", None)
+        started = checkpoint is not None and Path(checkpoint).exists()
         resume = "; the same command resumes from the checkpoint" if started else ""
         raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
@@ -622,8 +647,12 @@ def _summary(
 ) -> dict[str, Any]:
     import numpy as np
 
-    history, held_out = estimator.history_, None
-    if estimator.early_stopping:
+    held_out: dict[str, Any] | None = None
+    if hasattr(estimator, "oof_score_"):  # of networks, all rows are held out by turns
+        loss = estimator.linear_log_loss_ if estimator.is_linear_ else estimator.network_log_loss_
+        held_out = {"share": 1.0, "log_loss": loss, "accuracy": estimator.oof_score_, "epoch": None}
+    elif estimator.early_stopping:
+        history = estimator.history_
         best = int(np.nanargmin(history["validation_loss"]))
         held_out = {
             "share": estimator.early_stopping,

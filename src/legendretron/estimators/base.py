@@ -562,7 +562,11 @@ class LinearLinkClassifier(SavedLinearClassifier):
         are also in the metadata. Needs the extra ``export``.
         """
         check_is_fitted(self)
-        write_model(path, estimator_model(self, getattr(self, "feature_names_in_", None)))
+        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+
+    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
+        """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
+        return estimator_model(self, feature_names)
 
 
 def _copy_fitted(model: LinearModel, fitted: FittedLink) -> TrainingResult:

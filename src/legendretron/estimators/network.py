@@ -48,7 +48,7 @@ from legendretron.tuning.tune import FALLBACK_ALPHA
 
 __all__ = ["LegendreNetClassifier"]
 
-#: Powers of ten that strengths of logistic regression are tried at, at most, and the rise of the loss that ends the search.
+#: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
 #: Standard errors by which networks must beat logistic regression on held-out rows.
 _MUST_GAIN = 1.0
@@ -143,8 +143,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     Notes
     -----
-    The form of the networks and their training are known ingredients, see the reference: robust scaling with smooth clipping,
-    a learned scale of each input, weights in the form of the neural tangent kernel, SELU with a learned share of the identity.
+    The form of the networks and their training are known ingredients, see the reference: robust scaling with smooth
+    clipping, a learned scale of each input, weights in the form of the neural tangent kernel, and SELU with a learned share
+    of the identity.
 
     Sparse features and tables that are read in batches are for :class:`~legendretron.LegendreTronClassifier`.
 
@@ -436,6 +437,16 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     # --- predicting ---
 
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
+
+        They are mean logits of the networks, less that of the last class; for two classes, of the second less the first.
+        """
+        with torch.no_grad():
+            logits = self._scores(torch.from_numpy(self._check_features(X))).numpy()
+        predictor: np.ndarray = (logits[:, :-1] - logits[:, -1:]).astype(self._dtype)
+        return predictor
+
     def _check_features(self, X: Any) -> Any:
         check_is_fitted(self)
         self._refuse_sparse(X)
@@ -462,9 +473,11 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """As in the base class; for the rows of the fit and a number of folds, what the fit has found already."""
         known = getattr(self, "oof_proba_", None)
-        usable = known is not None and isinstance(cv, Integral) and groups is None and np.isfinite(known).all()
-        if usable and self._oof_of == _digest(X, y):
-            return np.log(np.maximum(known, np.finfo(np.float64).tiny))
+        if known is None or not isinstance(cv, Integral) or groups is not None or not np.isfinite(known).all():
+            return super()._out_of_fold(X, y, cv, groups)
+        if self._oof_of == _digest(X, y):
+            log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
+            return log_p
         return super()._out_of_fold(X, y, cv, groups)
 
     def _refit(self, X: Any, y: np.ndarray) -> LegendreNetClassifier:
@@ -475,9 +488,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             raise ValueError(
                 "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
             )
-        assumed = None if noise is None or noise.rate == 0.0 else noise.matrix_by_classes()
-        if assumed is not None and noise is not None and noise.matrix is None:
-            assumed = noise.rate
+        assumed: Any = None if noise is None or noise.rate == 0.0 else noise.rate
+        if noise is not None and noise.matrix is not None:
+            assumed = noise.matrix_by_classes()
         return clone(self).set_params(verbose=0, label_noise=assumed).fit(X, y)
 
     def to_onnx(self, path: Any) -> None:

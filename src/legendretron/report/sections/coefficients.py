@@ -8,8 +8,10 @@ import numpy as np
 import scipy.sparse
 from markupsafe import Markup
 
+from legendretron.estimators import LegendreNetClassifier
 from legendretron.report.markup import Cell, bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
+from legendretron.report.sections.importance import importance
 
 __all__ = ["coefficients", "deviations"]
 
@@ -58,6 +60,8 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
     """
     labels = rows.spoken
     coef = _effects(classifier, len(labels))
+    if coef is None and isinstance(classifier, LegendreNetClassifier):
+        return importance(classifier, features, names, rows)
     if coef is None:
         kind = type(classifier).__name__
         return section("coefficients", _TITLE, paragraph(f"{kind} has no coefficients, so there are none to show."))
