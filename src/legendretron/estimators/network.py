@@ -31,7 +31,7 @@ from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.networks.calibrating import cross_fit, learn_map
-from legendretron.networks.folds import FoldSettings, LabelledTable, logits_of, train_folds
+from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import InputUnits
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.noise import LabelledPair, find_noise
@@ -299,7 +299,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         def train(noise: LabelNoise | None) -> _Networks:
             folds = [fold for one in repeats for fold in one]
             model, result = train_folds(table, folds, settings, noise)
-            return _Networks(model, result, logits_of(model, table, [held for _, held in folds]))
+            return _Networks(model, result, held_out_logits(model, result, table, repeats))
 
         networks = train(known)
         how = how_to_find_noise(self.label_noise, self.class_weight)
@@ -387,19 +387,17 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         losses = np.full(len(data.y), np.nan)
         losses[rows] = -observed[np.arange(len(rows)), data.labels[rows]]
         share = data.weight[rows] / data.weight[rows].sum()
-        if noise is not None and path.problem.known_noise is None:
-            rate = FittedNoise.from_noise(noise, np.full(data.n_classes, 1.0 / data.n_classes), known=True).rates.rate
-            linear = path.fit_with_noise(linear.alpha, min(rate, 0.95), linear.fitted)
         both = path.held_out.first(len(linear.fitted.weight))
         away = both.difference(losses[both.row], linear.log_losses)
         self.network_log_loss_ = float(share @ losses[rows])
         self.linear_log_loss_ = both.mean(linear.log_losses).mean
         self.history_ = networks.result.history
         self.n_iter_ = networks.model.n_taken
-        self.is_linear_ = not away.mean < -_MUST_GAIN * away.error
+        # logistic regression that knows of no wrong labels is no match where there are some
+        informed = noise is None or path.problem.known_noise is not None
+        self.is_linear_ = informed and not away.mean < -_MUST_GAIN * away.error
         if self.is_linear_:
-            if linear.estimate is None:  # worth a closer look
-                linear = path.search()
+            linear = path.search()  # worth a closer look
             self._set_linear(data, linear.alpha)
             held_out, _ = path.labelled(linear.fitted)
             hits, weight = (

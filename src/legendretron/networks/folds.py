@@ -13,9 +13,13 @@ from legendretron.networks.model import NetworkModel
 from legendretron.networks.rules import BETAS, PATIENCE
 from legendretron.training import Sample, TrainingResult, TrainingSettings, train
 from legendretron.training.features import Features
+from legendretron.training.schedule import ROUNDS
 from legendretron.tuning.folds import Fold
 
-__all__ = ["FoldSettings", "LabelledTable", "logits_of", "train_folds"]
+__all__ = ["FoldSettings", "LabelledTable", "held_out_logits", "logits_of", "train_folds"]
+
+#: Numbers of all logits of held-out rows that are kept at most: 256 MiB.
+_MOST_KEPT = 2**26
 
 
 class LabelledTable(NamedTuple):
@@ -85,7 +89,36 @@ def train_folds(
         label="networks",
     )
     samples: list[Any] = [table.sample([fold[part] for fold in folds]) for part in (0, 1)]
+    if ROUNDS * samples[1].rows.numel() * table.n_classes <= _MOST_KEPT:
+        model.trail = []
     return model, train(model, samples[0], how, samples[1])
+
+
+def held_out_logits(
+    model: NetworkModel, result: TrainingResult, table: LabelledTable, repeats: list[list[Fold]]
+) -> np.ndarray:
+    """Mean logits ``(N, C)`` of rows by networks that have not seen them; NaN for rows that were never held out.
+
+    A network keeps the step at which the rows that it holds out are predicted best, so its predictions for just these rows
+    are too good. Here they are those of the step that is best for the other folds. With very many rows that makes no
+    difference, and would take much memory.
+    """
+    held = [held for one in repeats for _, held in one]
+    if model.trail is None:
+        return logits_of(model, table, held)
+    curves = result.history["validation_loss"].reshape(-1, model.n_runs)
+    total, times, first = np.zeros((table.features.n_rows, table.n_classes)), np.zeros(table.features.n_rows), 0
+    for one in repeats:
+        runs = np.arange(first, first + len(one))
+        for run in runs:
+            others = runs[runs != run] if len(runs) > 1 else runs
+            best = int(np.argmin(curves[:, others].mean(1)))
+            total[held[run]] += model.trail[best][run, : len(held[run])].double().numpy()
+            times[held[run]] += 1.0
+        first += len(one)
+    with np.errstate(invalid="ignore"):
+        mean: np.ndarray = total / times[:, None]
+    return mean
 
 
 def logits_of(model: NetworkModel, table: LabelledTable, parts: list[np.ndarray]) -> np.ndarray:

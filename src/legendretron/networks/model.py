@@ -114,6 +114,8 @@ class NetworkModel(Model):
         self._number = 0  # the same without waiting for the device
         self._pool: Tensor | None = None
         self._source = generators[0]
+        #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be kept
+        self.trail: list[Tensor] | None = None
 
     def _start(self, generator: torch.Generator) -> list[Tensor]:
         """Parameters of one run: weights of variance one but for the last layer's, which are zero."""
@@ -181,8 +183,22 @@ class NetworkModel(Model):
 
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
         """Of the labels as they are observed, see :class:`Model`."""
-        log_p = torch.log_softmax(self.logits(features, rows), -1)
+        return self._observed(self.logits(features, rows))
+
+    def _observed(self, logits: Tensor) -> Tensor:
+        log_p = torch.log_softmax(logits, -1)
         return log_p if self.noise is None else torch.log((log_p.exp() @ self.noise).clamp(min=_tiny(log_p)))
+
+    @torch.no_grad()
+    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """See :class:`Model`; the logits are kept in :attr:`trail` as well, where that is asked for."""
+        logits = torch.cat([self.logits(features, rows[:, part]) for part in self.row_chunks(rows.shape[1])], dim=1)
+        if self.trail is not None:
+            self.trail.append(logits.float().cpu())
+        log_q = self._observed(logits)
+        loss = -log_q.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        hit = predicted_class(log_q) == labels
+        return torch.stack([(loss * weights).sum(-1), (hit * weights).sum(-1), weights.sum(-1)])
 
     # --- forward and backward ---
 

@@ -20,7 +20,10 @@ from legendretron.tuning.table import FoundNoise
 __all__ = ["LabelledPair", "find_noise"]
 
 #: Standard errors by which noise must explain held-out labels better.
-_MUST_GAIN = 1.0
+_MUST_GAIN = 2.0
+
+#: Rate that networks expect whose predictions a first matrix is estimated from.
+_ROBUST = 0.5
 
 #: Predictions for held-out rows, for rows that were trained on, and the numbers of the former.
 LabelledPair = tuple[LabelledRows, LabelledRows, np.ndarray]
@@ -49,38 +52,44 @@ def find_noise(
     ndarray of shape (C, C), optional
         The transition matrix, if that was asked for.
     """
-    estimate, accepted = _estimate(problem, plain, always=how != "if it helps")
-    if not accepted:
-        most = estimate.interval[1] if estimate.most == 1.0 else estimate.most
-        return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, most), None
-    n_classes = problem.n_classes
+    held_out, training, rows = plain
+    estimate, log_q = estimate_rates(held_out, training)
+    n_classes, auto = problem.n_classes, how == "if it helps"
+    if auto and not is_noise(estimate, problem):
+        return _no_noise(estimate), None
+    estimate = check_with_other_rows(estimate, problem, rows, log_q, held_out.labels)
+    if auto and not is_believable(estimate):
+        return _no_noise(estimate), None
+    rate = min(max(estimate.rate, 0.01), 0.95)
+    symmetric = SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64)
     if how == "matrix":
-        rate = max(estimate.rate, 0.01)
-        start = SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64).matrix().to(problem.device)
-        first = mean_matrix(*plain[:2], start, estimate.temperature)
+        # networks that expect more noise than there is are sure of true classes, which is what a matrix is estimated from
+        start = symmetric.matrix().to(held_out.log_p)
+        robust = SymmetricNoise(n_classes, max(rate, _ROBUST), learned=False, dtype=torch.float64)
+        first = mean_matrix(*train_with(robust)[:2], start)
         matrix, found = describe_matrix(*train_with(TransitionNoise(first))[:2], start)
         return found._replace(doubt=0.0), matrix.cpu().numpy()
-    rate = min(max(estimate.rate, 1e-3), 0.95)
-    known = train_with(SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64))
-    better, _ = estimate_rates(*known[:2])
+    known = train_with(symmetric)
+    better, log_q = estimate_rates(*known[:2])
+    if auto and not _gains(held_out, rows, log_q):
+        return _no_noise(estimate), None
     better = better._replace(most=estimate.most)
     # what is uncertain about predictions is left to the link, which is learned on the same held-out rows
     return FoundNoise(rate, 1.0, 0.0, better.rate, *better.interval), None
 
 
-def _estimate(problem: TuningProblem, pair: LabelledPair, *, always: bool) -> tuple[RateEstimate, bool]:
-    """The rate, and whether to believe it: as for logistic regression, see :mod:`legendretron.tuning.noise_search`."""
-    held_out, training, rows = pair
-    estimate, log_q = estimate_rates(held_out, training)
-    share = held_out.weight.cpu().numpy()
+def _no_noise(estimate: RateEstimate) -> FoundNoise:
+    """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
+    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
+
+
+def _gains(plain: LabelledRows, rows: np.ndarray, log_q: Tensor) -> bool:
+    """Whether networks that know of noise explain held-out labels better than others do at their best temperature."""
+    share = plain.weight.cpu().numpy()
     held = HeldOut(np.zeros(len(rows), dtype=np.int64), rows, share / share.sum(), between_folds=False)
-    with_noise = _losses(log_q, held_out.labels)
-    tempered = (_losses(torch.log_softmax(held_out.log_p * power, -1), held_out.labels) for power in TEMPERATURES)
-    gain = held.difference(with_noise, min(tempered, key=lambda losses: float(held.weight @ losses)))
-    if not always and not (is_noise(estimate, problem) and gain.mean < -_MUST_GAIN * gain.error):
-        return estimate, False
-    estimate = check_with_other_rows(estimate, problem, rows, log_q, held_out.labels)
-    return estimate, always or is_believable(estimate)
+    tempered = (_losses(torch.log_softmax(plain.log_p * power, -1), plain.labels) for power in TEMPERATURES)
+    gain = held.difference(_losses(log_q, plain.labels), min(tempered, key=lambda losses: float(held.weight @ losses)))
+    return gain.mean < -_MUST_GAIN * gain.error
 
 
 def _losses(log_p: Tensor, labels: Tensor) -> np.ndarray:

@@ -7,10 +7,10 @@ import math
 from legendretron._internal.validation import check_choice
 from legendretron.training.problem import TrainingSettings
 
-__all__ = ["Schedule", "rate_factor", "waves"]
+__all__ = ["ROUNDS", "Schedule", "rate_factor", "waves"]
 
 #: Epochs that ``max_steps`` is divided into, for the history, early stopping and checkpoints.
-_ROUNDS = 50
+ROUNDS = 50
 
 
 def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95, decay_every: int = 4) -> float:
@@ -74,7 +74,7 @@ class Schedule:
     def __init__(self, settings: TrainingSettings, pass_steps: int) -> None:
         self._settings, self._pass_steps = settings, pass_steps
         total = settings.max_steps
-        self.n_epochs = settings.max_epochs if total is None else min(_ROUNDS, total)
+        self.n_epochs = settings.max_epochs if total is None else min(ROUNDS, total)
 
     def end(self, epoch: int) -> int:
         """Steps of this epoch and of all before it."""
