@@ -66,6 +66,7 @@ COLUMNS = {
     "plots": 0.1,
     "report": 1.0,
     "estimators": -3.0,
+    "networks": -4.2,
     "tuning": -2.6,
     "diagnostics": 0.1,
     "losses": -0.3,

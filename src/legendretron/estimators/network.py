@@ -405,7 +405,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             )
             self.oof_score_ = float(weight @ hits / weight.sum())
             return
-        self._scores = NetworkScores.from_model(networks.model, units)
+        self._logits = NetworkScores.from_model(networks.model, units)
         self.link_ = CalibratedLink.from_map(learned.map)
         self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
         self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
@@ -430,7 +430,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         assumed = None if noise is None or noise.rate == 0.0 else noise.matrix_by_classes()
         model = MultinomialLogisticClassifier(alpha=alpha, label_noise=assumed, random_state=0)
         model.fit(data.X, data.y, sample_weight=data.weight)
-        self._scores = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
+        self._logits = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
         self.link_ = model.link_.double()
 
     # --- predicting ---
@@ -441,7 +441,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         They are mean logits of the networks, less that of the last class; for two classes, of the second less the first.
         """
         with torch.no_grad():
-            logits = self._scores(torch.from_numpy(self._check_features(X))).numpy()
+            logits = self._logits(torch.from_numpy(self._check_features(X))).numpy()
         predictor: np.ndarray = (logits[:, :-1] - logits[:, -1:]).astype(self._dtype)
         return predictor
 
@@ -454,9 +454,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         return self._dtype
 
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-        for rows in chunks_in_cache(len(X), max(self._scores.n_features, 4 * len(self.classes_))):
+        for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
             with torch.no_grad():
-                log_p = self.link_(self._scores(torch.from_numpy(X[rows])), all_classes=True)
+                log_p = self.link_(self._logits(torch.from_numpy(X[rows])), all_classes=True)
             values = swap_classes((log_p if log else log_p.exp()).numpy()).astype(self._dtype)
             if not np.isfinite(values).all():
                 row = rows.start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])

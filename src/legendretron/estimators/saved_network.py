@@ -74,7 +74,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
     n_iter_: int
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _scores: LinearScores | NetworkScores
+    _logits: LinearScores | NetworkScores
     _dtype: np.dtype[Any]
     _oof_of: str
 
@@ -87,7 +87,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
             "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
             "precision": self._dtype.name,
             "is_linear": self.is_linear_,
-            "scores": self._scores.to_state(),
+            "scores": self._logits.to_state(),
             "link": link_to_state(self.link_),
             "label_noise": None if noise is None else noise.to_state(),
             "held_out": [self.network_log_loss_, self.linear_log_loss_, self.oof_score_],
@@ -109,8 +109,8 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
         estimator.classes_ = classes_from_state(state["classes"])
         n_classes = len(estimator.classes_)
         scores = LinearScores if state["is_linear"] else NetworkScores
-        estimator._scores = scores.from_state(state["scores"], n_classes)
-        estimator.n_features_in_, estimator._dtype = estimator._scores.n_features, np.dtype(state["precision"])
+        estimator._logits = scores.from_state(state["scores"], n_classes)
+        estimator.n_features_in_, estimator._dtype = estimator._logits.n_features, np.dtype(state["precision"])
         if (names := state["feature_names_in"]) is not None:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"feature_names_in must be {estimator.n_features_in_} names, got {len(names)}.")
@@ -132,7 +132,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see ``to_onnx``."""
         example = torch.zeros(2, self.n_features_in_, dtype=getattr(torch, self._dtype.name))
-        return predictor_model(_ScoresLink(self._scores, self.link_), example, self.classes_, feature_names)
+        return predictor_model(_ScoresLink(self._logits, self.link_), example, self.classes_, feature_names)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "link_")

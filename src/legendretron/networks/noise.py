@@ -19,8 +19,8 @@ from legendretron.tuning.table import FoundNoise
 
 __all__ = ["LabelledPair", "find_noise"]
 
-#: Standard errors by which noise must explain held-out labels better.
-_MUST_GAIN = 2.0
+#: Standard errors by which noise must explain held-out labels better, of few rows and of more.
+_MUST_GAIN, _FEW_ROWS = (2.0, 1.0), 1000
 
 #: Rate that networks expect whose predictions a first matrix is estimated from.
 _ROBUST = 0.5
@@ -70,8 +70,9 @@ def find_noise(
         matrix, found = describe_matrix(*train_with(TransitionNoise(first))[:2], start)
         return found._replace(doubt=0.0), matrix.cpu().numpy()
     known = train_with(symmetric)
-    better, log_q = estimate_rates(*known[:2])
-    if auto and not _gains(held_out, rows, log_q):
+    better, better_log_q = estimate_rates(*known[:2])
+    # either at once, with the same networks, or by others that are trained with it
+    if auto and not any(_gains(held_out, rows, found) for found in (log_q, better_log_q)):
         return _no_noise(estimate), None
     better = better._replace(most=estimate.most)
     # what is uncertain about predictions is left to the link, which is learned on the same held-out rows
@@ -84,12 +85,12 @@ def _no_noise(estimate: RateEstimate) -> FoundNoise:
 
 
 def _gains(plain: LabelledRows, rows: np.ndarray, log_q: Tensor) -> bool:
-    """Whether networks that know of noise explain held-out labels better than others do at their best temperature."""
+    """Whether held-out labels are better explained with noise than by networks at their best temperature without."""
     share = plain.weight.cpu().numpy()
     held = HeldOut(np.zeros(len(rows), dtype=np.int64), rows, share / share.sum(), between_folds=False)
     tempered = (_losses(torch.log_softmax(plain.log_p * power, -1), plain.labels) for power in TEMPERATURES)
     gain = held.difference(_losses(log_q, plain.labels), min(tempered, key=lambda losses: float(held.weight @ losses)))
-    return gain.mean < -_MUST_GAIN * gain.error
+    return gain.mean < -_MUST_GAIN[len(rows) >= _FEW_ROWS] * gain.error
 
 
 def _losses(log_p: Tensor, labels: Tensor) -> np.ndarray:
