@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreCalibrator, LegendreNetClassifier, TableClassifier, load
 from legendretron.calibration.link import CalibratedLink
+from legendretron.estimators.network import _gain_of_mean
 from legendretron.links import SoftmaxLink, load_link, save_link
 from legendretron.losses import CompositeLoss
 from tests.saved_files import forge
@@ -62,6 +63,12 @@ def test_logistic_regression_is_returned_where_it_is_as_good():
     assert isinstance(model.link_, SoftmaxLink)
     assert not hasattr(model, "oof_proba_")
     assert 0.5 < model.oof_score_ < 1.0
+
+
+def test_what_a_mean_of_networks_gains():
+    # a loss of 1 + 1 / m: 2 of one network, 1.5 of the mean of two, 1.1 of that of ten
+    assert 1.5 - _gain_of_mean(2, 10) * (2.0 - 1.5) == pytest.approx(1.1)
+    assert _gain_of_mean(1, 5) == 0.0
 
 
 def test_a_refit_forgets_the_fit_before(fitted):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.networks.folds import FoldSettings, LabelledTable, logits_of, train_folds
+from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import InputUnits
 from legendretron.networks.model import NetworkModel, fade
 from legendretron.networks.predictor import NetworkScores
@@ -125,6 +125,25 @@ def test_held_out_logits_are_those_of_the_network_that_has_not_seen_the_row():
     assert int(result.n_iter.max()) <= 50
     partial = logits_of(model, table, [folds[0][1][:5], folds[1][1][:5], folds[2][1][:5]])
     assert np.isnan(partial).any(1).sum() == len(X) - 15
+
+
+def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
+    _, table, folds = table_of(60)
+    table = table._replace(labels=torch.as_tensor(np.random.default_rng(3).integers(3, size=60)))  # nothing to learn
+    model, result = train_folds(table, folds, SETTINGS)
+    honest = held_out_logits(model, result, table, [folds])
+    assert honest.shape == (1, 60, 3)
+    own = logits_of(model, table, [held for _, held in folds])
+
+    def loss(logits):
+        return float(torch.nn.functional.cross_entropy(torch.as_tensor(logits), table.labels))
+
+    assert loss(own) < loss(honest[0])  # its own best step was chosen on just these rows
+    curves = result.history["validation_loss"].reshape(-1, 3)
+    best = int(np.argmin(curves[:, [0, 2]].mean(1)))
+    np.testing.assert_allclose(honest[0, folds[1][1]], model.trail[best][1, : len(folds[1][1])].numpy())
+    model.trail = None  # as with very many rows
+    np.testing.assert_array_equal(held_out_logits(model, result, table, [folds])[0], own)
 
 
 def test_folded_scores_are_the_mean_of_the_networks():

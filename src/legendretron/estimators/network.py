@@ -70,7 +70,13 @@ class _Networks(NamedTuple):
 
     model: NetworkModel
     result: TrainingResult
-    logits: np.ndarray
+    each: np.ndarray  #: in every repeat, (k, N, C)
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Means over the repeats, (N, C)."""
+        mean: np.ndarray = self.each.mean(0)
+        return mean
 
 
 class LegendreNetClassifier(SavedNetworkClassifier):
@@ -87,7 +93,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     hidden_layers : tuple of int, default=(128, 128)
         Units of the hidden layers.
     n_folds : int, default=5
-        Parts of the rows, each held out once; below 500 rows all is done twice, with other parts.
+        Parts of the rows, each held out once; below 1,000 rows all is done twice, with other parts.
     max_steps : int or "auto", default="auto"
         Steps of training, each of 64 rows or more; ``"auto"``: as many as rows, from 1,000 to 12,000. Folds end before if
         held-out rows are no longer predicted better.
@@ -382,13 +388,22 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         rows = np.flatnonzero(np.isfinite(networks.logits).all(1) & (fold >= 0))
         of_rows = networks.logits[rows], data.labels[rows], data.weight[rows]
         learned = learn_map(*of_rows, noise)
-        log_p = cross_fit(*of_rows, fold[rows], noise, learned)
-        observed = log_p if noise is None else noise.log_observed(torch.as_tensor(log_p)).numpy()
+        log_p, of_each = cross_fit(*of_rows, fold[rows], noise, learned, networks.each[:, rows])
+
+        def losses_of(log_p: np.ndarray) -> np.ndarray:
+            observed = log_p if noise is None else noise.log_observed(torch.as_tensor(log_p)).numpy()
+            own: np.ndarray = -observed[..., np.arange(len(rows)), data.labels[rows]]
+            return own
+
         losses = np.full(len(data.y), np.nan)
-        losses[rows] = -observed[np.arange(len(rows)), data.labels[rows]]
+        losses[rows] = losses_of(log_p)
+        expected = losses.copy()
+        expected[rows] -= _gain_of_mean(len(of_each), networks.model.n_runs) * (
+            losses_of(of_each).mean(0) - losses[rows]
+        )
         share = data.weight[rows] / data.weight[rows].sum()
         both = path.held_out.first(len(linear.fitted.weight))
-        away = both.difference(losses[both.row], linear.log_losses)
+        away = both.difference(expected[both.row], linear.log_losses)
         self.network_log_loss_ = float(share @ losses[rows])
         self.linear_log_loss_ = both.mean(linear.log_losses).mean
         self.history_ = networks.result.history
@@ -500,6 +515,17 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         """
         check_is_fitted(self)
         write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+
+
+def _gain_of_mean(n_means: int, n_networks: int) -> float:
+    """What the mean logits of more networks gain, over what those of a few have gained on a single one.
+
+    The loss of the mean of ``m`` networks is about ``a + c / m``. Held-out rows have those of one and of a few, and
+    predictions are by the mean of all.
+    """
+    if n_means == 1:
+        return 0.0
+    return (1.0 / n_means - 1.0 / n_networks) / (1.0 - 1.0 / n_means)
 
 
 def _search_coarsely(path: LogisticPath) -> PathPoint:

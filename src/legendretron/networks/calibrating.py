@@ -44,19 +44,24 @@ def cross_fit(
     fold: np.ndarray,
     noise: LabelNoise | None,
     found: Calibration,
-) -> np.ndarray:
-    """Log-probabilities of each row by a map that was learned on other folds, as strongly as one on all of them."""
+    others: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of each row by a map that was learned on other folds, as strongly as one on all of them.
+
+    The second are those of other logits ``(k, n, C)`` of the same rows, by the same maps.
+    """
     best = float(found.strengths[int(np.argmax(found.weights))])
     rows = float(len(labels)) * (len(np.unique(fold)) - 1) / len(np.unique(fold))
     strength = math.inf if math.isinf(best) else best / usual_strength(rows, logits.shape[1])
-    log_p = np.empty_like(logits)
+    log_p, of_others = np.empty_like(logits), np.empty_like(others)
     for number in np.unique(fold):
         inside = fold == number
         if inside.all():
-            return _apply(found.map, logits)
+            return _apply(found.map, logits), _apply(found.map, others)
         learned = learn_map(logits[~inside], labels[~inside], weight[~inside], noise, strength)
         log_p[inside] = _apply(learned.map, logits[inside])
-    return log_p
+        of_others[:, inside] = _apply(learned.map, others[:, inside])
+    return log_p, of_others
 
 
 def _apply(fitted: CalibrationMap, logits: np.ndarray) -> np.ndarray:

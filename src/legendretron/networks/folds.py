@@ -97,28 +97,25 @@ def train_folds(
 def held_out_logits(
     model: NetworkModel, result: TrainingResult, table: LabelledTable, repeats: list[list[Fold]]
 ) -> np.ndarray:
-    """Mean logits ``(N, C)`` of rows by networks that have not seen them; NaN for rows that were never held out.
+    """Logits ``(len(repeats), N, C)`` of rows by networks that have not seen them; NaN for rows that were not held out.
 
     A network keeps the step at which the rows that it holds out are predicted best, so its predictions for just these rows
     are too good. Here they are those of the step that is best for the other folds. With very many rows that makes no
     difference, and would take much memory.
     """
-    held = [held for one in repeats for _, held in one]
-    if model.trail is None:
-        return logits_of(model, table, held)
+    if model.trail is None:  # of so many rows that there is one repeat
+        return logits_of(model, table, [held for one in repeats for _, held in one])[None]
     curves = result.history["validation_loss"].reshape(-1, model.n_runs)
-    total, times, first = np.zeros((table.features.n_rows, table.n_classes)), np.zeros(table.features.n_rows), 0
-    for one in repeats:
+    logits = np.full((len(repeats), table.features.n_rows, table.n_classes), np.nan)
+    first = 0
+    for number, one in enumerate(repeats):
         runs = np.arange(first, first + len(one))
-        for run in runs:
+        for run, (_, held) in zip(runs, one, strict=True):
             others = runs[runs != run] if len(runs) > 1 else runs
             best = int(np.argmin(curves[:, others].mean(1)))
-            total[held[run]] += model.trail[best][run, : len(held[run])].double().numpy()
-            times[held[run]] += 1.0
+            logits[number, held] = model.trail[best][run, : len(held)].double().numpy()
         first += len(one)
-    with np.errstate(invalid="ignore"):
-        mean: np.ndarray = total / times[:, None]
-    return mean
+    return logits
 
 
 def logits_of(model: NetworkModel, table: LabelledTable, parts: list[np.ndarray]) -> np.ndarray:

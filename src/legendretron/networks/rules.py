@@ -35,4 +35,4 @@ def steps_for(n_rows: int) -> int:
 
 def repeats_for(n_rows: int) -> int:
     """How often the rows are divided into folds."""
-    return 2 if n_rows < 500 else 1
+    return 2 if n_rows < 1000 else 1
