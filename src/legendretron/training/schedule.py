@@ -44,7 +44,7 @@ def waves(share: float) -> float:
     Examples
     --------
     >>> [round(waves(t / 15), 3) for t in (0, 1, 3, 7, 11, 15)]
-    [0.0, 0.0, 0.0, 0.0, 0.931, 0.0]
+    [0.0, 0.0, 0.0, 0.0, 0.93, 0.0]
     """
     return 0.5 * (1.0 - math.cos(2.0 * math.pi * math.log2(1.0 + 15.0 * share)))
 
