@@ -29,7 +29,7 @@ from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_network import SavedNetworkClassifier
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.standardization import Standardizer
-from legendretron.links import LabelNoise, SoftmaxLink
+from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
 from legendretron.networks.calibrating import cross_fit, learn_map
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import InputUnits
@@ -41,7 +41,7 @@ from legendretron.training import TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_rates import LabelledRows
+from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.tune import FALLBACK_ALPHA
@@ -322,8 +322,13 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
             rates, matrix = find_noise(problem, self._labelled(networks, table, data, repeats), train_with, how)
             found = FittedNoise(data.n_classes, rates, known=False, matrix=matrix)
-            if matrix is not None or rates.rate > 0.0:
+            if matrix is not None:
                 networks, noise = trained[-1], found.make_noise()
+            elif rates.rate > 0.0:
+                # a link that expects too much noise is far too sure, one that expects too little is only a little timid
+                cautious = rates.rate - (rates.rate - rates.low) / INTERVAL_ERRORS
+                networks = trained[-1]
+                noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
         if found is not None:
             self._noise = found
         self._choose(data, networks, noise, path, linear, units, repeats[0])
