@@ -96,6 +96,14 @@ def test_probabilities_are_those_of_link_and_loss(fitted):
     np.testing.assert_allclose(np.exp(fitted.predict_log_proba(X)), fitted.predict_proba(X))
 
 
+def test_rows_that_cannot_be_written_to_are_predicted(fitted):
+    X, _, _ = rings(20, seed=2)
+    expected = fitted.predict_proba(X), fitted.linear_predictor(X)
+    X.flags.writeable = False
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected[0])
+    np.testing.assert_array_equal(fitted.linear_predictor(X), expected[1])
+
+
 def test_classes_of_two_have_the_right_order():
     X, y = make_moons(400, noise=0.15, random_state=0)
     names = np.array(["no", "yes"])[y]

@@ -461,7 +461,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         They are mean logits of the networks, less that of the last class; for two classes, of the second less the first.
         """
         with torch.no_grad():
-            logits = self._logits(torch.from_numpy(self._check_features(X))).numpy()
+            logits = self._logits(torch.from_numpy(self._check_features(X).copy())).numpy()
         predictor: np.ndarray = (logits[:, :-1] - logits[:, -1:]).astype(self._dtype)
         return predictor
 
@@ -476,7 +476,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
             with torch.no_grad():
-                log_p = self.link_(self._logits(torch.from_numpy(X[rows])), all_classes=True)
+                log_p = self.link_(self._logits(torch.from_numpy(X[rows].copy())), all_classes=True)
             values = swap_classes((log_p if log else log_p.exp()).numpy()).astype(self._dtype)
             if not np.isfinite(values).all():
                 row = rows.start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
